@@ -10,10 +10,10 @@ Columns are addressed by position. Input updates have a collection's row columns
 `__diff`; they are consolidated and unordered.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -26,6 +26,8 @@ from foreshore.ids import GlobalId
 from foreshore.storage.batch import column_names
 from foreshore.types import TEXT, ColumnType, arrow_type
 from foreshore.update import DIFF_FIELD, TIME_FIELD, update_schema
+
+T = TypeVar("T")
 
 ERRORS = (ColumnType(TEXT, False),)
 
@@ -102,6 +104,12 @@ class Cancellation:
         if self._cancelled:
             raise QueryCanceled
 
+    def checked(self, parts: Iterator[T]) -> Iterator[T]:
+        """Yield what `parts` yield, as long as `cancel` was not called; then it raises."""
+        for part in parts:
+            self.check()
+            yield part
+
     def arm(self, stop: Callable[[], None]) -> None:
         """Register how to stop the work that starts now; raise if it is cancelled already."""
         with self._lock:
@@ -144,21 +152,6 @@ class Dataflow(Protocol):
         ...
 
 
-class Evaluate(Protocol):
-    """`Engine.evaluate` within one session of an engine."""
-
-    def __call__(
-        self,
-        relation: Relation,
-        inputs: Mapping[GlobalId, Input],
-        as_of: int,
-        max_bytes: int | None = None,
-        /,
-    ) -> pa.Table:
-        """Return the rows of `relation` as of a time."""
-        ...
-
-
 class Engine(Protocol):
     """Evaluates relations and creates dataflows. Thread-safe."""
 
@@ -181,6 +174,20 @@ class Engine(Protocol):
         Raises the least DataError if evaluation fails for a row, QueryCanceled if cancelled, and
         OutOfMemory if memory is exhausted or the result exceeds `max_bytes`. No more than that is
         held in memory.
+        """
+        ...
+
+    def evaluate_parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation,
+        max_bytes: int | None = None,
+    ) -> Generator[pa.Table, None, None]:
+        """Yield what `evaluate` returns, part by part: at least one, which may be empty.
+
+        They are computed as they are asked for where the engine can. One thread asks for all.
         """
         ...
 

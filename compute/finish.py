@@ -6,6 +6,7 @@ Results have multiplicities. Rows are repeated only as far as needed and within 
 answer: a cross join without columns may be one row with multiplicity a billion.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.engine import check_size
+from foreshore.compute.result import sized
 from foreshore.errors import InternalError
 from foreshore.expr.functions.comparison import PLAIN, order_keys
 from foreshore.expr.ir import Column, Finishing, OrderKey, type_of
@@ -81,6 +83,39 @@ def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
     if not columns:
         return empty_rows(rows.num_rows)
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def finished_parts(
+    parts: Iterable[pa.Table], finishing: Finishing | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the finished rows of a result that comes with multiplicities, part by part.
+
+    At least one part comes, which may be empty. Rows that are to be ordered are gathered first.
+    Raises OutOfMemory if the rows would be more than MAX_RESULT_BYTES.
+    """
+    if finishing is None or finishing.order_by:
+        rows = expanded(pa.concat_tables(parts), finishing)
+        return sized([rows if finishing is None else finish(rows, finishing)])
+    return sized(_finished_as_they_come(parts, finishing))
+
+
+def _finished_as_they_come(
+    parts: Iterable[pa.Table], finishing: Finishing
+) -> Iterator[pa.RecordBatch]:
+    size = 0
+    skip, limit = finishing.offset, finishing.limit
+    for part in parts:
+        rest = Finishing((), limit, skip, finishing.project)
+        rows = expanded(part, rest)
+        finished = finish(rows, rest)
+        size += finished.nbytes
+        check_size(size, MAX_RESULT_BYTES)
+        yield finished
+        skip = max(skip - rows.num_rows, 0)
+        if limit is not None:
+            limit -= finished.num_rows
+            if limit == 0:
+                return
 
 
 def places_in_order(rows: pa.RecordBatch, keys: tuple[OrderKey, ...]) -> Any:

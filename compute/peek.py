@@ -10,8 +10,8 @@ the least error.
 """
 
 import logging
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.engine import Cancellation, Engine, Input
-from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
+from foreshore.compute.finish import MAX_RESULT_BYTES, finish, finished_parts
 from foreshore.compute.protocol import Failure, Peek
 from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.linear import Rows, apply
@@ -53,7 +53,7 @@ class LocalIndex:
             raise DataError.parse(pc.min(texts).as_py())
 
 
-def answer_from_index(peek: Peek, index: LocalIndex, *, small: bool = False) -> pa.Table:
+def answer_from_index(peek: Peek, index: LocalIndex, *, small: bool = False) -> pa.RecordBatch:
     """Return the answer of a peek that uses an index; raises DatabaseError.
 
     With `small`, raises TooManyRows unless the work is small enough for the event loop.
@@ -75,7 +75,7 @@ def answer_from_index(peek: Peek, index: LocalIndex, *, small: bool = False) -> 
         rows = _apply(plan, rows)
     if peek.finishing is not None:
         rows = finish(rows, peek.finishing)
-    return pa.Table.from_batches([rows])
+    return rows
 
 
 def answer_by_engine(
@@ -84,8 +84,8 @@ def answer_by_engine(
     snapshots: Mapping[GlobalId, Contents],
     indexes: Mapping[GlobalId, LocalIndex],
     cancellation: Cancellation,
-) -> pa.Table:
-    """Return the answer of a peek that the engine evaluates on the caller's thread."""
+) -> Iterator[pa.RecordBatch]:
+    """Yield the answer of a peek that the engine evaluates on the caller's thread, by parts."""
     inputs: dict[GlobalId, Input] = {}
     for id, index in indexes.items():
         index.check(peek.as_of)
@@ -96,11 +96,11 @@ def answer_by_engine(
             inputs[id] = reading.enter_context(contents.input())
         if cancellation.cancelled:
             raise QueryCanceled
-        result = engine.evaluate(peek.relation, inputs, peek.as_of, cancellation, MAX_RESULT_BYTES)
-    rows = expanded(result, peek.finishing)
-    if peek.finishing is not None:
-        rows = finish(rows, peek.finishing)
-    return pa.Table.from_batches([rows])
+        parts = engine.evaluate_parts(
+            peek.relation, inputs, peek.as_of, cancellation, MAX_RESULT_BYTES
+        )
+        with closing(parts):
+            yield from finished_parts(parts, peek.finishing)
 
 
 def _datums(key: tuple[Literal, ...]) -> tuple[Datum, ...]:

@@ -18,6 +18,7 @@ from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 
 STATUS_SECONDS = 5.0  # the interval of status reports
+PEEK_WINDOW = 4  # parts of an answer that are sent before one is known to have been taken
 TICK_SECONDS = {"spark": 1.0}
 
 
@@ -187,6 +188,12 @@ class CancelPeek(Message, frozen=True):
     number: int
 
 
+class PeekPartTaken(Message, frozen=True):
+    """One more part of the answer to a peek may be sent."""
+
+    number: int
+
+
 # --- responses -----------------------------------------------------------------------------
 
 
@@ -206,11 +213,16 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class PeekResponse(Message, frozen=True):
-    """The rows, in the tables that follow, or the error."""
+    """The rows, as the table that follows, or the error.
+
+    If there are `more`, other responses follow with the rest of the rows. `PEEK_WINDOW` of these
+    are sent at once, one more for each PeekPartTaken.
+    """
 
     number: int
     tables: int = 0
     failure: Failure | None = None
+    more: bool = False
 
 
 class SinkUpdates(Message, frozen=True):
@@ -282,5 +294,6 @@ Command: TypeAlias = (
     | Feed
     | Peek
     | CancelPeek
+    | PeekPartTaken
 )
 Response: TypeAlias = Frontiers | PeekResponse | SinkUpdates | SubscribeResponse | Status

@@ -1,13 +1,16 @@
 """SELECT: a time is chosen, arguments are put in, and rows come from where they cost least."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from foreshore import blocking
 from foreshore.adapter.introspection.relations import builtin_rows, question_of
 from foreshore.adapter.read.bind_parameters import Replace, bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import by_key, finishing_of, literal_keys
@@ -35,7 +38,8 @@ from foreshore.adapter.session.catalog_reader import BUILTINS
 from foreshore.adapter.session.side_effects import calls_in, carried_out, carried_out_by_row
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import Cancellation, Input
-from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
+from foreshore.compute.finish import expanded, finish, finished_parts
+from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import (
     DatabaseError,
     FeatureNotSupported,
@@ -44,6 +48,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
+from foreshore.memory import give_back
 from foreshore.sql.plan import AsOf, Block
 from foreshore.types import Datum, RelationDesc
 from foreshore.update import DIFF, Timestamp, at_time, insertions_at
@@ -56,6 +61,9 @@ if TYPE_CHECKING:
 # Rows, without `__diff`, of collections that only one query knows.
 Given = Mapping[GlobalId, pa.Table]
 NOTHING_GIVEN: Given = MappingProxyType({})
+FEW_ROWS = 4096  # that are finished on the loop
+
+T = TypeVar("T")
 
 
 async def rows_of(
@@ -65,21 +73,43 @@ async def rows_of(
     as_of: AsOf | None = None,
     known: Given = NOTHING_GIVEN,
 ) -> pa.RecordBatch:
+    """Return the finished rows of a statement's query as one batch; see `result_of`."""
+    return await whole(await result_of(session, prepared, args, as_of, known))
+
+
+async def result_of(
+    session: "Session",
+    prepared: "Prepared",
+    args: Sequence[Datum],
+    as_of: AsOf | None = None,
+    known: Given = NOTHING_GIVEN,
+) -> Result:
     """Return the finished rows of a statement's query, to which some collections are `known`.
 
     If it asks for a time to come that is waited for, as in `awaited`.
     """
     as_of = await awaited(session, prepared, args, as_of)
-    rows = await _finished(session, prepared, args, as_of, known)
+    result = await _finished(session, prepared, args, as_of, known)
     assert prepared.peek is not None
     query = prepared.peek.query
     if not query.over:
-        return rows
+        return result
+    rows = await whole(result)
     replace = parameter_bindings(
         args, session.environment_values(session.coordinator.oracle.read_ts())
     )
     called = await carried_out_by_row(session, counted(rows), query.over, replace)
-    return expanded(called.select([*range(len(query.desc.columns)), called.num_columns - 1]))
+    return await _finished_result(
+        called.select([*range(len(query.desc.columns)), called.num_columns - 1]), None
+    )
+
+
+async def whole(result: Result) -> pa.RecordBatch:
+    """Return all rows of a result as one batch."""
+    if not result.spilled_bytes:
+        return result.whole()
+    with closing(result):
+        return await blocking.run(None, result.whole)
 
 
 async def awaited(
@@ -105,7 +135,7 @@ async def _finished(
     args: Sequence[Datum],
     as_of: AsOf | None,
     known: Given,
-) -> pa.RecordBatch:
+) -> Result:
     transaction = session.begin()
     coordinator = session.coordinator
     peek = prepared.peek
@@ -113,15 +143,14 @@ async def _finished(
     if peek.key is not None:
         found = await by_key(session, peek, args, as_of)
         if found is not None:
-            return finish(expanded(*found), found[1])
+            return Result.of(finish(expanded(*found), found[1]))
     peek = peek_at(session, prepared, args, as_of)
     if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
         if peek.query.changes:
             raise FeatureNotSupported(
                 "CHANGES after writes in the same transaction is not supported"
             )
-        table, finishing = await own_rows(session, peek, args, known)
-        return finish(expanded(table, finishing), finishing)
+        return await _own_result(session, peek, args, known)
     if not peek.is_timed and as_of is None:
         time = 0
         if transaction.time is not None:
@@ -143,20 +172,19 @@ async def _finished(
     match peek.way_of(relation):
         case "constant":
             rows = evaluate_linear(relation, counted_each(given))
-            return finish(expanded(rows, finishing), finishing)
+            return await _finished_result(rows, finishing)
         case "local":
             block = peek.block(relation, replace, finishing)
             if peek.acts:
                 block = bind_block(block, values.get, every=True)
-            table = await evaluate_here(session, block, time, given, own=as_of is None)
-            return finish(expanded(table, finishing), finishing)
+            return await _result_here(session, block, finishing, time, given, own=as_of is None)
         case "index":
             assert peek.lookup is not None
             keys = None
             if peek.lookup.keys is not None:
                 keys = literal_keys(peek.lookup.keys, replace)
                 if not keys:
-                    return _no_rows(peek)
+                    return Result.of(_no_rows(peek))
             request = PeekRequest(
                 time,
                 relation,
@@ -178,7 +206,7 @@ async def _finished(
             )
     cluster = answering_cluster(session)
     try:
-        answer = await coordinator.compute.peek(cluster.id, request)
+        return await coordinator.compute.peek(cluster.id, request)
     except DatabaseError as error:
         read = {*request.indexes.values(), *request.imports}
         if request.index is not None:
@@ -190,7 +218,6 @@ async def _finished(
         if gone:  # while it was waited for: the next plan has what is there now
             raise TableAltered() from error
         raise
-    return one_batch(answer)
 
 
 def refuse_past_of_system(peek: PeekPlan, as_of: AsOf | None) -> None:
@@ -232,18 +259,6 @@ def _is_before_indexes(
         used.add(peek.lookup.index)
     since = session.coordinator.holds.since
     return any(since(index) > time for index in used)
-
-
-def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return a table's rows as one batch."""
-    batches = table.to_batches()
-    if len(batches) == 1:
-        return batches[0]
-    if not batches:
-        return pa.RecordBatch.from_arrays(
-            [pa.array([], field.type) for field in table.schema], schema=table.schema
-        )
-    return pa.concat_batches(batches)
 
 
 def _no_rows(peek: PeekPlan) -> pa.RecordBatch:
@@ -290,17 +305,46 @@ def bind_peek(
 # --- here ----------------------------------------------------------------------------------
 
 
-async def own_rows(
+async def _own_result(
     session: "Session", peek: PeekPlan, args: Sequence[Datum], given: Given
-) -> tuple[pa.Table, Finishing]:
-    """Return the rows of a query that sees what its transaction has written; and its finishing.
+) -> Result:
+    """Return the rows of a query that sees what its transaction has written.
 
     Nothing that is maintained knows of it; the plan has its definitions (`Basis.own`).
     """
     time = read_time(session, peek.shards, None, args)
     relation, finishing, replace = bind_peek(session, peek, args, time)
     block = peek.block(relation, replace, finishing)
-    return await evaluate_here(session, block, time, given), finishing
+    return await _result_here(session, block, finishing, time, given)
+
+
+async def _result_here(
+    session: "Session",
+    block: Block,
+    finishing: Finishing,
+    time: Timestamp,
+    given: Given,
+    *,
+    own: bool = True,
+) -> Result:
+    """Return the finished rows of `block`, computed by this process; see `evaluate_here`."""
+    if not given and question_of(session, block) is not None:
+        table = await evaluate_here(session, block, time, given, own=own)
+        return await _finished_result(table, finishing)
+    result = await _evaluated(
+        session, block, time, given, own, lambda parts: collected(finished_parts(parts, finishing))
+    )
+    if result.spilled_bytes > LARGE_RESULT:
+        await blocking.run(session.coordinator.executor, give_back)
+    return result
+
+
+async def _finished_result(rows: pa.Table, finishing: Finishing | None) -> Result:
+    """Return rows with `__diff` as a result; many are finished on a thread."""
+    parts = partial(finished_parts, (rows,), finishing)
+    if rows.num_rows <= FEW_ROWS and (pc.sum(rows[DIFF]).as_py() or 0) <= FEW_ROWS:
+        return collected(parts())
+    return await blocking.run(None, lambda: collected(parts()))
 
 
 async def evaluate_here(
@@ -316,17 +360,23 @@ async def evaluate_here(
     What the transaction has written itself is among them if `own` is said.
     """
     question = question_of(session, block) if not given else None
+    evaluate = partial(_evaluated, session, block, time, given, own, pa.concat_tables)
     if question is None:
-        return await _evaluated(session, block, time, given, own)
+        return await evaluate()
     return await session.environment.catalog_answers.answer(
-        session.coordinator.state, question, lambda: _evaluated(session, block, time, given, own)
+        session.coordinator.state, question, evaluate
     )
 
 
 async def _evaluated(
-    session: "Session", block: Block, time: Timestamp, given: Given, with_own: bool
-) -> pa.Table:
-    """Return the rows of `block` with `__diff`, computed on a thread."""
+    session: "Session",
+    block: Block,
+    time: Timestamp,
+    given: Given,
+    with_own: bool,
+    take: Callable[[Iterator[pa.Table]], T],
+) -> T:
+    """Return what `take` makes of the rows of `block` with `__diff`, computed on a thread."""
     coordinator = session.coordinator
     transaction = session.begin()
     inputs: dict[GlobalId, Input] = {
@@ -359,22 +409,18 @@ async def _evaluated(
             inputs[id] = Input(snapshot.schema, (), (*snapshot.tail, *own))
         cancellation = Cancellation()
 
-        def steps() -> Steps[pa.Table]:
+        def steps() -> Steps[T]:
             with ExitStack() as reading:
-                evaluate = reading.enter_context(coordinator.engine.evaluations(cancellation))
+                engine = reading.enter_context(coordinator.engine.evaluations(cancellation))
                 files = {
                     snapshot.id: replace(
                         inputs[snapshot.id], files=reading.enter_context(snapshot.paths())
                     )
                     for snapshot in snapshots
                 }
-                evaluation = Evaluation(
-                    {**inputs, **files},
-                    time,
-                    lambda relation, inputs: evaluate(relation, inputs, time, MAX_RESULT_BYTES),
-                    cancellation.check,
-                )
-                return (yield from evaluation.block(block, {}))
+                evaluation = Evaluation({**inputs, **files}, time, engine, cancellation.check)
+                parts = yield from evaluation.parts(block)
+                return take(cancellation.checked(parts))
 
         try:
             return await in_slices(coordinator.executor, steps())

@@ -24,7 +24,9 @@ from foreshore.adapter.read.bind_parameters import Replace, bind_relation
 from foreshore.adapter.read.enough import Readers, enough_for
 from foreshore.adapter.read.local import can_evaluate_locally, evaluate_linear, split_diffs
 from foreshore.compute.arrange.key import hash_columns
+from foreshore.compute.bulk.engine import Evaluations
 from foreshore.compute.engine import Input, check_size, result_schema
+from foreshore.compute.finish import MAX_RESULT_BYTES
 from foreshore.errors import DatabaseError
 from foreshore.expr.ir import Relation, columns_of, sources_of
 from foreshore.ids import GlobalId
@@ -40,7 +42,6 @@ SMALL_PARTS = 256  # tables of one step each, from which on they are made one
 T = TypeVar("T")
 Inputs = Mapping[GlobalId, Input]
 Found = Mapping[GlobalId, pa.Table]  # rows with `__diff`
-Evaluate = Callable[[Relation, Inputs], pa.Table]  # rows with `__diff`, consolidated
 Steps = Generator[None, None, T]  # yields after each step
 
 
@@ -90,23 +91,37 @@ def bind_block(block: Block, replace: Replace, *, every: bool = False) -> Block:
 
 
 class Evaluation:
-    """The evaluation of a block over `inputs` as of a time.
-
-    `evaluate` computes a relation over inputs. `check` raises if the work is to stop.
-    """
+    """The evaluation of a block over `inputs` as of a time; `check` raises if it is to stop."""
 
     def __init__(
-        self, inputs: Inputs, time: Timestamp, evaluate: Evaluate, check: Callable[[], None]
+        self,
+        inputs: Inputs,
+        time: Timestamp,
+        engine: Evaluations,
+        check: Callable[[], None],
     ) -> None:
         self._inputs = inputs
         self._time = time
-        self._evaluate = evaluate
+        self._engine = engine
         self._check = check
         self._linear: dict[Relation, bool] = {}
         self._shown: dict[GlobalId, tuple[pa.Table, Input]] = {}
 
+    def parts(self, block: Block) -> Steps[Iterator[pa.Table]]:
+        """Return an iterator over the rows of `block`, each with its `__diff`, part by part."""
+        found = yield from self._results(block, {})
+        if self._is_linear(block.relation):
+            return iter([evaluate_linear(block.relation, _collections(found))])
+        inputs = self._with(found)
+        return self._engine.parts(block.relation, inputs, self._time, MAX_RESULT_BYTES)
+
     def block(self, block: Block, found: Found) -> Steps[pa.Table]:
         """Return the rows of `block`, each with its `__diff`."""
+        found = yield from self._results(block, found)
+        return self._rows(block.relation, found)
+
+    def _results(self, block: Block, found: Found) -> Steps[Found]:
+        """Return the results of the recursions of `block` beside what was found."""
         for place, each in enumerate(block.recursions):
             later = block.recursions[place + 1 :]
             enough = None
@@ -118,7 +133,7 @@ class Evaluation:
                     enough = None
             rows = yield from self._recursion(each, found, enough)
             found = {**found, each.result: rows}
-        return self._rows(block.relation, found)
+        return found
 
     def _recursion(self, recursion: Recursion, found: Found, enough: Readers) -> Steps[pa.Table]:
         columns = columns_of(recursion.base.relation)
@@ -147,16 +162,23 @@ class Evaluation:
 
     def _rows(self, relation: Relation, found: Found) -> pa.Table:
         """Return the rows of `relation`, which may read what was found."""
+        if self._is_linear(relation):
+            return evaluate_linear(relation, _collections(found))
+        return self._engine.rows(relation, self._with(found), self._time, MAX_RESULT_BYTES)
+
+    def _is_linear(self, relation: Relation) -> bool:
+        """Whether the kernels compute `relation`, of what was found and nothing else."""
         linear = self._linear.get(relation)
         if linear is None:
             linear = (
                 can_evaluate_locally(relation) and not sources_of(relation) & self._inputs.keys()
             )
             self._linear[relation] = linear
-        if linear:
-            return evaluate_linear(relation, {id: rows for id, rows in found.items()})
-        shown = {id: self._shown_as(id, rows) for id, rows in found.items()}
-        return self._evaluate(relation, {**self._inputs, **shown})
+        return linear
+
+    def _with(self, found: Found) -> Inputs:
+        """Return all inputs of an engine, what was found among them."""
+        return {**self._inputs, **{id: self._shown_as(id, rows) for id, rows in found.items()}}
 
     def _shown_as(self, id: GlobalId, rows: pa.Table) -> Input:
         """Return rows that were found as an input, the same one for the same rows."""
@@ -218,6 +240,11 @@ class _New:
         return pa.Table.from_arrays(
             [*(column.take(chosen) for column in columns), ones], schema=rows.schema
         )
+
+
+def _collections(found: Found) -> dict[GlobalId | int, pa.Table]:
+    """Return what was found as `evaluate_linear` takes it."""
+    return {id: rows for id, rows in found.items()}
 
 
 def _read_by(recursion: Recursion) -> set[GlobalId]:

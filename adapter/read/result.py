@@ -10,8 +10,10 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
 from foreshore.adapter.session.interrupt import Interrupts
+from foreshore.compute.result import Result, empty_batch
 from foreshore.types import RelationDesc
 
 BATCH_ROWS = 8_192
@@ -62,6 +64,39 @@ class BatchSource:
     def close(self) -> None:
         """Forget the rows."""
         self._rows = self._rows.slice(0, 0)
+
+
+class ResultSource:
+    """The rows of a result, of which those in its scratch file are read on a thread."""
+
+    streaming = False
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._batch = BatchSource(empty_batch(result.schema))
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `next` need not wait."""
+        return True
+
+    async def next(self, limit: int) -> pa.RecordBatch | None:
+        """Return the next rows."""
+        while (rows := await self._batch.next(limit)) is None:
+            result = self._result
+            if result.is_at_hand():
+                batch = result.take()
+            else:
+                batch = await blocking.run(None, result.take)
+            if batch is None:
+                return None
+            self._batch = BatchSource(batch)
+        return rows
+
+    def close(self) -> None:
+        """Give up memory and file."""
+        self._batch.close()
+        self._result.close()
 
 
 @dataclass(frozen=True, slots=True)

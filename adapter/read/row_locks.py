@@ -22,12 +22,13 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.by_key import bound_of, locked_by_key, row_not_available
-from foreshore.adapter.read.peek import Given, rows_of
+from foreshore.adapter.read.peek import Given, result_of, rows_of, whole
 from foreshore.adapter.read.times import move_forward, tables_below
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.tables import plan_of_table, unique_constraints
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import expanded, finish
+from foreshore.compute.result import Result
 from foreshore.errors import ConcurrentUpdate, LockNotAvailable, NoActiveSqlTransaction
 from foreshore.ids import GlobalId, is_user
 from foreshore.sql.plan import Locking, LockTable, Select
@@ -41,14 +42,21 @@ if TYPE_CHECKING:
 ATTEMPTS = 10
 
 
-async def selected_rows(
+async def selected_result(
     session: "Session", prepared: "Prepared", plan: Select, args: Sequence[Datum]
-) -> pa.RecordBatch:
+) -> Result:
     """Return the finished rows of a SELECT, after what it locks has been locked."""
-    locking, transaction = plan.locking, session.begin()
-    if locking is None:
+    if plan.locking is None:
         known = await found_by_init_plans(session, prepared, args)
-        return await rows_of(session, prepared, args, plan.as_of, known)
+        return await result_of(session, prepared, args, plan.as_of, known)
+    return Result.of(await _locked_rows(session, prepared, plan.locking, args))
+
+
+async def _locked_rows(
+    session: "Session", prepared: "Prepared", locking: Locking, args: Sequence[Datum]
+) -> pa.RecordBatch:
+    """Return the finished rows of a SELECT that locks them."""
+    transaction = session.begin()
     transaction.require_writable(f"SELECT {locking.strength}")
     transaction.locked = True
     if transaction.time is None:  # who locks wants the newest, at any isolation
@@ -77,7 +85,7 @@ async def found_by_init_plans(
     found = {}
     for id, each in prepared.init_plans:
         assert isinstance(each.plan, Select), each.plan
-        rows = await selected_rows(session, each, each.plan, args)
+        rows = await whole(await selected_result(session, each, each.plan, args))
         schema = rows_schema(each.plan.desc.columns)
         found[id] = pa.Table.from_arrays(rows.columns, schema=schema)
     return found

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.read.row_locks import selected_rows
+from foreshore.adapter.read.result import BatchSource, ResultSource, Selected
+from foreshore.adapter.read.row_locks import selected_result
 from foreshore.adapter.write.point import row_by_key
 from foreshore.adapter.write.values import batch_of_rows
 from foreshore.sql.plan import Select
@@ -31,8 +31,8 @@ async def selected(
     session: "Session", prepared: "Prepared", plan: Select, args: Sequence[Datum], verb: str
 ) -> Selected:
     """Return the finished rows of a SELECT as a result, after what it locks has been locked."""
-    rows = await selected_rows(session, prepared, plan, args)
+    result = await selected_result(session, prepared, plan, args)
     assert prepared.peek is not None
     # What has waited for a time to come may have other columns than `plan` by now.
     desc = prepared.peek.query.desc if plan.locking is None else plan.desc
-    return Selected(desc, BatchSource(rows), verb)
+    return Selected(desc, ResultSource(result), verb)

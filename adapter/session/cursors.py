@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.result import ALL, BatchSource, Outcome, Selected
+from foreshore.adapter.read.result import ALL, Outcome, ResultSource, Selected
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.session.prepared import BoundPortal
 from foreshore.adapter.subscribe.subscribe import subscribe
+from foreshore.compute.result import Result
 from foreshore.errors import (
     DatabaseError,
     DuplicateCursor,
@@ -62,7 +64,10 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
     result = portal.result
     count = ALL if plan.count is None else plan.count
     source = result.source
-    parts: list[pa.RecordBatch] = []
+    schema = pa.schema(
+        [pa.field(f"c{i}", arrow_type(column.type)) for i, column in enumerate(result.desc.columns)]
+    )
+    rows = Result(schema)
     taken = 0
     deadline = None
     if plan.timeout_ms is not None:
@@ -81,20 +86,16 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
             break  # what has come is told first, and the next FETCH hears of this
         if batch is None:
             break
-        parts.append(batch)
         taken += batch.num_rows
+        if not plan.move:
+            batch = batch.rename_columns(schema.names)
+            if rows.has_room(batch):
+                rows.add(batch)
+            else:
+                await blocking.run(None, rows.add, batch)
     if plan.move:
         return Completed(f"MOVE {taken}")
-    schema = pa.schema(
-        [pa.field(f"c{i}", arrow_type(column.type)) for i, column in enumerate(result.desc.columns)]
-    )
-    if len(parts) == 1:
-        rows = parts[0]
-    elif parts:
-        rows = pa.concat_batches([part.rename_columns(schema.names) for part in parts])
-    else:
-        rows = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    return Selected(result.desc, BatchSource(rows), "FETCH")
+    return Selected(result.desc, ResultSource(rows), "FETCH")
 
 
 def close(session: "Session", plan: CloseCursor) -> Completed:

@@ -177,8 +177,12 @@ class DuckDbSession(Session):
         """Return the result of `select`."""
         if max_bytes is None:
             return self.execute(select).to_arrow_table()
+        return pa.concat_tables(self.stream(select, max_bytes))
+
+    def stream(self, select: str, max_bytes: int | None = None) -> Iterator[pa.Table]:
+        """Yield what `select` gives, part by part."""
         self.register_used()
-        return _bounded(self._cursor, select, max_bytes)
+        return _stream(self._cursor, select, max_bytes)
 
     def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
         """Run a rendered statement after registering the functions that it may call."""
@@ -325,26 +329,30 @@ def _tail(contents: str) -> str:
     return f"{contents}_tail"
 
 
-def _bounded(cursor: duckdb.DuckDBPyConnection, select: str, max_bytes: int) -> pa.Table:
-    """Return the result of `select`; raises OutOfMemory once it exceeds `max_bytes`.
+def _stream(
+    cursor: duckdb.DuckDBPyConnection, select: str, max_bytes: int | None
+) -> Iterator[pa.Table]:
+    """Yield the result of `select` in parts, at least one; raises OutOfMemory beyond `max_bytes`.
 
     A streamed result is computed while it is read. A table would exist twice before its size is
     known, and DuckDB's memory limit does not count it.
     """
-    batches = []
-    size = 0
+    size = count = 0
     with cursor.sql(select).to_arrow_reader(BATCH_ROWS) as reader:
         try:
             for batch in reader:
-                batches.append(batch)
+                count += 1
                 size += batch.nbytes
-                check_size(size, max_bytes)
+                if max_bytes is not None:
+                    check_size(size, max_bytes)
+                yield pa.Table.from_batches([batch])
         except OSError as error:  # Arrow's streams report errors after the first rows this way
             kind = _STREAMED.get(str(error).partition(":")[0])
             if kind is None:
                 raise
             raise kind(str(error)) from error
-        return pa.Table.from_batches(batches, reader.schema)
+        if not count:
+            yield reader.schema.empty_table()
 
 
 _STREAMED = {

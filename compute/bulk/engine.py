@@ -5,7 +5,7 @@ dataflows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from threading import Lock
@@ -17,12 +17,61 @@ from foreshore.compute.bulk.session import Session
 from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
 from foreshore.compute.delta.tick import Store, TickDataflow
-from foreshore.compute.engine import Cancellation, Dataflow, Evaluate, Input
+from foreshore.compute.engine import Cancellation, Dataflow, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
 from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
+
+
+class Evaluations:
+    """Evaluations in one session, each as by `Engine.evaluate`; of one thread at a time.
+
+    What has been evaluated is kept prepared, so that doing it again costs little.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._prepared: dict[Relation, Plans] = {}
+
+    def rows(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
+    ) -> pa.Table:
+        """Return the rows of `relation` as of a time."""
+        plan = self._without_errors(relation, inputs, as_of, max_bytes)
+        return check_result(relation, self._session.evaluate(plan, inputs, as_of, max_bytes))
+
+    def parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of `relation` as of a time, part by part: at least one."""
+        plan = self._without_errors(relation, inputs, as_of, max_bytes)
+        for part in self._session.evaluate_parts(plan, inputs, as_of, max_bytes):
+            yield check_result(relation, part)
+
+    def _without_errors(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None,
+    ) -> Relation:
+        """Return the plan of the rows of `relation`; raises the least error that it has."""
+        plans = self._prepared.get(relation)
+        if plans is None:
+            plans = self._prepared[relation] = plans_of(relation)
+        if plans.errors is not None:
+            raise_least(self._session.evaluate(plans.errors, inputs, as_of, max_bytes))
+        return plans.rows
 
 
 class BulkEngine(ABC):
@@ -65,33 +114,26 @@ class BulkEngine(ABC):
         max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of `relation` as of a time."""
-        with self.evaluations(cancellation or Cancellation()) as evaluate:
-            return evaluate(relation, inputs, as_of, max_bytes)
+        with self.evaluations(cancellation or Cancellation()) as evaluations:
+            return evaluations.rows(relation, inputs, as_of, max_bytes)
+
+    def evaluate_parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation,
+        max_bytes: int | None = None,
+    ) -> Generator[pa.Table, None, None]:
+        """Yield the rows of `relation` as of a time, part by part: at least one."""
+        with self.evaluations(cancellation) as evaluations:
+            yield from evaluations.parts(relation, inputs, as_of, max_bytes)
 
     @contextmanager
-    def evaluations(self, cancellation: Cancellation) -> Iterator[Evaluate]:
-        """Yield a function that evaluates as `evaluate` does, cheaply for repeated calls.
-
-        It must not be used by two threads at once. Prepared statements are kept.
-        """
-        prepared: dict[Relation, Plans] = {}
+    def evaluations(self, cancellation: Cancellation) -> Iterator[Evaluations]:
+        """Yield evaluations in one session, which `cancellation` stops."""
         with self._session(next(self._numbers), cancellation) as session:
-
-            def evaluate(
-                relation: Relation,
-                inputs: Mapping[GlobalId, Input],
-                as_of: int,
-                max_bytes: int | None = None,
-            ) -> pa.Table:
-                plans = prepared.get(relation)
-                if plans is None:
-                    plans = prepared[relation] = plans_of(relation)
-                if plans.errors is not None:
-                    raise_least(session.evaluate(plans.errors, inputs, as_of, max_bytes))
-                rows = session.evaluate(plans.rows, inputs, as_of, max_bytes)
-                return check_result(relation, rows)
-
-            yield evaluate
+            yield Evaluations(session)
 
     def cancel(self) -> None:
         """Stop all running evaluations."""

@@ -6,7 +6,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import DataError, InternalError
-from foreshore.expr.ir import Relation, check_lowered, sources_of
+from foreshore.expr.ir import (
+    Constant,
+    Negate,
+    Relation,
+    check_lowered,
+    sources_of,
+    walk_relations,
+)
 from foreshore.expr.split import split_errors
 from foreshore.update import DIFF
 
@@ -28,6 +35,15 @@ def plans_of(relation: Relation) -> Plans:
     """Return the two plans of a lowered relation."""
     check_lowered(relation)
     return Plans(*split_errors(relation))
+
+
+def takes_away(relation: Relation) -> bool:
+    """Whether some part of a relation may have rows less than no times, for others to cancel."""
+    return any(
+        isinstance(node, Negate)
+        or (isinstance(node, Constant) and any(count < 0 for _, count in node.rows))
+        for node in walk_relations(relation)
+    )
 
 
 def check_result(relation: Relation, rows: pa.Table) -> pa.Table:

@@ -6,7 +6,7 @@ table, reads Parquet files, registers a function and runs a statement.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from foreshore.compute.bulk.aggregates import Idioms
 from foreshore.compute.bulk.dialect import ArrowFunction, Dialect
+from foreshore.compute.bulk.evaluate import takes_away
 from foreshore.compute.bulk.render import Renderer
 from foreshore.compute.delta.tables import (
     by_position,
@@ -65,6 +66,10 @@ class Session(ABC):
         Raises OutOfMemory if it exceeds `max_bytes`.
         """
 
+    def stream(self, select: str, max_bytes: int | None = None) -> Iterator[pa.Table]:
+        """Yield what `select` gives, part by part: at least one."""
+        yield self.fetch(select, max_bytes)
+
     def register_used(self) -> None:
         """Register the functions called by statements rendered since the last time."""
         if len(self.dialect.used) > self._registered:
@@ -83,14 +88,33 @@ class Session(ABC):
         max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of an infallible relation as of a time, by `result_schema`."""
+        select = self._select(relation, inputs, as_of)
+        return self.read(select, result_schema(columns_of(relation)), max_bytes)
+
+    def evaluate_parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of an infallible relation as of a time, part by part: at least one."""
+        schema = result_schema(columns_of(relation))
+        for part in self.stream(self._select(relation, inputs, as_of), max_bytes):
+            yield cast_to_schema(part, schema)
+
+    def _select(self, relation: Relation, inputs: Mapping[GlobalId, Input], as_of: int) -> str:
+        """Return the statement for the rows of a relation over inputs, rendered once."""
         columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
         sources = {id: self._kept_source(id, inputs[id], columns[id], as_of) for id in columns}
         key = (relation, tuple(sources.values()))
         select = self._selects.get(key)
         if select is None:
             renderer = Renderer(self.dialect, self.idioms, sources, constant=self.constant)
-            select = self._selects[key] = renderer.consolidated(relation)
-        return self.read(select, result_schema(columns_of(relation)), max_bytes)
+            plain = not sources and not takes_away(relation)
+            render = renderer.statement if plain else renderer.consolidated
+            select = self._selects[key] = render(relation)
+        return select
 
     def _kept_source(
         self, id: GlobalId, input: Input, columns: Sequence[ColumnType], as_of: int

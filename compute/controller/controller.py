@@ -21,8 +21,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never
 
-import pyarrow as pa
-
 from foreshore.compute.controller.cluster import Cluster, Prepared, Replica, engine_of
 from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, NothingKept
 from foreshore.compute.controller.feeds import Feeds
@@ -47,6 +45,7 @@ from foreshore.compute.protocol import (
     SubscribeIndex,
 )
 from foreshore.compute.replica.progress import Progress, progress_of
+from foreshore.compute.result import Result
 from foreshore.compute.transport import Connection
 from foreshore.errors import (
     AdminShutdown,
@@ -498,7 +497,7 @@ class ComputeController:
 
     # --- peeks
 
-    async def peek(self, cluster: str, request: PeekRequest) -> pa.Table:
+    async def peek(self, cluster: str, request: PeekRequest) -> Result:
         """Return the answer of the first replica, or raise its error."""
         owner = self._cluster(cluster)
         indexes = [*request.indexes.values()]

@@ -1,6 +1,9 @@
 """Peeks of all clusters: sent to all replicas of a cluster, answered by the first.
 
 A peek may also be sent to one replica only.
+
+An answer of many rows comes in parts, each of which is put into the result before more are
+requested. If the replica is lost before the last part, the peek starts again.
 """
 
 import asyncio
@@ -9,9 +12,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.compute.controller.cluster import Cluster, PendingPeek, Replica, prepare
-from foreshore.compute.protocol import CancelPeek, Peek, PeekResponse
+from foreshore.compute.protocol import (
+    PEEK_WINDOW,
+    CancelPeek,
+    Peek,
+    PeekPartTaken,
+    PeekResponse,
+)
 from foreshore.compute.replica.inputs import describe_rows
+from foreshore.compute.result import KEPT_BYTES, Result, empty_batch
 from foreshore.compute.transport import Tables
 from foreshore.errors import DatabaseError, DataError, UndefinedObject
 from foreshore.expr.ir import Finishing, Literal, Relation
@@ -47,17 +58,32 @@ class PeekRequest:
         return (*self.imports, *self.indexes.values(), *index)
 
 
+class _ReplicaLost(Exception):
+    """The replica was lost before the last part of its answer."""
+
+
 @dataclass(slots=True)
 class _Pending:
     cluster: Cluster
     replica: str | None  # the only one asked
     reads: tuple[GlobalId, ...]
-    answer: asyncio.Future[pa.Table]
+    # Parts of the answer, and whether more follow; None: there is an error.
+    parts: "asyncio.Queue[tuple[pa.Table, bool] | None]" = field(
+        default_factory=lambda: asyncio.Queue(PEEK_WINDOW + 2)
+    )
+    error: Exception | None = None
+    complete: bool = False  # whether the last part has come
+    answering: Replica | None = None  # whose parts count, from the first on
     failures: dict[str, DatabaseError] = field(default_factory=dict)  # by the replica's name
 
-    def fail(self, error: DatabaseError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+    def fail(self, error: Exception) -> None:
+        if self.error is None and not self.complete:
+            self.error = error
+            self.parts.put_nowait(None)
+
+    def put(self, rows: pa.Table, *, more: bool) -> None:
+        self.complete = not more
+        self.parts.put_nowait((rows, more))
 
     def fail_if_all_have(self) -> None:
         """Fail with the last replica's error if no other connected replica can answer."""
@@ -69,6 +95,14 @@ class _Pending:
         if self.failures and others <= self.failures.keys():
             self.fail(list(self.failures.values())[-1])
 
+    async def next(self) -> tuple[pa.Table, bool]:
+        """Return the next part, and whether more follow; raises the error that comes instead."""
+        part = await self.parts.get()
+        if self.error is not None:
+            raise self.error
+        assert part is not None
+        return part
+
 
 class Peeks:
     """The unanswered peeks of all clusters."""
@@ -79,15 +113,29 @@ class Peeks:
 
     async def ask(
         self, cluster: Cluster, request: PeekRequest, snapshots: Sequence[Snapshot]
-    ) -> pa.Table:
+    ) -> Result:
         """Return the answer of the first replica, or raise its error.
 
         `snapshots` are of the request's imports and are always released. Raises UndefinedObject if
         the replica asked does not exist or is dropped.
         """
+        try:
+            while True:
+                try:
+                    return await self._ask_once(cluster, request, snapshots)
+                except _ReplicaLost:
+                    continue
+        finally:
+            for snapshot in snapshots:
+                snapshot.release()
+
+    async def _ask_once(
+        self, cluster: Cluster, request: PeekRequest, snapshots: Sequence[Snapshot]
+    ) -> Result:
         self._last += 1
         number = self._last
-        answer: asyncio.Future[pa.Table] = asyncio.get_running_loop().create_future()
+        pending = _Pending(cluster, request.replica, request.reads)
+        answered = False
         try:
             _, messages, tables = prepare(snapshots)
             for id, rows in request.tables.items():
@@ -106,43 +154,71 @@ class Peeks:
             )
             if request.replica is not None and request.replica not in cluster.replicas:
                 raise _dropped(cluster, request.replica)
-            self._pending[number] = _Pending(cluster, request.replica, request.reads, answer)
+            self._pending[number] = pending
             cluster.ask(PendingPeek(peek, tables, request.replica))
-            return await answer
+            result = await self._answer(number, pending)
+            answered = True
+            return result
         finally:
             self._pending.pop(number, None)
             others = len(cluster.replicas) > 1 and request.index is None and request.replica is None
-            if others or answer.cancelled():  # cancelled with its caller
+            if others or not answered:
                 cluster.send(CancelPeek(number))
             cluster.forget_peek(number)
-            for snapshot in snapshots:
-                snapshot.release()
+
+    async def _answer(self, number: int, pending: _Pending) -> Result:
+        """Return the rows as they come from the replica that answers."""
+        table, more = await pending.next()
+        if not more and table.nbytes <= KEPT_BYTES:
+            return Result.of(one_batch(table))
+        result = Result(table.schema)
+        try:
+            while True:
+                await blocking.run(None, result.add, one_batch(table))
+                if not more:
+                    return result
+                if pending.answering is not None and pending.answering.connection is not None:
+                    pending.answering.connection.send(PeekPartTaken(number))
+                table, more = await pending.next()
+        except BaseException:
+            result.close()
+            raise
 
     def answered(self, replica: Replica, response: PeekResponse, tables: Tables) -> None:
         """Process a replica's answer. Its own failure counts only if the others fail as well."""
         pending = self._pending.get(response.number)
-        if pending is None:
+        if pending is None or pending.answering not in (None, replica):
             return
         failure = response.failure
         if failure is None:
-            if not pending.answer.done():
-                pending.answer.set_result(tables[0])
+            if pending.answering is None:
+                self._choose(response.number, pending, replica)
+            pending.put(tables[0], more=response.more)
             return
         kind = DataError if failure.sqlstate.startswith("22") else DatabaseError
         error = kind(
             failure.message, sqlstate=failure.sqlstate, detail=failure.detail, hint=failure.hint
         )
         pending.failures[replica.name] = error
-        if failure.sqlstate.startswith(("22", "57014")):
+        if failure.sqlstate.startswith(("22", "57014")) or pending.answering is replica:
             pending.fail(error)
         else:
             pending.fail_if_all_have()
+
+    def _choose(self, number: int, pending: _Pending, replica: Replica) -> None:
+        """Take the answer of `replica`, and let no other go on with one that takes long."""
+        pending.answering = replica
+        for other in pending.cluster.replicas.values():
+            if other is not replica and other.connection is not None:
+                other.connection.send(CancelPeek(number))
 
     def lost(self, cluster: Cluster, replica: Replica) -> None:
         """Forget a replica's failures; it is asked again after it reconnects."""
         for pending in self._pending.values():
             if pending.cluster is cluster:
                 pending.failures.pop(replica.name, None)
+                if pending.answering is replica:
+                    pending.fail(_ReplicaLost())
 
     def dropped(self, cluster: Cluster) -> None:
         """Note that a replica of the cluster was dropped and will not answer."""
@@ -151,6 +227,8 @@ class Peeks:
                 continue
             if pending.replica is not None and pending.replica not in cluster.replicas:
                 pending.fail(_dropped(cluster, pending.replica))
+            elif pending.answering not in (None, *cluster.replicas.values()):
+                pending.fail(_ReplicaLost())
             else:
                 pending.fail_if_all_have()
 
@@ -165,6 +243,16 @@ class Peeks:
         for pending in self._pending.values():
             if pending.cluster is cluster:
                 pending.fail(error)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table's rows as one batch."""
+    batches = table.to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return empty_batch(table.schema)
+    return pa.concat_batches(batches)
 
 
 def _dropped(cluster: Cluster, replica: str) -> UndefinedObject:

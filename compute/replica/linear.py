@@ -6,7 +6,7 @@ needs a millisecond to start. Index lookups evaluate the rest of their plan this
 linear dataflows step this way. Hydration, which has many rows, is left to the bulk engine.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -243,6 +243,17 @@ class LinearFirst:
     ) -> pa.Table:
         """Return the rows of `relation` as of a time."""
         return self._engine.evaluate(relation, inputs, as_of, cancellation, max_bytes)
+
+    def evaluate_parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation,
+        max_bytes: int | None = None,
+    ) -> Generator[pa.Table, None, None]:
+        """Yield the rows of `relation` as of a time, part by part."""
+        return self._engine.evaluate_parts(relation, inputs, as_of, cancellation, max_bytes)
 
     def cancel(self) -> None:
         """Stop all running evaluations."""

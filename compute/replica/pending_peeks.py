@@ -1,13 +1,15 @@
 """Pending peeks: the peeks that a replica has not answered yet.
 
 A peek waits until the indexes that it reads are past its time. Then it is answered on the event
-loop if that takes little work, otherwise on a thread, where it can be cancelled.
+loop if that takes little work, otherwise on a thread, where it can be cancelled. An
+answer of many rows is sent in parts, no faster than they are taken, so that a replica does not hold
+all of it.
 """
 
 import asyncio
 from collections.abc import Callable, Container, Iterator, Mapping
 from concurrent.futures import Executor
-from functools import partial
+from threading import Semaphore
 
 import pyarrow as pa
 
@@ -20,13 +22,15 @@ from foreshore.compute.peek import (
     answer_from_index,
     failure_of,
 )
-from foreshore.compute.protocol import Failure, Peek, PeekResponse
+from foreshore.compute.protocol import PEEK_WINDOW, Failure, Peek, PeekResponse
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import Instance
+from foreshore.compute.result import LARGE_RESULT, sized
 from foreshore.compute.transport import Tables
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
+from foreshore.memory import give_back
 
 
 class PendingPeeks:
@@ -50,7 +54,7 @@ class PendingPeeks:
         self._tasks = tasks
         self._answer = answer
         self._waiting: dict[int, tuple[Peek, Tables]] = {}
-        self._evaluations: dict[int, Cancellation] = {}
+        self._evaluations: dict[int, _Evaluation] = {}
 
     def ask(self, peek: Peek, tables: Tables) -> None:
         """Answer a peek as soon as its inputs are past its time."""
@@ -61,15 +65,21 @@ class PendingPeeks:
         """Cancel a peek."""
         if self._waiting.pop(number, None) is not None:
             self._failed(number, QueryCanceled())
-        cancellation = self._evaluations.get(number)
-        if cancellation is not None:
-            cancellation.cancel()
+        evaluation = self._evaluations.get(number)
+        if evaluation is not None:
+            evaluation.cancel()
+
+    def part_taken(self, number: int) -> None:
+        """Let one more part of an answer be sent."""
+        evaluation = self._evaluations.get(number)
+        if evaluation is not None:
+            evaluation.window.release()
 
     def forget(self) -> None:
         """Forget all peeks, because their controller has disconnected."""
         self._waiting.clear()
-        for cancellation in self._evaluations.values():
-            cancellation.cancel()
+        for evaluation in self._evaluations.values():
+            evaluation.cancel()
         self._evaluations.clear()  # the next peek with the same number is another one
 
     def wake_waiters(self, indexes: Container[GlobalId] | None = None) -> None:
@@ -116,34 +126,44 @@ class PendingPeeks:
         self, peek: Peek, tables: Tables, indexes: Mapping[GlobalId, LocalIndex]
     ) -> None:
         number = peek.number
-        cancellation = Cancellation()
-        self._evaluations[number] = cancellation
+        evaluation = _Evaluation()
+        self._evaluations[number] = evaluation
         try:
+            answer: Iterator[pa.RecordBatch]
             if peek.index is not None:
-                work = partial(answer_from_index, peek, indexes[peek.index])
+                answer = _parts_from_index(peek, indexes[peek.index])
             else:
                 assert self._instance.engine is not None
                 contents = arrived(peek.snapshots, iter(tables), self._instance.files)
-                work = partial(
-                    answer_by_engine,
+                answer = answer_by_engine(
                     peek,
                     self._instance.engine,
                     {c.snapshot.id: c for c in contents},
                     {id: indexes[index] for id, index in peek.indexes.items()},
-                    cancellation,
+                    evaluation.cancellation,
                 )
-            table = await blocking.run(self._threads, work)
+            loop = asyncio.get_running_loop()
+
+            def send(rows: pa.RecordBatch) -> None:
+                loop.call_soon_threadsafe(self._part, number, evaluation, rows)
+
+            last = await blocking.run(self._threads, evaluation.send_all_but_last, answer, send)
         except Exception as error:
             await self._instance.check()
-            if self._is_over(number, cancellation):
+            if self._is_over(number, evaluation):
                 self._failed(number, error)
         else:
-            if self._is_over(number, cancellation):
-                self._answered(number, table)
+            if self._is_over(number, evaluation):
+                self._answered(number, last)
 
-    def _is_over(self, number: int, cancellation: Cancellation) -> bool:
+    def _part(self, number: int, evaluation: "_Evaluation", rows: pa.RecordBatch) -> None:
+        """Send a part of an answer, which is not the last."""
+        if self._evaluations.get(number) is evaluation:
+            self._answer(PeekResponse(number, 1, more=True), (pa.Table.from_batches([rows]),))
+
+    def _is_over(self, number: int, evaluation: "_Evaluation") -> bool:
         """Forget an evaluation that has ended; return whether its requester is still connected."""
-        if self._evaluations.get(number) is not cancellation:
+        if self._evaluations.get(number) is not evaluation:
             return False
         del self._evaluations[number]
         return True
@@ -153,14 +173,47 @@ class PendingPeeks:
         del self._waiting[number]
         self._refused(number, Failure(sqlstate, message))
 
-    def _answered(self, number: int, table: pa.Table) -> None:
-        self._answer(PeekResponse(number, 1), (table,))
+    def _answered(self, number: int, rows: pa.RecordBatch) -> None:
+        self._answer(PeekResponse(number, 1), (pa.Table.from_batches([rows]),))
 
     def _failed(self, number: int, error: Exception) -> None:
         self._refused(number, failure_of(error))
 
     def _refused(self, number: int, failure: Failure) -> None:
         self._answer(PeekResponse(number, 0, failure), ())
+
+
+class _Evaluation:
+    """An evaluation on a thread: how it is stopped, and how many parts of its answer may leave."""
+
+    def __init__(self) -> None:
+        self.cancellation = Cancellation()
+        self.window = Semaphore(PEEK_WINDOW)
+
+    def cancel(self) -> None:
+        """Stop the evaluation, also where it waits for parts to be taken."""
+        self.cancellation.cancel()
+        self.window.release()
+
+    def send_all_but_last(
+        self, answer: Iterator[pa.RecordBatch], send: Callable[[pa.RecordBatch], object]
+    ) -> pa.RecordBatch:
+        """Send the parts of an answer as they come and may leave; return the last."""
+        last = next(answer)
+        sent = 0
+        for part in answer:
+            self.window.acquire()
+            self.cancellation.check()
+            send(last)
+            sent += last.nbytes
+            last = part
+        if sent > LARGE_RESULT:
+            give_back()
+        return last
+
+
+def _parts_from_index(peek: Peek, index: LocalIndex) -> Iterator[pa.RecordBatch]:
+    yield from sized([answer_from_index(peek, index)])
 
 
 def _read_by(peek: Peek) -> Iterator[GlobalId]:

@@ -41,6 +41,7 @@ from foreshore.compute.protocol import (
     InitializationComplete,
     Message,
     Peek,
+    PeekPartTaken,
     Response,
     Status,
     SubscribeIndex,
@@ -152,6 +153,8 @@ class Replica:
                 self._peeks.ask(command, tables)
             case CancelPeek(number=number):
                 self._peeks.cancel(number)
+            case PeekPartTaken(number=number):
+                self._peeks.part_taken(number)
             case AllowCompaction():
                 self._compact(command)
             case CreateDataflow():

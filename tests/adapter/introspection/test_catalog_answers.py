@@ -39,13 +39,16 @@ def evaluated(env: TestEnvironment, monkeypatch: pytest.MonkeyPatch) -> list[obj
 
     @contextmanager
     def counted(cancellation: Cancellation) -> Iterator[Any]:
-        with evaluations(cancellation) as evaluate:
+        with evaluations(cancellation) as evaluating, monkeypatch.context() as patched:
+            for name in ("rows", "parts"):
+                method = getattr(evaluating, name)
 
-            def evaluate_and_count(relation: Any, *args: Any) -> Any:
-                found.append(relation)
-                return evaluate(relation, *args)
+                def evaluate(relation: Any, *args: Any, method: Any = method) -> Any:
+                    found.append(relation)
+                    return method(relation, *args)
 
-            yield evaluate_and_count
+                patched.setattr(evaluating, name, evaluate)
+            yield evaluating
 
     monkeypatch.setattr(engine, "evaluations", counted)
     return found

@@ -56,13 +56,9 @@ def run(
         [*numbers, *along], schema=pa.schema([*fields, TIME_FIELD, DIFF_FIELD])
     )
     cancellation = cancellation or Cancellation()
-    with engine.evaluations(cancellation) as evaluate:
-        evaluation = Evaluation(
-            {EDGES: Input(fields, (), (rows,))},
-            5,
-            lambda relation, inputs: evaluate(relation, inputs, 5, 1 << 30),
-            cancellation.check,
-        )
+    with engine.evaluations(cancellation) as evaluating:
+        inputs = {EDGES: Input(fields, (), (rows,))}
+        evaluation = Evaluation(inputs, 5, evaluating, cancellation.check)
         steps = evaluation.block(plan, {})
         while True:
             try:
@@ -118,12 +114,12 @@ def test_recursion_that_holds_too_much_fails(
 
 def test_cancelled_recursion_stops_at_the_next_step(engine: DuckDbEngine) -> None:
     cancellation = Cancellation()
-    cancellation.cancel()
-    steps = Evaluation({}, 5, lambda relation, _: pa.table({}), cancellation.check)
-    running = steps.block(block(NEXT), {})
-    next(running)
-    with pytest.raises(QueryCanceled):
+    with engine.evaluations(Cancellation()) as evaluating:
+        running = Evaluation({}, 5, evaluating, cancellation.check).block(block(NEXT), {})
         next(running)
+        cancellation.cancel()
+        with pytest.raises(QueryCanceled):
+            next(running)
 
 
 def test_readers_that_need_all_rows_let_no_recursion_end() -> None:

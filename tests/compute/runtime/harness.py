@@ -121,7 +121,7 @@ class Environment:
             index=id_(index),
             keys=literals or None,
         )
-        return contents(await self.compute.peek(cluster, request))
+        return contents((await self.compute.peek(cluster, request)).whole())
 
     async def query(
         self, cluster: str, relation: Relation, as_of: int, **more: Any
@@ -132,7 +132,7 @@ class Environment:
             sources_of(relation) - more.get("indexes", {}).keys() - more.get("tables", {}).keys()
         )
         request = PeekRequest(as_of, relation, imports=imports, **more)
-        return contents(await self.compute.peek(cluster, request))
+        return contents((await self.compute.peek(cluster, request)).whole())
 
     async def shard_rows(self, id: str, as_of: int) -> "Counter[Row]":
         """Return what a shard holds at a time, read without any replica."""

@@ -415,7 +415,7 @@ def test_a_look_up_computes_what_remains_of_the_plan(tmp_path: Path) -> None:
                 id_("u7"),
                 ((Literal("w1", TEXT),),),
             )
-            answer = await env.compute.peek("c", request)
+            answer = (await env.compute.peek("c", request)).whole()
             assert [c.to_pylist() for c in answer.columns] == [[3, 12], [4, 1]]
             zero = PeekRequest(first, plan, None, id_("u7"), ((Literal("w0", TEXT),),))
             with pytest.raises(DatabaseError, match="division by zero") as error:

@@ -1,0 +1,193 @@
+"""Results: the rows of a query on their way to a client, in memory only while they are few.
+
+Rows are added in batches until the result is complete, and then taken, once, from the first on.
+What exceeds `KEPT_BYTES` goes to a scratch file, so that a client that does not read costs disk
+space and no memory. The file has no name: its space is free again when it is closed, or its process
+ends.
+
+One thread at a time adds or takes; `close` may be called at any time, from any thread.
+"""
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+from threading import Lock
+from typing import BinaryIO
+
+import pyarrow as pa
+
+PART_BYTES = 1 << 20  # of a batch that is written, sent or read at once, but for very wide rows
+KEPT_BYTES = 2 << 20
+LARGE_RESULT = 16 << 20  # after which allocators are made to give memory back
+
+
+class Result:
+    """The rows of one query."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.num_rows = 0
+        self._kept: deque[pa.RecordBatch] = deque()
+        self._kept_bytes = 0
+        self._file: BinaryIO | None = None
+        self._spilled: deque[tuple[int, int]] = deque()  # where batches are, and their sizes
+        self._end = 0
+        self._lock = Lock()
+        self._busy = False  # whether a thread is at the file
+        self._closed = False
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> "Result":
+        """Return a result of rows that stay in memory."""
+        result = cls(rows.schema)
+        result._kept.append(rows)
+        result.num_rows = rows.num_rows
+        return result
+
+    def has_room(self, rows: pa.RecordBatch) -> bool:
+        """Whether rows that are added now stay in memory."""
+        return not self._spilled and self._kept_bytes + rows.nbytes <= KEPT_BYTES
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows, in memory or at the end of the file; without effect on a closed result."""
+        self.num_rows += rows.num_rows
+        if self.has_room(rows):
+            self._kept.append(rows)
+            self._kept_bytes += rows.nbytes
+            return
+        for part in _cut(rows):
+            self._write(part)
+
+    @property
+    def spilled_bytes(self) -> int:
+        """How much has been written to the file."""
+        return self._end
+
+    def is_at_hand(self) -> bool:
+        """Whether the next batch can be taken without reading a file."""
+        return bool(self._kept) or not self._spilled
+
+    def take(self) -> pa.RecordBatch | None:
+        """Return the next batch; None if there are no more, or the result is closed."""
+        if self._kept:
+            return self._kept.popleft()
+        if not self._spilled or (file := self._begin()) is None:
+            return None
+        try:
+            place, size = self._spilled.popleft()
+            data = os.pread(file.fileno(), size, place)
+        finally:
+            self._finish()
+        return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
+
+    def whole(self) -> pa.RecordBatch:
+        """Return all rows that have not been taken as one batch."""
+        batches = list(iter(self.take, None))
+        if len(batches) == 1:
+            return batches[0]
+        return pa.concat_batches(batches) if batches else empty_batch(self.schema)
+
+    def close(self) -> None:
+        """Give up memory and file."""
+        with self._lock:
+            self._closed = True
+            if not self._busy:
+                self._release()
+
+    def __del__(self) -> None:
+        """Give up what nobody has closed."""
+        self.close()
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        file = self._begin()
+        if file is None:
+            return
+        try:
+            data = memoryview(rows.serialize())
+            self._spilled.append((self._end, len(data)))
+            while data:
+                written = os.pwrite(file.fileno(), data, self._end)
+                self._end += written
+                data = data[written:]
+        finally:
+            self._finish()
+
+    def _begin(self) -> BinaryIO | None:
+        """Return the file, which is not closed before `_finish`; None if the result is closed."""
+        with self._lock:
+            if self._closed:
+                return None
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - see `_release`
+            self._busy = True
+            return self._file
+
+    def _finish(self) -> None:
+        with self._lock:
+            self._busy = False
+            if self._closed:
+                self._release()
+
+    def _release(self) -> None:
+        self._kept.clear()
+        self._spilled.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def collected(parts: Iterable[pa.RecordBatch]) -> Result:
+    """Return the rows of at least one batch as a result."""
+    rest = iter(parts)
+    first = next(rest)
+    result = Result(first.schema)
+    try:
+        result.add(first)
+        for part in rest:
+            result.add(part)
+    except BaseException:
+        result.close()
+        raise
+    return result
+
+
+def sized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `batches` in batches of about `PART_BYTES`; one at least, if there is one.
+
+    Rows without columns weigh nothing and stay as they come.
+    """
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    yielded = False
+    for batch in batches:
+        if not batch.num_columns:
+            yield batch
+            continue
+        for part in _cut(batch):
+            gathered.append(part)
+            size += part.nbytes
+            if size >= PART_BYTES:
+                yield _joined(gathered)
+                yielded = True
+                gathered, size = [], 0
+    if gathered and (size or not yielded):
+        yield _joined(gathered)
+
+
+def _cut(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield `rows` in slices of about `PART_BYTES`; at least one."""
+    size, count = rows.nbytes, rows.num_rows
+    step = count if size <= PART_BYTES else max(1, count * PART_BYTES // size)
+    for start in range(0, count, step) if count else (0,):
+        yield rows.slice(start, step)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    some = [batch for batch in batches if batch.num_rows] or batches[:1]
+    return some[0] if len(some) == 1 else pa.concat_batches(some)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """Return no rows."""
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
