@@ -11,7 +11,7 @@ TEST_FLAGS ?=
 # Else each of the many processes that the tests start would compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run serve test test-slow types lint check bench clean
+.PHONY: setup run serve test test-full test-slow types lint check bench clean
 
 setup: $(STAMP)
 
@@ -30,9 +30,15 @@ run: setup
 serve: setup
 	$(BIN)/foreshore serve
 
+# Minutes, for many times a day: random input with few examples (tests/effort.py), no kills, no Spark.
 # What did not run for want of a program (psql, a PostgreSQL, Java) is named at the end.
 test: setup
-	$(BIN)/pytest -m 'not slow' -n 2 --dist loadfile $(TEST_FLAGS)
+	$(BIN)/pytest -m 'not slow and not full' -n 2 --dist loadfile $(TEST_FLAGS)
+
+# What `make test` leaves out, and random input again with all examples.
+test-full: setup
+	$(BIN)/pytest -m 'not slow and (full or hypothesis or scaled)' --hypothesis-profile full \
+		-n 2 --dist loadfile $(TEST_FLAGS)
 
 test-slow: setup
 	$(BIN)/pytest -m slow $(TEST_FLAGS)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 # Last, so that a checkout tests the package it was told to: the folder foreshore/ at the root is
 # only the vocabulary of it.
 sys.path.append(str(Path(__file__).parent.parent))
 
+from tests.effort import register_profiles
 from tests.harness import (
     NOT_INSTALLED,
     ObjectStore,
@@ -23,12 +23,25 @@ from tests.harness import (
     serving,
 )
 
-# A property holds or not, however slow the machine is that finds out.
-settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any")
+register_profiles()
+
+# What `make test` leaves to `make test-full` by the folder it is in, or by what it needs; of other
+# folders a test or a file says so itself by the marker `full`.
+FULL_FOLDERS = ("kill", "files")
+FULL_FIXTURES = {"spark_server"}
 
 # What Spark runs here is over before its compiling well would pay: a third less work for all.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of `make test-full`, before tests are chosen by their markers."""
+    here = Path(__file__).parent
+    for item in items:
+        folder = item.path.relative_to(here).parts[0]
+        if folder in FULL_FOLDERS or FULL_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("full")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -28,6 +28,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
 from tests.compute.cases import START, Case, Contents, initial, rows_of, schema_of, updates
 from tests.compute.physical import PLACES, VALUES, check_comparisons, check_every_type, check_paths
+from tests.effort import examples
 from tests.model import evaluate
 from tests.relations import histories, lowered_relations
 
@@ -40,7 +41,7 @@ def engine() -> Iterator[DuckDbEngine]:
     engine.close()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(lowered_relations(size=5, failing=True), histories(1))
 def test_an_evaluation_is_what_the_plan_means(
     engine: DuckDbEngine, relation: Relation, history: list[Contents]

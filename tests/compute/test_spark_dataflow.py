@@ -23,6 +23,8 @@ from tests.harness import java
 from tests.model import evaluate
 from tests.relations import lowered_relations
 
+pytestmark = pytest.mark.full
+
 CASES = 25
 
 

@@ -13,6 +13,8 @@ from foreshore.compute.bulk.spark_session import find_java, java_version
 from foreshore.errors import Unavailable
 from tests.harness import java
 
+pytestmark = pytest.mark.full
+
 STARTED = """
 import sys
 from pathlib import Path

@@ -17,6 +17,8 @@ import pytest
 
 from tests.harness import free_port, marked, until
 
+pytestmark = pytest.mark.full
+
 
 class Demo:
     """A `foreshore demo` in a terminal of its own, over little data; all it starts is known."""

@@ -183,6 +183,7 @@ def test_who_does_not_read_holds_up_nobody_and_misses_nothing(server: Server) ->
         quick.socket.close()
 
 
+@pytest.mark.full
 def test_a_stream_is_resumed_after_a_kill_with_nothing_lost_or_told_twice(data_dir: Path) -> None:
     sources = {
         "resumed": ("resumed", 2),

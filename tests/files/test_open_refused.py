@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from foreshore import failpoint
 from foreshore.storage.inspection import inspect
 from tests.adapter.harness import TestEnvironment, in_environment
+from tests.effort import examples
 from tests.harness import ROOT
 from tests.storage.harness import U1, abandon
 from tests.storage.test_capability_model import STEP, Machine
@@ -81,7 +82,7 @@ def test_open_reader_refuses_view_over_view_in_error(data_dir: Path) -> None:
         assert found(data_dir, name, during) == {"0": 1, "1": 1}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(STEP, max_size=14), st.booleans())
 def test_open_reader_computes_same_since_as_inspect(
     steps: list[tuple[str, int, int]], cleanly: bool

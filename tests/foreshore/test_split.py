@@ -8,6 +8,7 @@ from foreshore.expr.ir import Call, Column, Filter, Get, Join, Map, Relation, ch
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4
+from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, contents, fallible, lowered_relations
 
@@ -15,7 +16,7 @@ A, B = Column(0, INT4), Column(1, INT4)
 QUOTIENT = Call("divide(int4,int4)", (A, B), INT4)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(lowered_relations(size=5, failing=True), contents())
 def test_rows_and_errors_are_those_of_the_plan(
     relation: Relation, tables: dict[GlobalId, Rows]

@@ -38,6 +38,7 @@ from foreshore.types import (
     SqlType,
     numeric,
 )
+from tests.effort import examples
 from tests.functions.parity import scalar_of
 from tests.model import ordinal
 
@@ -154,7 +155,7 @@ def shown(array: pa.Array | pa.ChunkedArray, type: SqlType) -> list[str]:
 
 
 SETTINGS: Callable[..., Any] = settings(
-    max_examples=100,
+    max_examples=examples(100),
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -17,6 +17,8 @@ from foreshore.types import arrow_type
 from tests.functions.parity import Group, differences, groups
 from tests.harness import java
 
+pytestmark = pytest.mark.full
+
 PACKED = 60  # cases in one job
 
 

@@ -48,6 +48,7 @@ def check(data_dir: Path, name: str, transactions: int, kills: int, seed: int) -
     assert not found, "\n".join(map(str, found[:5]))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_histories_are_strictly_serializable(data_dir: Path, name: str) -> None:
     check(data_dir, name, transactions=200, kills=1, seed=1)

@@ -50,6 +50,7 @@ from foreshore.types import (
     array_of,
     numeric,
 )
+from tests.effort import examples
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "+03:30")
 
@@ -175,7 +176,7 @@ _TIMES = (
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from(
         [

@@ -35,6 +35,7 @@ from foreshore.expr.ir import (
 from foreshore.ids import GlobalId
 from foreshore.sql.lower.lower import lower
 from foreshore.types import BOOL, INT4, INT8
+from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, bound_relations, contents, fallible
 
@@ -63,7 +64,7 @@ def lowered(relation: Relation) -> Relation:
     return result
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(bound_relations(size=4), contents())
 def test_the_lowered_plan_gives_the_same_rows(
     relation: Relation, tables: dict[GlobalId, Rows]
@@ -71,7 +72,7 @@ def test_the_lowered_plan_gives_the_same_rows(
     assert evaluate(lowered(relation), tables) == evaluate(relation, tables)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(bound_relations(size=4, failing=True), contents())
 def test_no_error_gets_lost(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     expected, errors = evaluate(relation, tables, lenient=True)
@@ -176,7 +177,7 @@ def test_a_limit_that_depends_on_the_row_is_refused() -> None:
         lower(JoinOn(T, top, "inner", Literal(True, BOOL), lateral=True), fallible)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(300, 600))
 def test_deep_plans_are_lowered(depth: int) -> None:
     plan: Relation = T

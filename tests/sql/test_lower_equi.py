@@ -33,6 +33,7 @@ from foreshore.sql.lower.outer_columns import Scopes
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.types import BOOL, INT4, INT8, TEXT
 from tests import relations
+from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, Context, contents, fallible
 
@@ -127,7 +128,7 @@ def correlated(draw: st.DrawFn) -> Relation:
             return Filter(base, (test,)) if draw(st.booleans()) else Map(base, (test,))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(correlated(), contents(5))
 def test_correlation_by_equality(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     expected = evaluate(relation, tables)

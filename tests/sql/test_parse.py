@@ -13,6 +13,7 @@ from foreshore.errors import (
 from foreshore.sql import ast
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.parse.parse import parse, parse_expression
+from tests.effort import examples
 
 
 def test_a_text_splits_at_the_semicolons_that_are_none_of_a_string_or_comment() -> None:
@@ -148,7 +149,7 @@ def test_strings_are_decoded(text: str, value: str) -> None:
     assert tree.value == value
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.text(alphabet="ab1 '\"$();,.:-+*/<>=\\\n%[]éE&xU", max_size=40))
 def test_any_text_is_statements_or_an_error(text: str) -> None:
     outcome: object = None

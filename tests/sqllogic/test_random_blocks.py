@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.storage.inspection import inspect
+from tests.effort import examples
 from tests.harness import serving
 from tests.sqllogic.random_objects import Copies, Cursors, Numbers, Temporary
 from tests.sqllogic.random_script import (
@@ -29,7 +30,7 @@ from tests.sqllogic.random_script import (
 )
 from tests.sqllogic.runner import Database
 
-SEEDS = {Script: 10, Numbers: 1, Copies: 1, Temporary: 1, Cursors: 1}  # in make test
+SEEDS = {Script: examples(10), Numbers: 1, Copies: 1, Temporary: 1, Cursors: 1}
 MORE_SEEDS = 500
 STATEMENTS = 120
 
@@ -67,6 +68,7 @@ def run(data_dir: Path, postgres_url: str, scripts: Iterable[Script]) -> None:
     assert not inspect(data_dir, verify=True).corruptions
 
 
+@pytest.mark.scaled
 def test_random_blocks_are_postgresqls(data_dir: Path, postgres_url: str) -> None:
     scripts = [kind(seed) for kind, seeds in SEEDS.items() for seed in range(seeds)]
     run(data_dir, postgres_url, scripts)

@@ -200,6 +200,7 @@ def run(data_dir: Path, postgres_url: str, seeds: range) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_what_is_killed_is_what_postgresql_has(data_dir: Path, postgres_url: str) -> None:
     run(data_dir, postgres_url, range(SEEDS))
 

@@ -28,6 +28,7 @@ from foreshore.storage.capability import (
 )
 from foreshore.storage.controller import StorageController, UpperMismatch
 from foreshore.update import EMPTY
+from tests.effort import examples
 from tests.storage.harness import ROWS, U1, Row, Update, abandon, open_at, put, table, write
 
 LEASE_MS = 3_000
@@ -255,7 +256,7 @@ class Machine:
                 self.controller.heartbeat([gone])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(STEP, max_size=14))
 def test_capabilities_are_what_the_model_says(steps: list[tuple[str, int, int]]) -> None:
     async def main(directory: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from foreshore.frontier import Antichain
 from foreshore.storage.consolidate import consolidate, least_multiplicity
 from foreshore.update import update_schema
+from tests.effort import examples
 from tests.ptvc import INTEGERS, PTvc
 from tests.storage.harness import ROWS, Row, Update, table, updates_of
 
@@ -28,7 +29,7 @@ def model(updates: Sequence[Update], since: int) -> PTvc[Row, int]:
     return tvc
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(UPDATES, st.integers(0, END))
 def test_consolidation_is_compaction(updates: list[Update], since: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
@@ -38,7 +39,7 @@ def test_consolidation_is_compaction(updates: list[Update], since: int) -> None:
     assert len(found) == len({(row, time) for row, time, _ in found})
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(UPDATES, st.integers(0, END - 1))
 def test_the_least_multiplicity_is_that_of_any_readable_time(
     updates: list[Update], since: int

@@ -21,6 +21,8 @@ from foreshore.errors import OutOfDisk, OutOfMemory
 from tests.harness import START_S, Server, file_sizes, indexed, serving, until
 from tests.small_disk import SmallDisk, small_disk
 
+pytestmark = pytest.mark.full
+
 LARGE = "INSERT INTO kept SELECT i, repeat(md5(i::text), 10) FROM generate_series(1, 200000) AS i"
 
 

@@ -30,6 +30,7 @@ from foreshore.storage.lease_file import (
     holding,
 )
 from foreshore.storage.local_files import LocalFiles
+from tests.effort import examples
 from tests.storage.harness import ROWS, U1, U2, abandon, open_at, put, run, write
 
 NOW = 1_700_000_000_000
@@ -150,7 +151,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(STEPS)
 def test_the_collector_deletes_what_no_live_lease_holds(steps: list[tuple[object, ...]]) -> None:
     """The collector against a model of it: leases as (renewed, length, what it holds)."""

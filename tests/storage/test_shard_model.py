@@ -23,6 +23,7 @@ from foreshore.storage.controller import (
     UpperMismatch,
 )
 from foreshore.storage.identity import NAME
+from tests.effort import examples
 from tests.ptvc import INTEGERS, PTvc
 from tests.storage.harness import (
     ROWS,
@@ -237,7 +238,7 @@ class Machine:
         assert {key for key, _ in self.controller._compacter._blob.list("")} - {NAME} == named
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(STEP, max_size=10))
 def test_a_shard_is_the_formalism(steps: list[tuple[str, object, object]]) -> None:
     async def main(directory: Path) -> None:

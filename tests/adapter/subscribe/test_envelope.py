@@ -24,6 +24,7 @@ from foreshore.types import (
     RelationDesc,
 )
 from tests.adapter.subscribe.replay import Replay, Row
+from tests.effort import examples
 
 COLUMNS = (ColumnType(INT4), ColumnType(TEXT), ColumnType(FLOAT8))
 Change = tuple[Row, int, int]
@@ -64,7 +65,7 @@ VALUES = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.5, floa
 STATES = st.lists(st.dictionaries(KEYS, VALUES, max_size=4), min_size=1, max_size=8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(states=STATES, noise=st.booleans(), cuts=st.sets(st.integers(0, 8)))
 @pytest.mark.parametrize(
     ("name", "envelope"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from foreshore.adapter.transaction.oracle import MAX_LEAD_MS, RESERVED_MS, TimestampOracle
 from foreshore.clock import ManualClock
 from foreshore.frontier import Antichain
+from tests.effort import examples
 from tests.ptvc import INTEGERS, at_no_event
 
 
@@ -40,7 +41,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
     async def play() -> None:
@@ -72,7 +73,7 @@ def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
     asyncio.run(play())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), STEPS)
 def test_reads_are_at_the_frontier_of_the_events_that_are_complete(
     data: st.DataObject, steps: list[tuple[str, int]]

@@ -18,6 +18,7 @@ from foreshore.storage.corruption import Corruptions
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 from foreshore.update import DIFF_FIELD
 from tests.adapter.harness import TestEnvironment, in_environment
+from tests.effort import examples
 
 T = GlobalId("u1")
 DESC = RelationDesc(("a", "b", "v"), (ColumnType(INT4), ColumnType(TEXT), ColumnType(INT4)))
@@ -56,7 +57,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(steps, st.booleans(), st.sampled_from([1, 3, 2048]))
 def test_it_knows_what_the_model_knows(
     steps: list[tuple[str, object]], nulls_distinct: bool, tail: int

@@ -18,6 +18,7 @@ from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
+from tests.effort import examples
 
 T = GlobalId("u1")
 DESC = RelationDesc(("k", "v"), (ColumnType(INT4), ColumnType(TEXT)))
@@ -35,7 +36,7 @@ commands = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(commands, st.sampled_from([1, 2, 7]), st.sampled_from([0, 900, 1 << 20]))
 def test_it_knows_the_newest_row_of_each_key(
     commands: list[tuple[str, object]], hashes: int, most: int
@@ -99,7 +100,7 @@ writes = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(writes, st.lists(st.integers(1, 4), min_size=12, max_size=12))
 def test_groups_of_rows_and_columns_are_told_their_duplicates(
     writes: list[tuple[list[tuple[int, bool]], bool]], sizes: list[int]

@@ -32,6 +32,7 @@ from foreshore.types import (
     numeric,
 )
 from foreshore.update import update_schema
+from tests.effort import examples
 
 SCHEMA = pa.schema([("k", pa.int32()), ("v", pa.string())])
 
@@ -52,7 +53,7 @@ Row = tuple[int | None, str | None]
 rows = st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.sampled_from([None, "", "a", "bb"]))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_it_holds_what_its_updates_add_up_to_at_every_readable_time(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -220,7 +221,7 @@ def test_hashes_of_different_rows_differ() -> None:
         assert len(set(hash_columns(column, None, len(column[0])).tolist())) == len(column[0])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_a_merge_in_slices_gives_what_one_in_whole_gives(data: st.DataObject) -> None:
     update = st.tuples(st.integers(0, 9), st.just("v"), st.integers(0, 5), st.sampled_from([1, -1]))

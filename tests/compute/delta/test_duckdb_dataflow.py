@@ -27,6 +27,7 @@ from tests.compute.cases import (
 )
 from tests.compute.packing import check_packed
 from tests.compute.plans import PLANS, U1, U2, column
+from tests.effort import examples
 from tests.relations import histories, lowered_relations
 
 
@@ -45,13 +46,13 @@ def cases(draw: st.DrawFn, failing: bool = False) -> Case:
     return Case(relation, draw(histories(5)), frozenset(draw(st.sets(st.integers(2, 4)))))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases())
 def test_a_dataflow_is_exact_at_every_time(engine: DuckDbEngine, case: Case) -> None:
     check_maintained(engine, case)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases(failing=True))
 def test_errors_come_and_go_with_the_rows_that_fail(engine: DuckDbEngine, case: Case) -> None:
     check_maintained(engine, case)
@@ -65,7 +66,7 @@ def test_each_operator_is_exact_at_every_time(engine: DuckDbEngine, name: str) -
         check_maintained(engine, Case(PLANS[name], random_history(random), cuts))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(lowered_relations(size=4), st.randoms(use_true_random=False))
 def test_many_cases_in_one_are_each_exact(
     engine: DuckDbEngine, relation: Relation, random: Random

@@ -32,6 +32,7 @@ from foreshore.expr.split import shift
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, INT8, ColumnType, numeric_of_scale
 from tests.compute.cases import START, Case, check_maintained, initial, rows_of, run, updates
+from tests.effort import examples
 from tests.relations import histories, lowered_relations
 
 WIDE = Context(prec=40)
@@ -51,7 +52,7 @@ def least_by_key() -> Reduce:
     return Reduce(T, (Column(0, INT4),), (Aggregate("min", (Column(1, INT8),), INT8),))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(lowered_relations(size=4), histories(4), st.sets(st.integers(2, 3)))
 def test_where_a_window_is_cut_changes_nothing(
     engine: DuckDbEngine, relation: object, history: object, cuts: set[int]

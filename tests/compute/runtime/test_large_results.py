@@ -22,6 +22,8 @@ from foreshore.expr.ir import Finishing, FlatMap, Join, Literal, Reduce, columns
 from foreshore.types import INT4, TEXT, ColumnType
 from tests.harness import Server, serving, until
 
+pytestmark = pytest.mark.full
+
 
 def numbers(count: int) -> FlatMap:
     bounds = (Literal(1, INT4), Literal(count, INT4))

@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
 from foreshore.types import BOOL, INT4, TEXT
 from foreshore.update import update_schema
 from tests.compute.runtime.harness import KV_SCHEMA, counts_of, id_, table
+from tests.effort import examples
 
 K = Column(0, INT4)
 V = Column(1, TEXT)
@@ -73,7 +74,7 @@ def duckdb() -> Engine:
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(one=windows, two=windows)
 def test_it_puts_out_what_the_bulk_engine_does(
     duckdb: Engine,

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from foreshore.compute.protocol import SinkExport
 from tests.compute.runtime.harness import (
     COUNT_SCHEMA,
@@ -14,6 +16,8 @@ from tests.compute.runtime.harness import (
     table,
 )
 from tests.harness import java
+
+pytestmark = pytest.mark.full
 
 
 def test_views_on_spark_equal_those_on_duckdb(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from foreshore.compute import transport
 from foreshore.compute.protocol import Command, Feed, Frontiers, Hello, Message, Response
 from foreshore.compute.transport import Connection, FrameError, Frames, encode_frame
 from foreshore.ids import GlobalId
+from tests.effort import examples
 
 U1 = GlobalId("u1")
 
@@ -24,7 +25,7 @@ def bytes_of(message: Message, *tables: pa.Table) -> bytes:
     return b"".join(bytes(part) for part in encode_frame(message, tables))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), min_size=1, max_size=5), st.data()
 )

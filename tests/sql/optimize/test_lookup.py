@@ -26,6 +26,7 @@ from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import Lookup, literal_lookup
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.types import BOOL, INT4, INT8, TEXT, VARCHAR, ColumnType, numeric
+from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, fallible, rows_of
 
@@ -96,7 +97,7 @@ def test_constants_become_of_the_key_s_type() -> None:
     assert named.keys == ((Literal("x", VARCHAR),),)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rows_of(T), st.permutations([0, 1, 2]), st.data())
 def test_keys_and_residual_are_the_query(rows: Rows, order: list[int], data: st.DataObject) -> None:
     column = st.sampled_from([A, B, C])

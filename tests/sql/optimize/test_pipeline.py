@@ -29,6 +29,7 @@ from foreshore.ids import GlobalId
 from foreshore.sql.lower.lower import lower
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.types import BOOL, INT4
+from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, bound_relations, contents, fallible, lowered_relations
 
@@ -46,7 +47,7 @@ def optimized(relation: Relation) -> Relation:
     return result
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(lowered_relations(size=5), contents())
 def test_the_optimized_plan_gives_the_same_rows(
     relation: Relation, tables: dict[GlobalId, Rows]
@@ -54,7 +55,7 @@ def test_the_optimized_plan_gives_the_same_rows(
     assert evaluate(optimized(relation), tables) == evaluate(relation, tables)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(bound_relations(size=4), contents())
 def test_so_it_does_of_what_lowering_makes(
     relation: Relation, tables: dict[GlobalId, Rows]
@@ -63,7 +64,7 @@ def test_so_it_does_of_what_lowering_makes(
     assert evaluate(optimized(plan), tables) == evaluate(relation, tables)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(lowered_relations(size=5, failing=True), contents())
 def test_no_plan_fails_that_did_not(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     rows, errors = evaluate(relation, tables)
@@ -101,7 +102,7 @@ def test_what_is_taken_away_twice_is_not_given_back() -> None:
     assert evaluate(optimized(twice), HELD) == (Counter(), Counter())
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.integers(200, 500))
 def test_deep_plans_are_optimized(depth: int) -> None:
     plan: Relation = T

@@ -30,6 +30,7 @@ from foreshore.sql.optimize.properties import (
     unique_keys,
 )
 from foreshore.types import BOOL, INT4, INT8, INTERVAL, ColumnType
+from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, contents, lowered_relations
 
@@ -38,7 +39,7 @@ A, B = Column(0, INT4), Column(1, INT4)
 ONE = Literal(1, INT4)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(lowered_relations(size=5), contents(3))
 def test_nothing_said_is_untrue(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     rows, _ = evaluate(relation, tables)

@@ -1,0 +1,28 @@
+"""How many examples a test over random input runs: few in `make test`, all in `make test-full`.
+
+Hypothesis's profile says which: `dev`, unless `--hypothesis-profile full` is given. A test that sets
+its own number, of examples or of seeds, says what it is in full and lets it scale with the profile:
+
+    @settings(max_examples=examples(300))
+"""
+
+from hypothesis import HealthCheck, settings
+
+FULL_EXAMPLES = 100
+DEV_EXAMPLES = 20
+FEWEST = 3
+
+
+def register_profiles() -> None:
+    """Register both profiles, and load `dev`; pytest's option loads the other one."""
+    # A property holds or not, however slow the machine is that finds out.
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("dev", common, max_examples=DEV_EXAMPLES)
+    settings.register_profile("full", common, max_examples=FULL_EXAMPLES)
+    settings.load_profile("dev")
+
+
+def examples(full: int) -> int:
+    """Return how many of `full` examples or seeds to run under the profile that is loaded."""
+    share = settings().max_examples / FULL_EXAMPLES
+    return min(full, max(FEWEST, round(full * share)))
