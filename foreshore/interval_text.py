@@ -7,6 +7,7 @@ from typing import NoReturn
 from foreshore.calendar import DAY, HOUR, MINUTE, SECOND
 from foreshore.datetime_text import fraction_micros
 from foreshore.errors import DataError, InvalidDatetimeFormat
+from foreshore.interval_fields import last_field
 
 Interval = tuple[int, int, int]  # months, days, microseconds
 
@@ -50,14 +51,17 @@ _ISO = re.compile(r"P([^T]*)(?:T(.*))?\Z")
 _ISO_ALTERNATIVE = re.compile(r"P(\d+)-(\d+)-(\d+)(?:T(\d+:\d+(?::\d+(?:\.\d*)?)?))?\Z")
 
 
-def parse_interval(text: str) -> Interval:
-    """Return the interval that `text` says, in PostgreSQL's, SQL's or ISO 8601's form."""
+def parse_interval(text: str, fields: str | None = None) -> Interval:
+    """Return the interval that `text` says, in PostgreSQL's, SQL's or ISO 8601's form.
+
+    A number at the end without a unit is of the last of the declared `fields`, else of seconds.
+    """
     stripped = text.strip()
     if len(stripped) > MOST_CHARACTERS and sum(map(len, stripped.split())) > MOST_CHARACTERS:
         _Total(text).bad()
     if stripped.startswith("P"):
         return _parse_iso_interval(text, stripped)
-    total = _Total(text)
+    total, last = _Total(text), last_field(fields)
     pending: tuple[int, int, int] | None = None  # whole, numerator, denominator of a number
     any_field = ago = False
     at = 0
@@ -82,14 +86,14 @@ def parse_interval(text: str) -> Interval:
         if ago:
             total.bad()
         if pending is not None:
-            # A number before a time is days, as in `1 04:05:06`.
-            if match["time"] is None:
+            # A number before a time, or before hours, is days, as in `1 04:05:06`.
+            if match["time"] is None and (match["number"] is None or last != "hour"):
                 total.bad()
             total.add("day", *pending)
             pending = None
         any_field = True
         if match["time"] is not None:
-            total.add_time(sign, match["time"])
+            total.add_time(sign, match["time"], fields)
         elif match["years"] is not None:
             months = int(match["months"])
             if months >= 12:
@@ -99,7 +103,7 @@ def parse_interval(text: str) -> Interval:
         else:
             pending = total.number(sign, match["number"], match["exponent"])
     if pending is not None:
-        total.add("second", *pending)
+        total.add(last, *pending)
     if not any_field:
         total.bad()
     return total.finish(-1 if ago else 1)
@@ -188,11 +192,11 @@ class _Total:
         self.days += sign * whole
         self.micros += sign * _divide(rest * DAY, denominator)
 
-    def add_time(self, sign: int, text: str) -> None:
+    def add_time(self, sign: int, text: str, fields: str | None = None) -> None:
         for unit in ("hour", "minute", "second"):
             self.once(unit)
         parts = text.split(":")
-        if len(parts) == 2 and "." in parts[1]:  # mm:ss.f
+        if len(parts) == 2 and ("." in parts[1] or fields == "minute to second"):  # mm:ss
             parts = ["0", *parts]
         hour, minute = int(parts[0]), int(parts[1])
         second, _, fraction = (parts[2] if len(parts) > 2 else "0").partition(".")

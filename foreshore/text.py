@@ -31,6 +31,7 @@ from foreshore.errors import (
     NumericValueOutOfRange,
     StringDataRightTruncation,
 )
+from foreshore.interval_fields import truncated
 from foreshore.interval_text import parse_interval
 from foreshore.json_text import canonical_json
 from foreshore.types import INT2, NUMERIC_DIGITS, OID, Datum, SqlType
@@ -406,7 +407,9 @@ def round_micros(micros: int, digits: int) -> int:
 
 
 def _parse_interval(text: str, type: SqlType, zone: str, now: int | None) -> tuple[int, int, int]:
-    months, days, micros = parse_interval(text)
+    months, days, micros = parse_interval(text, type.fields)
+    if type.fields is not None:
+        months, days, micros = map(int, truncated(type.fields, months, days, micros))
     return months, days, micros if type.length is None else round_micros(micros, type.length)
 
 

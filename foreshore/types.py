@@ -26,6 +26,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from foreshore.interval_fields import interval_typmod, written_fields
+
 Datum = None | bool | int | float | str | bytes | tuple[Any, ...]
 
 # The most digits a numeric has, and after the point where neither a declaration nor the expression
@@ -42,7 +44,7 @@ class SqlType(msgspec.Struct, frozen=True):
     `length` is the n of varchar(n) and char(n), the declared precision of numeric, the fractional
     digits p of time kinds; None where not declared. `scale` is a numeric's number of fractional
     digits, always planned. `trim` marks a numeric whose trailing zeros mean nothing (unconstrained
-    columns, quotients) and are not shown.
+    columns, quotients) and are not shown. `fields` are those declared of an interval.
     """
 
     name: str
@@ -50,6 +52,7 @@ class SqlType(msgspec.Struct, frozen=True):
     scale: int | None = None
     trim: bool = False
     element: "SqlType | None" = None
+    fields: str | None = None
 
     def __str__(self) -> str:
         """Return the name as PostgreSQL's format_type gives it, without modifiers."""
@@ -216,6 +219,8 @@ def arrow_type(type: SqlType) -> pa.DataType:
 
 def typmod_of(type: SqlType) -> int:
     """Return PostgreSQL's type modifier as sent in a row description; -1 where there is none."""
+    if type.name == "interval":
+        return interval_typmod(type.fields, type.length)
     if type.length is None:
         return -1
     match type.name:
@@ -232,6 +237,8 @@ def format_type(type: SqlType) -> str:
     if type.element is not None:
         return f"{format_type(type.element)}[]"
     display = TYPES[type.name].display
+    if type.name == "interval":
+        return display + written_fields(type.fields, type.length)
     if type.length is None:
         return display
     match type.name:

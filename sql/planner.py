@@ -23,7 +23,7 @@ from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions import sequence, table, table_as, unique_index
 from foreshore.sql.bind.definitions.show import bind_show
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, interval_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.scope import Scope
@@ -291,10 +291,8 @@ def _transaction(tree: ast.TransactionStatement) -> Plan:
 
 def _zone(tree: ast.SetZoneStatement) -> str:
     """Return an interval east of Greenwich as hours and minutes; raises 22023."""
-    if tree.fields is not None:
-        value = interval_of(tree.text, tree.fields, tree.at).value
-    else:
-        value = parse_text(tree.text, INTERVAL)
+    with located(tree.at):
+        value = parse_text(tree.text, SqlType("interval", fields=tree.fields))
     assert isinstance(value, tuple)
     months, days, micros = map(int, value)
     wrong = (

@@ -5,7 +5,6 @@ their operands' types, operands are coerced, and each error says where. A litera
 type unknown until its place decides.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
@@ -52,11 +51,9 @@ from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning, located
-from foreshore.text import parse_text
 from foreshore.types import (
     BOOL,
     INT4,
-    INTERVAL,
     NUMERIC,
     TEXT,
     UNCONSTRAINED_SCALE,
@@ -485,8 +482,6 @@ class ExpressionBinder:
         target = type_of_name(expr.type)
         if isinstance(expr.arg, ast.ArrayOf) and target.element is not None:
             return cast(self.planning, self._array(expr.arg, target.element), target, expr.at)
-        if isinstance(expr.arg, ast.String) and expr.type.fields is not None:
-            return interval_of(expr.arg.value, expr.type.fields, expr.arg.at)
         scalar = self.bind(expr.arg)
         literal = isinstance(expr.arg, ast.String)
         return cast(self.planning, scalar, target, expr.arg.at if literal else expr.at)
@@ -703,35 +698,6 @@ def make_array(scalars: tuple[Scalar, ...], element: SqlType) -> Scalar:
         values = tuple(scalar.value for scalar in scalars if isinstance(scalar, Literal))
         return Literal(values, type)
     return Call("array", scalars, type)
-
-
-_FIELDS = ("year", "month", "day", "hour", "minute", "second")
-
-
-def interval_of(text: str, fields: str, at: int) -> Literal:
-    """Return an INTERVAL constant with fields behind it: `INTERVAL '1' DAY`, `... YEAR TO MONTH`.
-
-    A mere number is one of the last field; of anything else what is below the last field goes.
-    """
-    *_, last = fields.split(" to ")
-    stripped = text.strip()
-    if stripped.lstrip("+-").replace(".", "", 1).isdigit():
-        stripped = f"{stripped} {last}"
-    elif fields == "minute to second" and stripped.count(":") == 1:
-        sign = "-" if stripped.startswith("-") else ""
-        stripped = f"{sign}00:{stripped.lstrip('+-')}"
-    with located(at):
-        value = parse_text(stripped, INTERVAL)
-    assert isinstance(value, tuple)
-    months, days, micros = (int(part) for part in value)
-    kept = _FIELDS.index(last)
-    if kept < 1:
-        months -= int(math.fmod(months, 12))
-    if kept < 2:
-        days = 0
-    unit = {3: 3_600_000_000, 4: 60_000_000, 5: 1}.get(kept)
-    micros = 0 if unit is None else micros - int(math.fmod(micros, unit))
-    return Literal((months, days, micros), INTERVAL)
 
 
 def undefined_function(name: str, types: Sequence[SqlType], at: int) -> UndefinedFunction:

@@ -70,6 +70,8 @@ def type_of_name(name: TypeName) -> SqlType:
     if word not in TYPES or word in ("array", "unknown"):
         raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)
     type = _modified(word, name.modifiers, name.at)
+    if name.fields is not None:
+        type = SqlType(type.name, type.length, fields=name.fields)
     return array_of(type) if name.dimensions else type
 
 

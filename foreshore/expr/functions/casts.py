@@ -116,7 +116,10 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
             target.length is None or (source.length is not None and source.length <= target.length)
         )
     if s == t and t in ("timestamp", "timestamptz", "time", "interval"):
-        return target.length is None or target.length == source.length
+        return (target.length, target.fields) in (
+            (None, None),
+            (source.length, source.fields),
+        )
     if t in ("text", "varchar", "bpchar") and s in ("text", "varchar", "unknown", "name", "char"):
         if t == "bpchar":
             return False  # trailing blanks go

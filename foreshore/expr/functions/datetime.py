@@ -49,6 +49,7 @@ from foreshore.expr.functions.temporal import (
     nulls,
     shifted,
 )
+from foreshore.interval_fields import truncated
 from foreshore.types import arrow_type
 
 STAMPS = ("timestamp", "timestamptz")
@@ -299,6 +300,18 @@ def _time_of_interval(types: Signature, a: pa.Array) -> Outcome:
     return column(interval_fields(a)[2] % DAY, pa.time64("us"), nulls(a))
 
 
+def _declared_interval(types: Signature, a: pa.Array) -> Outcome:
+    """Return the intervals with the fields and digits that are declared of the result."""
+    months, days, micros = interval_fields(a)
+    if types.result.fields is not None:
+        months, days, micros = truncated(types.result.fields, months, days, micros)
+    if types.result.length is not None:
+        unit = 10 ** (6 - types.result.length)
+        size = (np.abs(micros) + unit // 2) // unit * unit
+        micros = np.sign(micros) * size
+    return intervals(months, days, micros, nulls(a))
+
+
 def _interval_of_time(types: Signature, a: pa.Array) -> Outcome:
     micros = integers(a)
     zero = np.zeros_like(micros)
@@ -396,6 +409,7 @@ hidden("cast(timestamp,timestamptz)", "timestamp", "timestamptz", _round_stamp)
 hidden("cast(timestamptz,timestamp)", "timestamptz", "timestamp", _round_stamp)
 hidden("cast(time,time)", "time", "time", _round_stamp)
 hidden("cast(date,mz_timestamp)", "date", "mz_timestamp", _millis, fallible=True)
+hidden("cast(interval,interval)", "interval", "interval", _declared_interval)
 hidden("cast(time,interval)", "time", "interval", _interval_of_time)
 hidden("cast(interval,time)", "interval", "time", _time_of_interval)
 

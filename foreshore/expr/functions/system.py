@@ -7,6 +7,7 @@ import pyarrow as pa
 from foreshore.errors import data_error
 from foreshore.expr.functions.function import Outcome, Signature, declare, hidden
 from foreshore.expr.functions.rows import fail, mapped, rowwise
+from foreshore.interval_fields import of_interval_typmod
 from foreshore.types import (
     NUMERIC_DIGITS,
     SqlType,
@@ -52,7 +53,10 @@ def _formatted(oid: int, modifier: int | None) -> str:
             return f"numeric({precision},{scale})"
         case "varchar" | "bpchar" if modifier > 4:
             return format_type(SqlType(type.name, modifier - 4))
-        case "time" | "timestamp" | "timestamptz" | "interval":
+        case "interval":
+            fields, digits = of_interval_typmod(modifier)
+            return format_type(SqlType("interval", digits, fields=fields))
+        case "time" | "timestamp" | "timestamptz":
             return format_type(SqlType(type.name, modifier))
         case _:
             return str(type)

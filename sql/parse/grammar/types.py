@@ -10,6 +10,12 @@ from foreshore.sql.parse.grammar.nodes import TypeSpelling
 from foreshore.sql.parse.keywords import RESERVED
 
 _INTERVAL_FIELDS = ("year", "month", "day", "hour", "minute", "second")
+_LAST_FIELDS = {
+    "year": ("month",),
+    "day": ("hour", "minute", "second"),
+    "hour": ("minute", "second"),
+    "minute": ("second",),
+}
 _TYPE_WORDS = frozenset(
     """
     int integer smallint bigint real float double decimal dec numeric boolean bit character char
@@ -51,10 +57,12 @@ class TypeParser(BaseParser):
             modifiers = self._integers() if self._curr and self._curr.text == "(" else []
             if self._curr and self._curr.token_type in STRINGS:
                 constant = self._parse_primary()
+                fields = None
+                if not modifiers:
+                    fields, modifiers = self._interval_fields()
                 spelling: exp.Expr = TypeSpelling(
-                    name=["interval"], modifiers=modifiers, dimensions=0,
-                    fields=self._interval_fields(),
-                )  # fmt: skip
+                    name=["interval"], modifiers=modifiers, dimensions=0, fields=fields
+                )
                 return located(exp.Cast(this=constant, to=located(spelling, token)), token)
         elif word in _TYPE_WORDS and token.token_type != TokenType.IDENTIFIER:
             if self._string_after_type():
@@ -150,7 +158,8 @@ class TypeParser(BaseParser):
                 case "interval":
                     if self._curr and self._curr.text == "(":
                         modifiers = self._integers()
-                    fields = self._interval_fields()
+                    else:
+                        fields, modifiers = self._interval_fields()
                     name = "interval"
                 case "bit":
                     self.unsupported("type bit", token.start)
@@ -166,21 +175,18 @@ class TypeParser(BaseParser):
         modifiers = self._integers() if given else ([] if varying else [1])
         return ("varchar" if varying else "bpchar"), modifiers
 
-    def _interval_fields(self) -> str | None:
-        first = self._field()
-        if first is None:
-            return None
-        if not self._take("to"):
-            return first
-        last = self._field()
-        if last is None:
-            self.fail(self._curr)
-        return f"{first} to {last}"
+    def _interval_fields(self) -> tuple[str | None, list[int]]:
+        """Parse the fields of an interval, and the digits of its seconds."""
+        fields = self._field(_INTERVAL_FIELDS)
+        if fields is not None and self._take("to"):
+            last = self._field(_LAST_FIELDS.get(fields, ()))
+            if last is None:
+                self.fail(self._curr)
+            fields = f"{fields} to {last}"
+        digits: list[int] = []
+        if fields is not None and fields.endswith("second"):
+            digits = self._integers() if self._curr and self._curr.text == "(" else []
+        return fields, digits
 
-    def _field(self) -> str | None:
-        for field in _INTERVAL_FIELDS:
-            if self._take(field):
-                if field == "second" and self._curr and self._curr.text == "(":
-                    self._integers()
-                return field
-        return None
+    def _field(self, fields: tuple[str, ...]) -> str | None:
+        return next((field for field in fields if self._take(field)), None)
