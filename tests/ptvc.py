@@ -1,8 +1,8 @@
 """The formalism of collections that change over time, in plain Python: slow and obvious.
 
 A *timeline* is a lattice of times with a least one. A *TVC* is a function from its times to
-multisets of data; a *pTVC* `[timeline, updates, since, upper]` says the same of those times that are
-at or beyond `since` and not at or beyond `upper`. Nothing here assumes that times are totally
+multisets of data; a *pTVC* `[timeline, updates, since, upper]` says the same of those times that
+are at or beyond `since` and not at or beyond `upper`. Nothing here assumes that times are totally
 ordered. It says what any implementation must say; tests/test_ptvc.py has the laws.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, TypeVar
 
-from foreshore.frontier import Antichain, Time
+from tests.frontier import Antichain, Time
 
 T = TypeVar("T", bound=Time)
 O = TypeVar("O", bound=Time)  # noqa: E741 - an outer time

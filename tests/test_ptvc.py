@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.frontier import Antichain
 from tests.foreshore.timelines import Case, on_every_timeline
+from tests.frontier import Antichain
 from tests.ptvc import (
     INTEGERS,
     PTvc,

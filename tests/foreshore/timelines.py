@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from foreshore.frontier import Antichain
+from tests.frontier import Antichain
 from tests.ptvc import INTEGERS, LOOPS, PAIRS, Product, Timeline
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.frontier import Antichain
 from foreshore.storage.consolidate import consolidate, least_multiplicity
 from foreshore.update import update_schema
 from tests.effort import examples
+from tests.frontier import Antichain
 from tests.ptvc import INTEGERS, PTvc
 from tests.storage.harness import ROWS, Row, Update, table, updates_of
 

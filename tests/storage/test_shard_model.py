@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
-from foreshore.frontier import Antichain
 from foreshore.ids import GlobalId
 from foreshore.storage import compacter
 from foreshore.storage.compacter import due_for_merging
@@ -24,6 +23,7 @@ from foreshore.storage.controller import (
 )
 from foreshore.storage.identity import NAME
 from tests.effort import examples
+from tests.frontier import Antichain
 from tests.ptvc import INTEGERS, PTvc
 from tests.storage.harness import (
     ROWS,
