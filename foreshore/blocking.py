@@ -1,8 +1,7 @@
-"""Blocking work: the one door through which it leaves the event loop.
+"""Blocking work: runs everything that would block the event loop on threads.
 
-Whatever waits for a disk, a bulk engine or a long computation is given to `run`, which awaits its
-outcome on a thread. Work on durable state goes to executors of its own, so that a slow query
-cannot hold up a commit.
+Disk access, bulk engines and long computations go through `run`, which awaits their result on a
+thread. Work on durable state has executors of its own, so that a slow query cannot delay a commit.
 """
 
 import asyncio
@@ -19,16 +18,16 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NICENESS = 5  # of what nobody waits for: a third of the processor beside one that is busy
+NICENESS = 5  # for background work: a third of a processor beside a busy one
 
 
 def background(name: str) -> ThreadPoolExecutor:
-    """Return an executor of one thread, whose work gives way to all other."""
+    """Return a single-thread executor for low-priority work."""
     return ThreadPoolExecutor(1, name, initializer=_give_way)
 
 
 def _give_way() -> None:
-    if sys.platform == "linux":  # where priorities are a thread's, and of those that it starts
+    if sys.platform == "linux":  # where priorities belong to threads and the threads they start
         _lower(threading.get_native_id())
 
 
@@ -37,7 +36,7 @@ def _lower(id: int) -> None:
 
 
 def let_give_way(pid: int) -> None:
-    """Let a process that has just been started, in a session of its own, give way to all others."""
+    """Give a newly started process, which leads its own session, a low priority."""
     with suppress(OSError):  # it may have ended, and not every system groups by session
         _lower(pid)
         Path(f"/proc/{pid}/autogroup").write_text(str(NICENESS))

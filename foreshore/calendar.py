@@ -1,8 +1,8 @@
-"""The calendar: days and microseconds since 1970 to fields and back, over PostgreSQL's whole range.
+"""The calendar: converts days and microseconds since 1970 to fields and back.
 
-The proleptic Gregorian calendar with astronomical years (0 is 1 BC). Python's own datetime ends at
-the years 1 and 9999, PostgreSQL's does not, so this is arithmetic on integers. Only the offsets of
-time zones are asked of `zoneinfo`; beyond its years the rules of the 400-year cycle go on.
+It is the proleptic Gregorian calendar with astronomical years (0 is 1 BC), over PostgreSQL's whole
+range. Python's datetime ends at the years 1 and 9999, so this is integer arithmetic. Only time zone
+offsets come from `zoneinfo`; outside its range the rules of the 400-year cycle continue.
 """
 
 import re
@@ -17,7 +17,7 @@ HOUR = 3_600_000_000
 MINUTE = 60_000_000
 SECOND = 1_000_000
 
-# The physical forms of the infinities.
+# Physical forms of the infinities.
 DATE_INFINITY = 2**31 - 1
 DATE_MINUS_INFINITY = -(2**31)
 TIMESTAMP_INFINITY = 2**63 - 1
@@ -32,7 +32,7 @@ _UTC_NAMES = frozenset(
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01 of a date; `day` may lie outside of its month."""
+    """Return the days since 1970-01-01 of a date; `day` may be outside its month."""
     year -= month <= 2
     era, yoe = divmod(year, 400)
     doy = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -59,7 +59,7 @@ def days_in_month(year: int, month: int) -> int:
 
 @lru_cache(256)
 def zone_named(name: str) -> tzinfo:
-    """Return the time zone `name`: an IANA name in any case, an offset, or POSIX's form of one.
+    """Return the time zone `name`: an IANA name in any case, an offset, or a POSIX zone.
 
     Raises InvalidParameterValue `time zone "x" not recognized`.
     """
@@ -90,7 +90,7 @@ def _canonical_zones() -> dict[str, str]:
 
 
 def _within_python(micros: int) -> datetime:
-    """Return a datetime whose zone's offsets are those of `micros` since 1970."""
+    """Return a datetime within Python's range with the same zone offsets as `micros` since 1970."""
     days, rest = divmod(micros, DAY)
     year, month, day = civil_from_days(days)
     if not 2 <= year <= 9998:
@@ -99,7 +99,7 @@ def _within_python(micros: int) -> datetime:
 
 
 def utc_offset(zone: tzinfo, micros: int) -> int:
-    """Return the offset in seconds, east positive, that `zone` has at `micros` of UTC."""
+    """Return the offset of `zone` in seconds, east positive, at `micros` of UTC."""
     if zone is UTC:
         return 0
     at = _within_python(micros).replace(tzinfo=UTC).astimezone(zone)
@@ -110,8 +110,8 @@ def utc_offset(zone: tzinfo, micros: int) -> int:
 def local_offset(zone: tzinfo, micros: int) -> int:
     """Return the offset in seconds of the local time `micros` in `zone`.
 
-    A time that a change of clocks skips is read by the offset before it, one that occurs twice by
-    the one after it, as PostgreSQL does: in both cases the smaller offset.
+    PostgreSQL uses the smaller offset for ambiguous times: the offset before a skipped time, and
+    the offset after a repeated one.
     """
     if zone is UTC:
         return 0
@@ -144,7 +144,7 @@ def format_date(days: int) -> str:
 
 
 def format_time(micros: int) -> str:
-    """Return a time of day, with no more fractional digits than it needs."""
+    """Return a time of day, with as few fractional digits as possible."""
     seconds, fraction = divmod(micros, SECOND)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
@@ -153,7 +153,7 @@ def format_time(micros: int) -> str:
 
 
 def format_timestamp(micros: int, zone: tzinfo | None = None) -> str:
-    """Return a timestamp in ISO style: with `zone`, of UTC as that zone shows it."""
+    """Return a timestamp in ISO style: with `zone`, a UTC timestamp displayed in that zone."""
     if micros == TIMESTAMP_INFINITY:
         return "infinity"
     if micros == TIMESTAMP_MINUS_INFINITY:
@@ -171,7 +171,7 @@ def format_timestamp(micros: int, zone: tzinfo | None = None) -> str:
 def format_interval(months: int, days: int, micros: int) -> str:
     """Return an interval in the style `postgres`: `1 year 2 mons -3 days +04:05:06.7`."""
     parts: list[str] = []
-    negative = False  # whether the part before was: the next one then shows its plus
+    negative = False  # whether the previous part was negative: the next one then shows a plus sign
     years, months = int(months / 12), months - 12 * int(months / 12)
     for value, unit in ((years, "year"), (months, "mon"), (days, "day")):
         if value:

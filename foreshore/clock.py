@@ -1,7 +1,4 @@
-"""Clocks: where the time of day comes from, as an argument.
-
-Nothing in the system calls the machine's clock directly, so that a test owns the time.
-"""
+"""Clocks: the source of the current time, passed as an argument so that tests control it."""
 
 import time
 from typing import Protocol
@@ -10,7 +7,7 @@ from foreshore.update import Timestamp
 
 
 class Clock(Protocol):
-    """What o'clock it is; may jump, also backwards."""
+    """The current time; it may jump, also backwards."""
 
     def now(self) -> Timestamp:
         """Return the milliseconds since 1970."""
@@ -32,9 +29,9 @@ class ManualClock:
         self.time = now
 
     def now(self) -> Timestamp:
-        """Return the time the test has set."""
+        """Return the time set by the test."""
         return self.time
 
     def advance(self, by: int) -> None:
-        """Let `by` milliseconds pass."""
+        """Advance the clock by `by` milliseconds."""
         self.time += by

@@ -1,9 +1,9 @@
-"""Constraints: what a table promises of its rows.
+"""Table constraints.
 
-A `Unique` constraint says that no two rows agree in all of its columns; rows with a NULL there are
-left out of it, unless `nulls_distinct` is False, as NULL then equals NULL. A `Check` says that its
-condition is not FALSE for any row. That a column is never NULL is said by its `ColumnType`.
-A unique index says what a `Unique` constraint says, and is none by name.
+`Unique`: no two rows agree in all of its columns. Rows with a NULL there are exempt, unless
+`nulls_distinct` is False, which makes NULL equal NULL. `Check`: its condition is not FALSE for any
+row. NOT NULL is part of a column's `ColumnType`. A unique index has a `Unique` constraint without a
+name of its own.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Unique:
     columns: tuple[int, ...]
     primary: bool = False
     nulls_distinct: bool = True
-    is_index: bool = False  # made by CREATE UNIQUE INDEX
+    is_index: bool = False  # from CREATE UNIQUE INDEX
 
 
 def same(one: Unique, other: Unique) -> bool:
-    """Whether two unique constraints say the same, whatever they are called."""
+    """Whether two unique constraints are the same apart from their names."""
     return one.columns == other.columns and one.nulls_distinct == other.nulls_distinct
 
 

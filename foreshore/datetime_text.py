@@ -1,7 +1,8 @@
-"""Date and time input: PostgreSQL's reading of dates, times of day and timestamps.
+"""Date and time input: parses dates, times of day and timestamps as PostgreSQL does.
 
-The text is cut into fields (numbers, dates, times, zones, words), and what a field means depends on
-what is still missing. Ambiguous dates are read month, day, year (DateStyle `ISO, MDY`).
+The text is split into fields (numbers, dates, times, zones, words). The meaning of a field depends
+on which parts are still missing. Ambiguous dates are read as month, day, year (DateStyle `ISO,
+MDY`).
 """
 
 import re
@@ -65,7 +66,7 @@ ABBREVIATIONS = {  # hours east of UTC
     "acst": 9.5, "acdt": 10.5, "nzst": 12, "nzdt": 13, "brt": -3, "art": -3, "clt": -4,
 }  # fmt: skip
 
-MOST_CHARACTERS = 150  # white space not counted; PostgreSQL's buffer is as long
+MOST_CHARACTERS = 150  # without white space; the size of PostgreSQL's buffer
 
 _FIELD = re.compile(
     r"""
@@ -86,10 +87,11 @@ _ZONE = re.compile(r"([+-])\s*(\d+)(?::(\d+))?(?::(\d+))?\Z")
 
 
 def parse_datetime(text: str, kind: Kind, zone: tzinfo, now: int | None) -> int:
-    """Return the physical form of `text` read as a value of `kind`.
+    """Return the physical form of `text` parsed as a value of `kind`.
 
-    `zone` is the session's, for local times; `now` the microseconds of the transaction, for words
-    such as `today`. Raises InvalidDatetimeFormat, DatetimeFieldOverflow or InvalidParameterValue.
+    `zone` is the session's, for local times. `now`, the transaction's time in microseconds, is used
+    for words such as `today`. Raises InvalidDatetimeFormat, DatetimeFieldOverflow or
+    InvalidParameterValue.
     """
     if len(text) > MOST_CHARACTERS and sum(map(len, text.split())) > MOST_CHARACTERS:
         _Reader(text, kind, zone, now).bad()
@@ -98,7 +100,7 @@ def parse_datetime(text: str, kind: Kind, zone: tzinfo, now: int | None) -> int:
 
 @dataclass(slots=True)
 class _Reader:
-    """The fields of one text, filled in as they are met."""
+    """The fields of one text, filled in as they are parsed."""
 
     text: str
     kind: Kind
@@ -114,7 +116,7 @@ class _Reader:
     offset: int | None = None  # seconds east of UTC
     zone_name: str | None = None
     special: str | None = None
-    days: int | None = None  # where a Julian day or a word gives the date outright
+    days: int | None = None  # set if a Julian day or a word gives the whole date
     expects_time: bool = False
     numbers: list[str] = field(default_factory=list)
 
@@ -210,7 +212,7 @@ class _Reader:
             self.bad()
 
     def read_number(self, value: str, lowered: str, end: int) -> int:
-        """Take a number; return where to go on, for a time may need what follows it."""
+        """Parse a number; return the next position, because a time may include what follows."""
         if self.special == "j":
             self.special = None
             self.days = int(float(value)) - 2_440_588
@@ -266,7 +268,7 @@ class _Reader:
         self.year, self.month, self.day = year, month, day
 
     def read_date_number(self, digits: str) -> None:
-        """Take the number as what the date still lacks: year first if long, else MDY."""
+        """Use the number for the missing part of the date: year first if long, else MDY."""
         value = int(digits)
         if self.year is None and (len(digits) >= 3 or self.month is not None is not self.day):
             if len(digits) == 3 and self.month is None and self.day is None:
@@ -333,7 +335,7 @@ class _Reader:
             raise DataError(f'time zone displacement out of range: "{self.text}"', sqlstate="22009")
         east = hour * 3600 + minute * 60 + second
         east = -east if sign == "-" else east
-        if self.zone_name is not None:  # UTC+3, in POSIX's sense
+        if self.zone_name is not None:  # UTC+3, with POSIX's sign
             self.offset, self.zone_name = -east, None
         elif self.offset is None:
             self.offset = east
@@ -452,5 +454,5 @@ class _Reader:
 
 
 def fraction_micros(digits: str) -> int:
-    """Return the microseconds that the digits after the point say, rounded half to even."""
+    """Return the microseconds of the digits after the point, rounded half to even."""
     return round(int(digits) * SECOND / 10 ** len(digits)) if digits else 0

@@ -1,11 +1,11 @@
-"""Errors that a client hears of, each with its SQLSTATE, in families by who can act.
+"""Errors reported to clients, each with its SQLSTATE, in families by who can act.
 
-A `UserError` asks for another statement, a `Conflict` for the same one again, `Unavailable` for
-patience. Messages are PostgreSQL's: lower case, no full stop; `detail` and `hint` are prose. They
-are raised where the fault is known and become a message in one place, `server/connection.py`.
+`UserError`: change the statement. `Conflict`: run it again. `Unavailable`: wait. Messages are
+PostgreSQL's: lower case, no full stop; `detail` and `hint` are sentences. Errors are raised where
+they are known and become messages in one place, `server/connection.py`.
 
-An error in the data is not raised but kept as data: `data_error` makes the text that stands for it
-in an error collection, and `DataError.parse` makes an exception of it when somebody reads it.
+An error in the data is not raised but stored as data: `data_error` encodes it as text for an error
+collection, and `DataError.parse` makes an exception of the text when it is read.
 """
 
 import errno
@@ -17,7 +17,7 @@ Subject = OneOf["schema", "table", "column", "datatype", "constraint"]
 
 
 class DatabaseError(Exception):
-    """A fault the client should hear of, as PostgreSQL's error fields."""
+    """An error for the client, with PostgreSQL's error fields."""
 
     sqlstate = "XX000"
 
@@ -41,9 +41,9 @@ class DatabaseError(Exception):
         self.position = (
             position  # of the offending token in the statement's text, in characters from 1
         )
-        self.where = where  # the CONTEXT in which it happened
-        self.about = about or {}  # the names of the objects that it is about
-        self.routine = routine  # PostgreSQL's that reports it, where clients go by that
+        self.where = where  # the CONTEXT of the error
+        self.about = about or {}  # the names of the objects concerned
+        self.routine = routine  # PostgreSQL's routine name, for clients that use it
 
 
 class UserError(DatabaseError):
@@ -51,33 +51,33 @@ class UserError(DatabaseError):
 
 
 class Conflict(DatabaseError):
-    """Somebody else was first; the same statement may succeed when run again."""
+    """Another transaction was first; the same statement may succeed when run again."""
 
     sqlstate = "40001"
 
 
 class ConcurrentUpdate(Conflict):
-    """What is to be changed, or what has been read, is another since the transaction's time."""
+    """A row to be changed, or one that was read, has changed since the transaction's time."""
 
     def __init__(self) -> None:
         super().__init__("could not serialize access due to concurrent update")
 
 
 class TableAltered(Conflict):
-    """A table has become another collection since the statement was planned."""
+    """A table was replaced by another collection since the statement was planned."""
 
     def __init__(self) -> None:
         super().__init__("could not serialize access: a table was altered meanwhile")
 
 
 class NotYetKnown(DatabaseError):
-    """Something would have to be waited for that is not; at once it is no use to try again."""
+    """The result is not known yet and must not be waited for; an immediate retry is useless."""
 
     sqlstate = "40001"
 
 
 class MeaningChanged(TableAltered):
-    """A name means something else than it has meant to the transaction, or at its time."""
+    """A name now refers to another object than earlier in the transaction, or at its time."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class MeaningChanged(TableAltered):
 
 
 class Unavailable(DatabaseError):
-    """Nothing is wrong with the statement; it cannot be carried out now."""
+    """The statement is valid but cannot be carried out now."""
 
     sqlstate = "57P03"
 
@@ -100,13 +100,13 @@ class CardinalityViolation(UserError):
 
 
 class DataError(UserError):
-    """A value that an operation cannot take, class 22."""
+    """A value that is invalid for an operation, class 22."""
 
     sqlstate = "22000"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the error that `data_error` wrote as `text`."""
+        """Return the error that `data_error` encoded as `text`."""
         return cls(text[6:], sqlstate=text[:5])
 
 
@@ -131,13 +131,13 @@ class DivisionByZero(DataError):
 
 
 class SequenceLimitExceeded(UserError):
-    """A sequence has no more numbers."""
+    """A sequence is exhausted."""
 
     sqlstate = "2200H"
 
 
 class GeneratedAlways(UserError):
-    """A value is given to a column that always generates its own."""
+    """A value was given for a GENERATED ALWAYS column."""
 
     sqlstate = "428C9"
 
@@ -224,7 +224,7 @@ class InvalidSchemaName(UserError):
 
 
 class SyntaxError_(UserError):
-    """Text that is no statement; the underscore keeps Python's own exception visible."""
+    """A syntax error; the underscore keeps Python's own exception visible."""
 
     sqlstate = "42601"
 
@@ -286,7 +286,7 @@ class UndefinedTable(UserError):
 
 
 class TableDropped(UndefinedTable):
-    """A table has gone since the statement was planned."""
+    """A table was dropped since the statement was planned."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f'relation "{name}" does not exist')
@@ -372,7 +372,7 @@ class LockNotAvailable(Unavailable):
 
 
 class ProtocolViolation(DatabaseError):
-    """Bytes that are no message of the protocol, or one that has no place here."""
+    """An invalid message, or one that is not allowed in this state."""
 
     sqlstate = "08P01"
 
@@ -382,7 +382,7 @@ class TooManyConnections(Unavailable):
 
 
 class OutOfDisk(Unavailable):
-    """There is no room for what was to be written, and nothing of it is there."""
+    """The disk is full, and nothing was written."""
 
     sqlstate = "53100"
 
@@ -436,13 +436,13 @@ class Fenced(Unavailable):
 
 
 class LockFileExists(Unavailable):
-    """A live server has this data directory."""
+    """Another running server uses this data directory."""
 
     sqlstate = "F0001"
 
 
 class DataCorrupted(DatabaseError):
-    """Stored bytes are not what was written; names the file and the offset, in bytes, if known."""
+    """Stored bytes are not as written; names the file and, if known, the offset in bytes."""
 
     sqlstate = "XX001"
 
@@ -452,7 +452,7 @@ class DataCorrupted(DatabaseError):
 
 
 class CollectionCorrupted(DataCorrupted):
-    """The collection `name` cannot be read, nor written to; `what` says why, and names the file."""
+    """The collection `name` cannot be read or written; `what` gives the reason and the file."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"{name} is damaged: {what}")
@@ -462,16 +462,16 @@ class CollectionCorrupted(DataCorrupted):
 
 
 class InternalError(DatabaseError):
-    """A bug of ours, found before it could give a wrong answer."""
+    """A bug of Foreshore, detected before it could give a wrong answer."""
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether the operating system had no room for what was to be written."""
+    """Whether the operating system reported a full disk."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def disk_fault(error: BaseException) -> Unavailable | None:
-    """Return what the client hears of a fault of a disk; None if the error is another one."""
+    """Return the client's error for a disk fault, None for any other error."""
     if not isinstance(error, OSError):
         return None
     if is_disk_full(error):
@@ -482,6 +482,6 @@ def disk_fault(error: BaseException) -> Unavailable | None:
 
 
 def data_error(sqlstate: str, message: str) -> str:
-    """Return the text that stands for an error in an error collection."""
+    """Return the encoding of an error in an error collection."""
     assert len(sqlstate) == 5, sqlstate
     return f"{sqlstate} {message}"

@@ -1,10 +1,9 @@
-"""Fail points: named places between two durable steps, at which a test can end the process.
+"""Fail points: named places between two durable steps, where a test can end the process.
 
-    FORESHORE_FAIL_POINT=log.synced:3    end as SIGKILL would, the third time it is reached
+    FORESHORE_FAIL_POINT=log.synced:3    end as by SIGKILL when it is reached for the third time
 
-Code says `reached("log.synced")` where one thing has become durable and the next has not. Nothing
-happens there unless a test asked for it, by the variable for a process of its own or by `arm` for
-one in this process.
+Code calls `reached("log.synced")` after one step is durable and before the next. This does nothing
+unless a test requests it: by the variable for a child process, or by `arm` in this process.
 """
 
 import os
@@ -49,19 +48,19 @@ _armed: Callable[[str], None] | None = None
 
 
 def reached(point: str) -> None:
-    """Say that the place `point` of `POINTS` has been reached."""
+    """Signal that the fail point `point` of `POINTS` was reached."""
     if _armed is not None:
         _armed(point)
 
 
 def arm(action: Callable[[str], None] | None) -> None:
-    """Have `action` called with the name of each point reached; None: nothing any more."""
+    """Call `action` with the name of each fail point reached; None: stop calling it."""
     global _armed
     _armed = action
 
 
 def kill_at(point: str, time: int = 1) -> Callable[[str], None]:
-    """Return the action that ends this process when `point` is reached the `time`-th time."""
+    """Return an action that ends this process when `point` is reached the `time`-th time."""
     if point not in POINTS:
         raise ValueError(f"there is no fail point {point!r}")
     left = time

@@ -30,7 +30,7 @@ UNITS = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.spl
 _MONTHS_OF = {"month": 1, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
 _MICROS_OF = {"micros": 1, "millis": 1000, "second": SECOND, "minute": MINUTE, "hour": HOUR}
 
-MOST_CHARACTERS = 250  # white space not counted; PostgreSQL's buffer is as long
+MOST_CHARACTERS = 250  # without white space; the size of PostgreSQL's buffer
 
 _INTERVAL_FIELD = re.compile(
     r"""
@@ -52,9 +52,9 @@ _ISO_ALTERNATIVE = re.compile(r"P(\d+)-(\d+)-(\d+)(?:T(\d+:\d+(?::\d+(?:\.\d*)?)
 
 
 def parse_interval(text: str, fields: str | None = None) -> Interval:
-    """Return the interval that `text` says, in PostgreSQL's, SQL's or ISO 8601's form.
+    """Return the interval in `text`, in PostgreSQL's, SQL's or ISO 8601's form.
 
-    A number at the end without a unit is of the last of the declared `fields`, else of seconds.
+    A final number without a unit counts the last of the declared `fields`, or seconds.
     """
     stripped = text.strip()
     if len(stripped) > MOST_CHARACTERS and sum(map(len, stripped.split())) > MOST_CHARACTERS:
@@ -86,7 +86,7 @@ def parse_interval(text: str, fields: str | None = None) -> Interval:
         if ago:
             total.bad()
         if pending is not None:
-            # A number before a time, or before hours, is days, as in `1 04:05:06`.
+            # A number before a time, or before hours, counts days, as in `1 04:05:06`.
             if match["time"] is None and (match["number"] is None or last != "hour"):
                 total.bad()
             total.add("day", *pending)
@@ -137,7 +137,7 @@ def _parse_iso_interval(text: str, stripped: str) -> Interval:
 
 @dataclass(slots=True)
 class _Total:
-    """An interval as it is added up; fractions run down into the next smaller unit."""
+    """The sum of an interval's parts; fractions carry over into the next smaller unit."""
 
     text: str
     months: int = 0
@@ -146,7 +146,7 @@ class _Total:
     seen: set[str] = field(default_factory=set)
 
     def once(self, unit: str) -> None:
-        """Refuse a unit that has occurred before."""
+        """Raise if the unit has occurred before."""
         if unit in self.seen:
             self.bad()
         self.seen.add(unit)
@@ -186,7 +186,7 @@ class _Total:
             self.bad()
 
     def add_days(self, numerator: int, denominator: int) -> None:
-        """Add a fraction of days, the part below a day as time."""
+        """Add a fraction of days; the part below a day becomes time."""
         sign = -1 if numerator < 0 else 1
         whole, rest = divmod(abs(numerator), denominator)
         self.days += sign * whole
@@ -217,7 +217,7 @@ class _Total:
 
 
 def _divide(numerator: int, denominator: int) -> int:
-    """Return the quotient rounded to the nearest, halves to even."""
+    """Return the quotient rounded to the nearest integer, halves to even."""
     quotient, rest = divmod(numerator, denominator)
     twice = 2 * rest
     return quotient + (twice > denominator or (twice == denominator and quotient % 2 == 1))

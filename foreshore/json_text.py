@@ -1,7 +1,7 @@
-"""JSON as jsonb keeps it: PostgreSQL's output form of a document, which is also its identity.
+"""JSON as jsonb stores it: PostgreSQL's output form, which also defines equality.
 
-Keys are unique and sorted by length, then bytes; the last of equal keys wins; numbers are numerics,
-so `1.50` keeps its zero and `1e2` is `100`; strings are unescaped and escaped anew.
+Keys are unique and sorted by length, then bytes. The last of equal keys wins. Numbers are numerics,
+so `1.50` keeps its zero and `1e2` is `100`. Strings are unescaped and escaped again.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from foreshore.errors import DataError, InvalidTextRepresentation, StatementTooComplex
 
 _EXACT = Context(prec=MAX_PREC)
-_MAX_EXPONENT = 100_000  # beyond, a number overflows PostgreSQL's numeric or nearly so
+_MAX_EXPONENT = 100_000  # larger exponents overflow PostgreSQL's numeric, or nearly so
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -28,7 +28,7 @@ _EXPECTED = {
 
 
 class _Number(str):
-    """A number's canonical text; tells it from a string."""
+    """The canonical text of a number, as distinct from a string."""
 
 
 def canonical_json(text: str) -> str:

@@ -1,8 +1,8 @@
-"""The lifeline: a pipe by which a process notices that its parent has ended, however it ended.
+"""The lifeline: a pipe through which a process notices that its parent has ended.
 
 The parent holds the writing end of a pipe that is the child's standard input, and writes nothing.
-When the parent ends, also by SIGKILL, the operating system closes that end, and the child reads the
-end of the file. This needs no signal and no process id, and works on every Unix.
+When the parent ends, even by SIGKILL, the operating system closes that end, and the child reads the
+end of the file. This needs no signal or process id, and works on every Unix.
 
 A program that does not read its standard input is tied to its parent by `tied_process.py`.
 """

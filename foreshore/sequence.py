@@ -1,7 +1,6 @@
-"""Sequences: which numbers one gives out, and what comes after what it has given.
+"""Sequences: computes the numbers that a sequence returns.
 
-A `Position` is where a sequence stands: the number given out last, or the one to be given out first
-if none has been.
+A `Position` is the number returned last, or the first one to return if there was none.
 
     >>> numbers(Sequence(increment=5, maximum=12), Position(1, called=False), 3)
     (array([ 1,  6, 11]), Position(last=11, called=True))
@@ -16,15 +15,16 @@ import numpy.typing as npt
 from foreshore.errors import SequenceLimitExceeded
 from foreshore.types import INT8, SqlType
 
-Generated = OneOf["always", "by default"]  # when an identity column has its value from its sequence
+# When an identity column takes its value from its sequence.
+Generated = OneOf["always", "by default"]
 Numbers = npt.NDArray[np.int64]
 
-BOUNDS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}  # of the types that a sequence may have
+BOUNDS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}  # of the possible types of a sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """What CREATE SEQUENCE says; `minimum` and `maximum` are numbers of `type`."""
+    """The parameters of CREATE SEQUENCE; `minimum` and `maximum` are numbers of `type`."""
 
     type: SqlType = INT8
     start: int = 1
@@ -37,14 +37,14 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The number given out last; if it has not been `called`, the next one is `last` itself."""
+    """The number returned last; if not `called`, the next one is `last` itself."""
 
     last: int
     called: bool
 
 
 def left(sequence: Sequence, at: Position) -> int:
-    """Return how many numbers there are from `at` to the end, before any cycle."""
+    """Return how many numbers remain from `at` to the end, before any cycle."""
     limit = sequence.maximum if sequence.increment > 0 else sequence.minimum
     return max((limit - at.last) // sequence.increment, -1) + (not at.called)
 
@@ -52,9 +52,9 @@ def left(sequence: Sequence, at: Position) -> int:
 def numbers(
     sequence: Sequence, at: Position, count: int, name: str = ""
 ) -> tuple[Numbers, Position]:
-    """Return the next `count` (at least one) numbers, and where the sequence stands after them.
+    """Return the next `count` (at least one) numbers, and the position after them.
 
-    Raises 2200H if there are not so many, and `name` is what the message calls the sequence.
+    Raises 2200H if there are not enough; `name` is the sequence's name in the message.
     """
     parts: list[Numbers] = []
     while count:

@@ -5,13 +5,13 @@
     >>> format_text((0, 1, 7380000000), INTERVAL)
     '1 day 02:03:00'
 
-`parse_text` reads as PostgreSQL's input function of the type, modifiers applied, and raises its
-errors; a text too long for varchar(n) is one here, as in assignments (explicit casts cut it).
-`format_text` is the output function; of casts to text only bool's differs (`true`, not `t`). They
-are the one meaning of such casts, of unknown literals, of text parameters and of COPY; what encodes
-whole columns must agree with them.
+`parse_text` is PostgreSQL's input function of the type, applies modifiers, and raises PostgreSQL's
+errors. Text too long for varchar(n) is an error, as in assignments (explicit casts cut it).
+`format_text` is the output function; casts to text differ only for bool (`true`, not `t`). Casts,
+unknown literals, text parameters and COPY all use these functions, and code that encodes whole
+columns must agree with them.
 
-The names that a reg* type may be given are not known here: only numbers are read.
+The names accepted for reg* types are resolved elsewhere; only numbers are parsed here.
 """
 
 import re
@@ -68,16 +68,16 @@ _BOOLS = {
 
 
 def parse_text(text: str, type: SqlType, *, zone: str = "UTC", now: int | None = None) -> Datum:
-    """Return the datum that `text` stands for as a value of `type`.
+    """Return the datum for `text` as a value of `type`.
 
-    `zone` is the session's time zone; `now`, the transaction's time in microseconds, gives meaning
-    to words such as `today`. Raises a DataError.
+    `zone` is the session's time zone; `now`, the transaction's time in microseconds, is used for
+    words such as `today`. Raises a DataError.
     """
     return _PARSERS[type.name](text, type, zone, now)
 
 
 def format_text(datum: Datum, type: SqlType, *, zone: str = "UTC") -> str:
-    """Return the text of `datum`, which is not None, as PostgreSQL shows a value of `type`."""
+    """Return the text of `datum`, which is not None, as PostgreSQL displays a value of `type`."""
     return _FORMATTERS[type.name](datum, type, zone)
 
 
@@ -86,7 +86,7 @@ def _syntax_error(type: SqlType, text: str) -> InvalidTextRepresentation:
 
 
 def _plain(type: SqlType) -> str:
-    """Return the name that input errors call the type by."""
+    """Return the type's name in input errors."""
     return {"time": "time", "timestamp": "timestamp"}.get(type.name) or str(type)
 
 
@@ -186,9 +186,9 @@ def _parse_numeric(text: str, type: SqlType, zone: str, now: int | None) -> str:
 
 
 def numeric_text(value: Decimal, type: SqlType) -> str:
-    """Return `value` as a datum of the numeric `type`, rounded to a declared scale half up.
+    """Return `value` as a datum of the numeric `type`, rounded half up to a declared scale.
 
-    Raises `numeric field overflow` where it has more digits than were declared or can be kept.
+    Raises `numeric field overflow` if it has more digits than declared or supported.
     """
     assert type.scale is not None, type
     if not value.is_finite():
@@ -256,9 +256,9 @@ def format_float4(value: float) -> str:
 
 
 def _avoid_midpoint(value: float, shortest: str, kind: type[np.float32] | type[np.float64]) -> str:
-    """Return `shortest`, or longer if it lies exactly between `value` and a neighbour.
+    """Return `shortest`, or a longer text if it is exactly between `value` and a neighbour.
 
-    PostgreSQL does not count on such a text being rounded to even when it is read back.
+    PostgreSQL does not rely on readers rounding such a text to even.
     """
 
     def is_midpoint(text: str) -> bool:
@@ -277,7 +277,7 @@ def _avoid_midpoint(value: float, shortest: str, kind: type[np.float32] | type[n
 
 
 def _lay_out(shortest: str, digits: int) -> str:
-    """Return a number in the layout of C's %g, that changes to an exponent at `digits` places."""
+    """Return a number in C's %g layout, switching to an exponent at `digits` places."""
     sign = "-" if shortest[0] == "-" else ""
     mantissa, _, power = shortest.lstrip("-").partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -318,7 +318,7 @@ def _parse_string(text: str, type: SqlType, zone: str, now: int | None) -> str:
 
 
 def limit_length(text: str, type: SqlType) -> str:
-    """Return `text` within the declared length; only blanks may be cut off."""
+    """Return `text` within the declared length; only trailing blanks may be cut off."""
     if type.length is None or len(text) <= type.length:
         return text
     if text[type.length :].strip(" "):
@@ -333,7 +333,7 @@ def _sized(type: SqlType) -> str:
 
 
 def truncate_name(text: str) -> str:
-    """Return `text` cut to the 63 bytes that a name may have, at a character's end."""
+    """Return `text` cut to a name's maximum of 63 bytes, at a character boundary."""
     return text.encode()[:63].decode(errors="ignore")
 
 
@@ -437,7 +437,7 @@ _NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
 
 
 def split_array(text: str) -> list[str | None]:
-    """Return the elements' texts of an array's text; None for NULL."""
+    """Return the texts of an array's elements; None for NULL."""
     body = text
     if (match := _DIMENSIONS.match(text)) is not None:
         bounds = re.findall(r"\[([^\]]*)\]", match[1])
@@ -468,8 +468,8 @@ def _split_braces(text: str, body: str) -> list[str | None]:
     elements: list[str | None] = []
     at, length = 1, len(body)
     current: list[str] = []
-    kept = 0  # how many leading characters of the element trailing blanks may not be cut from
-    quoted = seen = False  # of the element at hand
+    kept = 0  # leading characters of the element that trimming must keep
+    quoted = seen = False  # of the current element
     while at < length:
         character = body[at]
         at += 1
@@ -526,7 +526,7 @@ def _parse_array(text: str, type: SqlType, zone: str, now: int | None) -> tuple[
 
 
 def quote_element(text: str) -> str:
-    """Return the text of an array's element, in quotes where it needs them."""
+    """Return the text of an array's element, quoted if necessary."""
     if not text or _NEEDS_QUOTES.search(text) or text.lower() == "null":
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return text

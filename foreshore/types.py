@@ -1,11 +1,11 @@
-"""Types: what a value is, and which form it has in each place a value can be.
+"""Types: the SQL types, and the form of their values in each place.
 
-One table, `TYPES`, says for each SQL type its object ids, its category for overload resolution, and
-its physical form: the Arrow type of a column of it. That same form lies in Parquet and in log
-records, is what kernels compute on, and is what the bulk engines see:
+The table `TYPES` gives for each SQL type its object ids, its category for overload resolution, and
+its physical form: the Arrow type of its columns. The same form is stored in Parquet and in log
+records, used by kernels, and seen by the bulk engines:
 
     numeric            decimal128(38, scale), the scale planned for each expression (decision 0002)
-    text and its kin   utf8; char(n) without its trailing blanks, which are put back at output
+    text and its kin   utf8; char(n) without its trailing blanks, which are added again at output
     date, timestamp    days, microseconds since 1970; infinities are the extremes of the integer
     timestamptz        microseconds since 1970, UTC
     time               microseconds since midnight
@@ -14,9 +14,9 @@ records, is what kernels compute on, and is what the bulk engines see:
     jsonb              utf8 in PostgreSQL's output form (keys sorted and unique)
     arrays             list<element>, one-dimensional
 
-A *datum* is one value of physical form as a plain Python value: None, bool, int, float, str, bytes,
-or a tuple (of months, days, micros; of an array's elements); a numeric is its decimal text, date
-and time kinds are the integers above.
+A *datum* is a single value of physical form as a plain Python value: None, bool, int, float, str,
+bytes, or a tuple (of months, days, micros; of an array's elements). A numeric is its decimal text;
+date and time kinds are the integers above.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ from foreshore.interval_fields import interval_typmod, written_fields
 
 Datum = None | bool | int | float | str | bytes | tuple[Any, ...]
 
-# The most digits a numeric has, and after the point where neither a declaration nor the expression
-# says how many.
+# The maximal number of digits of a numeric, and of fractional digits if neither a declaration nor
+# the expression determines them.
 NUMERIC_DIGITS = 38
 UNCONSTRAINED_SCALE = 20
 MAX_PLANNED_SCALE = 30
@@ -43,8 +43,8 @@ class SqlType(msgspec.Struct, frozen=True):
     `name` is PostgreSQL's internal name (int4, bpchar, timestamptz), `"array"` for every array.
     `length` is the n of varchar(n) and char(n), the declared precision of numeric, the fractional
     digits p of time kinds; None where not declared. `scale` is a numeric's number of fractional
-    digits, always planned. `trim` marks a numeric whose trailing zeros mean nothing (unconstrained
-    columns, quotients) and are not shown. `fields` are those declared of an interval.
+    digits, always planned. `trim` marks a numeric whose trailing zeros are insignificant
+    (unconstrained columns, quotients) and not displayed. `fields` are an interval's declared ones.
     """
 
     name: str
@@ -55,7 +55,7 @@ class SqlType(msgspec.Struct, frozen=True):
     fields: str | None = None
 
     def __str__(self) -> str:
-        """Return the name as PostgreSQL's format_type gives it, without modifiers."""
+        """Return the name as in PostgreSQL's format_type, without modifiers."""
         if self.element is not None:
             return f"{self.element}[]"
         return TYPES[self.name].display
@@ -63,14 +63,14 @@ class SqlType(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """What is known of a type regardless of its modifiers."""
+    """The properties of a type apart from its modifiers."""
 
     oid: int
     array_oid: int
     category: str  # PostgreSQL's pg_type.typcategory
     preferred: bool
     length: int  # PostgreSQL's pg_type.typlen
-    arrow: pa.DataType | None  # None where modifiers decide
+    arrow: pa.DataType | None  # None if it depends on modifiers
     display: str  # as format_type shows it
 
 
@@ -127,7 +127,7 @@ FLOAT8 = SqlType("float8")
 NUMERIC = SqlType("numeric", None, UNCONSTRAINED_SCALE, True)
 TEXT = SqlType("text")
 NAME = SqlType("name")
-CHAR = SqlType("char")  # the one-byte "char" of the catalog; char(n) is bpchar
+CHAR = SqlType("char")  # the catalog's one-byte "char"; char(n) is bpchar
 VARCHAR = SqlType("varchar")
 BPCHAR = SqlType("bpchar")
 DATE = SqlType("date")
@@ -149,17 +149,17 @@ VOID = SqlType("void")
 RECORD = SqlType("record")
 MZ_TIMESTAMP = SqlType("mz_timestamp")
 
-# The catalog's arrays by their elements. Their subscripts begin at 0.
+# The catalog's array types by element. Their subscripts start at 0.
 VECTORS = {"int2vector": INT2, "oidvector": OID}
 
 
 def numeric(precision: int, scale: int) -> SqlType:
-    """Return numeric(precision, scale), both as declared; precision at most `NUMERIC_DIGITS`."""
+    """Return numeric(precision, scale) as declared; precision is at most `NUMERIC_DIGITS`."""
     return SqlType("numeric", precision, scale)
 
 
 def numeric_of_scale(scale: int, *, trim: bool = False) -> SqlType:
-    """Return an undeclared numeric whose values are planned to have `scale` fractional digits."""
+    """Return an undeclared numeric with `scale` planned fractional digits."""
     return SqlType("numeric", None, scale, trim)
 
 
@@ -169,12 +169,12 @@ def is_float(type: SqlType) -> bool:
 
 
 def has_signed_zeros(type: SqlType) -> bool:
-    """Whether values of the type are floats or hold floats."""
+    """Whether values of the type are or contain floats."""
     return is_float(type if type.element is None else type.element)
 
 
 def has_one_form(type: SqlType) -> bool:
-    """Whether values of the type that are equal are the same, and look it."""
+    """Whether equal values of the type are identical and displayed alike."""
     return type.name not in ("interval", "jsonb", "array", "float4", "float8")
 
 
@@ -190,7 +190,7 @@ def oid_of(type: SqlType) -> int:
 
 @cache
 def type_of_oid(oid: int) -> SqlType | None:
-    """Return the type of PostgreSQL's object id, without modifiers; None if there is none."""
+    """Return the type with PostgreSQL's object id, without modifiers; None if there is none."""
     for name, info in TYPES.items():
         if info.oid == oid and name != "array":
             return NUMERIC if name == "numeric" else SqlType(name)
@@ -218,7 +218,7 @@ def arrow_type(type: SqlType) -> pa.DataType:
 
 
 def typmod_of(type: SqlType) -> int:
-    """Return PostgreSQL's type modifier as sent in a row description; -1 where there is none."""
+    """Return PostgreSQL's type modifier as in a row description; -1 if there is none."""
     if type.name == "interval":
         return interval_typmod(type.fields, type.length)
     if type.length is None:
@@ -233,7 +233,7 @@ def typmod_of(type: SqlType) -> int:
 
 
 def format_type(type: SqlType) -> str:
-    """Return the name with modifiers, as PostgreSQL's format_type(oid, typmod) shows it."""
+    """Return the name with modifiers, as in PostgreSQL's format_type(oid, typmod)."""
     if type.element is not None:
         return f"{format_type(type.element)}[]"
     display = TYPES[type.name].display
@@ -252,7 +252,7 @@ def format_type(type: SqlType) -> str:
 
 
 def written_type(type: SqlType) -> str:
-    """Return the name with modifiers as it is read again: `character` alone is of one letter."""
+    """Return the name with modifiers in a form that parses back: `character` alone has length 1."""
     if type.element is not None:
         return f"{written_type(type.element)}[]"
     return "bpchar" if type == BPCHAR else format_type(type)
@@ -270,8 +270,8 @@ class RelationDesc(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     columns: tuple[ColumnType, ...]
-    keys: tuple[tuple[int, ...], ...] = ()  # sets of columns of which no two rows agree in all
-    stored: tuple[str, ...] = ()  # names in a table's shard, where a column was renamed since
+    keys: tuple[tuple[int, ...], ...] = ()  # sets of columns that no two rows agree on
+    stored: tuple[str, ...] = ()  # names in a table's shard, if a column was renamed since
 
     def __post_init__(self) -> None:
         assert len(self.names) == len(self.columns), self
@@ -287,7 +287,7 @@ class RelationDesc(msgspec.Struct, frozen=True):
         )
 
     def stored_schema(self) -> pa.Schema:
-        """Return the schema of a table's shard: its NOT NULLs come and go, so it has none."""
+        """Return the schema of a table's shard, without NOT NULLs, because these may change."""
         names = self.stored or self.names
         return pa.schema(
             [

@@ -1,9 +1,9 @@
-"""Updates: `(data, time, diff)`, the one way in which collections change.
+"""Updates: `(data, time, diff)` triples, which express all changes of collections.
 
 In columnar form a set of updates is an Arrow table: the row's columns, then `__time` (int64,
-milliseconds of the timeline `epoch_ms`) and `__diff` (int64, signed multiplicity). Rows at one
-time are the same table without `__time`. A collection version is what its updates up to a time
-add up to.
+milliseconds of the timeline `epoch_ms`) and `__diff` (int64, signed multiplicity). Rows at one time
+are the same table without `__time`. The contents of a collection at a time are the sum of its
+updates up to that time.
 """
 
 from functools import lru_cache
@@ -17,8 +17,8 @@ Timestamp = int  # milliseconds since 1970 on the timeline epoch_ms
 
 T0: Timestamp = 0
 MAX_TIMESTAMP: Timestamp = 2**63 - 1
-# A frontier over these times is one of them, or empty: then nothing is at or beyond it. The empty
-# one is the last integer, which is no update's time, so that frontiers compare as integers do.
+# A frontier over these times is one of them, or empty: nothing is at or beyond it. The empty
+# frontier is the greatest integer, which is no update's time, so frontiers compare as integers.
 EMPTY: Timestamp = MAX_TIMESTAMP
 
 TIME_FIELD = pa.field(TIME, pa.int64(), nullable=False)
@@ -31,7 +31,7 @@ def update_schema(rows: pa.Schema) -> pa.Schema:
 
 
 def row_schema(updates: pa.Schema) -> pa.Schema:
-    """Return the schema of the rows within updates; the inverse of `update_schema`."""
+    """Return the schema of the rows in updates; the inverse of `update_schema`."""
     return pa.schema([field for field in updates if field.name not in (TIME, DIFF)])
 
 
@@ -43,7 +43,7 @@ def encode_schema(schema: pa.Schema) -> bytes:
 
 @lru_cache(maxsize=1024)
 def decode_schema(data: bytes) -> pa.Schema:
-    """Return the schema that `encode_schema` wrote."""
+    """Return the schema encoded by `encode_schema`."""
     return pa.ipc.read_schema(pa.py_buffer(data))
 
 

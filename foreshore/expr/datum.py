@@ -1,7 +1,8 @@
-"""Data and columns: single values of physical form to Arrow arrays and back.
+"""Conversion between datums, single values of physical form, and Arrow arrays.
 
-A datum is what `foreshore.types` says; Arrow's own Python values differ from it for dates, times,
-numerics and intervals, and building them value by value is slow, so both ways are here.
+Datums are defined in `foreshore.types`. Arrow's Python values differ from them for dates, times,
+numerics and intervals, and converting value by value is slow, so both directions are implemented
+here.
 """
 
 from array import array as packed
@@ -20,7 +21,7 @@ _CONTEXT = Context(prec=NUMERIC_DIGITS)
 
 
 def to_array(data: Sequence[Datum], type: SqlType) -> pa.Array:
-    """Return the column that holds `data`, in order."""
+    """Return the column of `data`, in order."""
     arrow = arrow_type(type)
     if type.element is not None:
         return _to_lists(data, type, arrow)
@@ -43,7 +44,7 @@ def _to_integers(data: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     code, integers = _INTEGERS[arrow.bit_width]
     if None in data:
         return pa.array(data, integers).view(arrow)
-    values = packed(code, data)  # faster than pa.array, which asks of each value what it is
+    values = packed(code, data)  # faster than pa.array, which inspects each value
     return pa.Array.from_buffers(arrow, len(data), [None, pa.py_buffer(values)])
 
 
@@ -64,7 +65,7 @@ def _to_lists(data: Sequence[Datum], type: SqlType, arrow: pa.DataType) -> pa.Ar
 
 
 def from_array(array: pa.Array, type: SqlType) -> list[Datum]:
-    """Return the data of a column, in order."""
+    """Return the datums of a column, in order."""
     if type.element is not None:
         items = from_array(array.values, type.element)
         starts, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
@@ -90,7 +91,7 @@ def from_array(array: pa.Array, type: SqlType) -> list[Datum]:
 
 
 def numeric_datum(value: Decimal, type: SqlType) -> str:
-    """Return the text of a numeric's value: without trailing zeros where `type` trims them."""
+    """Return the text of a numeric, without trailing zeros if `type` trims them."""
     text = format(value, "f")
     if type.trim and "." in text:
         text = text.rstrip("0").rstrip(".")
@@ -98,15 +99,15 @@ def numeric_datum(value: Decimal, type: SqlType) -> str:
 
 
 def to_scalar(datum: Datum, type: SqlType) -> pa.Scalar:
-    """Return one value as an Arrow scalar."""
+    """Return a datum as an Arrow scalar."""
     return to_array([datum], type)[0]
 
 
 def repeat(datum: Datum, type: SqlType, rows: int) -> pa.Array:
-    """Return a column of `rows` times the same value."""
+    """Return a column of `rows` equal values."""
     if rows == 1:
         return to_array([datum], type)
-    if datum is None or rows == 0:  # of which pa.repeat cannot make a list
+    if datum is None or rows == 0:  # pa.repeat cannot make a list of these
         return pa.nulls(rows, arrow_type(type))
     if isinstance(datum, bool | int | float) and type.name not in _INTEGRAL:
         if type.name == "bool":

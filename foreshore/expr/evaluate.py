@@ -1,13 +1,13 @@
-"""Evaluation of scalars over Arrow columns, by the registry's kernels.
+"""Evaluates scalars over Arrow columns with the registry's kernels.
 
-    evaluate(scalar, columns, rows)   values where nothing may fail, or failing has been split off
+    evaluate(scalar, columns, rows)   values, if nothing can fail or failures are split off
     outcome(scalar, columns, rows)    values and errors
     fold(scalar)                      the same scalar with its constant parts computed
 
-The rule throughout: a value is NULL wherever its error is not, and an error counts only where the
-guards let the row through: the branches of Case behind their conditions, And beside no FALSE, Or
-beside no TRUE, coalesce's arguments where all before them are NULL. Guarded parts are evaluated
-only over the rows that reach them, if they may fail or are costly.
+A value is NULL wherever it has an error. An error counts only if the guards let the row through: in
+branches of Case whose conditions select the row, in And without a FALSE operand, in Or without a
+TRUE one, and in coalesce's arguments if all earlier ones are NULL. Guarded parts that may fail or
+are expensive are evaluated only over the rows that reach them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def evaluate(scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array
 
 
 def outcome(scalar: Scalar, columns: "Columns", rows: int) -> tuple[pa.Array, pa.Array | None]:
-    """Return the values, and the errors (texts of `data_error`); None where no row fails."""
+    """Return the values, and the errors (texts of `data_error`), None if no row fails."""
     return _Evaluation(columns, rows).run(scalar)
 
 
@@ -77,7 +77,7 @@ def _plan(call: Call) -> tuple[ScalarFunction, Signature]:
 
 
 class Columns(Protocol):
-    """What an evaluation needs of its columns."""
+    """The columns that an evaluation needs."""
 
     def __getitem__(self, index: int, /) -> pa.Array: ...
 
@@ -148,7 +148,7 @@ class _Evaluation:
         if result is None:
             return datum.repeat(not decisive, type_of(And(())), self.rows), None
         if errors is not None:
-            # A decided row is never in error; of the others, those with an error have no value.
+            # A decided row has no error; other rows with an error have no value.
             decided = pc.equal(result, decisive).fill_null(False)
             errors = _none_if_empty(pc.if_else(decided, NO_TEXT, errors))
             if errors is not None:
@@ -172,7 +172,7 @@ class _Evaluation:
         return self.guarded(case)
 
     def guarded(self, case: Case) -> tuple[pa.Array, Errors]:
-        """Evaluate each part over the rows that reach it, and put the pieces together."""
+        """Evaluate each part over the rows that reach it, and combine the results."""
         remaining = np.arange(self.rows)
         pieces: list[pa.Array] = []
         failures: list[pa.Array] = []
@@ -211,7 +211,7 @@ class _Evaluation:
         return values.take(back), _none_if_empty(pa.concat_arrays(failures).take(back))
 
     def at(self, where: np.ndarray) -> "_Evaluation":
-        """Return the evaluation over the rows at `where` alone."""
+        """Return the evaluation over only the rows at `where`."""
         if len(where) == self.rows:
             return self
         indices = pa.array(where)
@@ -219,7 +219,7 @@ class _Evaluation:
 
 
 class _Taken:
-    """Columns at some rows, taken when they are asked for."""
+    """Columns at some rows, computed on access."""
 
     def __init__(self, columns: Columns, indices: pa.Array) -> None:
         self.columns = columns
@@ -241,7 +241,7 @@ def _none_if_empty(errors: pa.Array) -> Errors:
 
 
 def may_be_large(scalar: Scalar) -> bool:
-    """Whether a value within `scalar` may be so long that nobody should wait for it in passing."""
+    """Whether a value within `scalar` may be too long to compute on the event loop."""
     return any(
         not all(isinstance(arg, Literal) for arg in call.args)
         or is_large([arg.value for arg in call.args if isinstance(arg, Literal)])
@@ -250,16 +250,16 @@ def may_be_large(scalar: Scalar) -> bool:
 
 
 def growing_calls(scalar: Scalar) -> list[Call]:
-    """Return the calls within `scalar` whose value may be long though their arguments are not.
+    """Return the calls within `scalar` whose values may be much longer than their arguments.
 
-    Those that are arguments of others come first.
+    Arguments come before the calls that use them.
     """
     calls = [each for each in walk_scalars(scalar) if isinstance(each, Call)]
     return [each for each in reversed(calls) if scalar_function(each.function).name in _GROWING]
 
 
 def is_large(args: Iterable[Datum]) -> bool:
-    """Whether a growing call of these arguments may have a value that is not for in passing."""
+    """Whether a growing call of these arguments may have a value too long for the event loop."""
     size = 1
     for value in args:
         size *= max(1, value if isinstance(value, int) else len(str(value or "")))
@@ -267,7 +267,7 @@ def is_large(args: Iterable[Datum]) -> bool:
 
 
 def is_constant(scalar: Scalar) -> bool:
-    """Whether `scalar` depends on nothing but literals, and may be computed in passing."""
+    """Whether `scalar` depends only on literals and is small enough to be folded."""
     return not may_be_large(scalar) and _is_constant(scalar)
 
 
@@ -293,7 +293,7 @@ def constant(scalar: Scalar) -> Literal | str:
 
 
 def fold(scalar: Scalar) -> Scalar:
-    """Return `scalar` with every constant part computed; those that fail are left to fail."""
+    """Return `scalar` with its constant parts computed, except those that fail."""
     operands = operands_of(scalar)
     if operands:
         folded = tuple(map(fold, operands))

@@ -1,8 +1,7 @@
-"""Relations as text: a tree by indentation, columns by position (`#0`), calls by their keys.
+"""Relations as text: an indented tree, columns by position (`#0`), calls by their keys.
 
-The form is stable: golden tests are written in it, and people read it in EXPLAIN. Collections are
-called what `name_of` says, by their ids where nothing else is known. `title` may say of an operator
-what heads its line instead: the plans of engines are printed by it too.
+The form is stable: golden tests and EXPLAIN use it. `name_of` names collections, by default by id.
+`title` may replace the title of an operator's line, which engines use to print their plans.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,17 +61,17 @@ def explain_relation(
     title: Title = lambda _: None,
     depth: int = 0,
 ) -> str:
-    """Return `relation` as text, one operator a line, indented from `depth` on."""
+    """Return `relation` as text, one operator per line, indented from `depth` on."""
     return "\n".join(_relation(relation, depth, name_of, title))
 
 
 def explain_operator(relation: Relation, name_of: NameOf = str) -> str:
-    """Return the one line that stands for the operator on top."""
+    """Return the line for the top operator."""
     return _head(relation, name_of)
 
 
 def explain_scalar(scalar: Scalar) -> str:
-    """Return `scalar` as text, its subqueries in brackets."""
+    """Return `scalar` as text, with subqueries in brackets."""
     return _scalar(scalar)
 
 
@@ -227,7 +226,7 @@ def _scalar(scalar: Scalar) -> str:
 
 
 def _call(function: str, args: tuple[Scalar, ...]) -> str:
-    """Return a call by a key with its types as the name and the types, then the arguments."""
+    """Return a call: the name and types of the key, then the arguments."""
     name, _, types = function.partition("(")
     return f"{name}<{types[:-1]}>({_list(args)})"
 

@@ -1,21 +1,22 @@
-"""The intermediate representation: typed scalar expressions and relational expressions.
+"""The intermediate representation: typed scalar and relational expressions.
 
 Relational expressions denote multisets of rows with signed multiplicities; columns have positions,
-not names. A scalar's `Column(i)` is the i-th column of the row at hand: of the input for Map,
-Filter, FlatMap and Reduce, of all inputs laid side by side for Join. Map appends its scalars, and
-each may use those before it.
+not names. A scalar's `Column(i)` is the i-th column of the current row: of the input for Map,
+Filter, FlatMap and Reduce, of all concatenated inputs for Join. Map appends its scalars, and each
+may use earlier ones.
 
-The nodes are immutable, hashable and travel between processes (msgspec). Two forms exist. *Bound*
-is what the binder makes: it may hold `OuterColumn`, `Exists`, `ScalarSubquery`, `AnySubquery` and
-`JoinOn`. *Lowered* is what all else works on: none of these is left in it (`check_lowered`).
+The nodes are immutable, hashable and can be sent between processes (msgspec). There are two forms.
+The binder makes the *bound* form, which may contain `OuterColumn`, `Exists`, `ScalarSubquery`,
+`AnySubquery` and `JoinOn`. Everything else works on the *lowered* form, which contains none of
+these (`check_lowered`).
 
-Errors. A scalar may fail for a row (`ir.Call` of a fallible function). A bound or lowered plan
-simply says so by using the function; `split_errors` turns one plan into two total ones, the rows
-and the errors, so that engines know nothing of failing: in them a failing call's value is NULL and
+Errors: a scalar may fail for a row (a `Call` of a fallible function). `split_errors` turns a plan
+into two that cannot fail, the rows and the errors: in them a failing call's value is NULL and
 `ErrorOf(e)` is the error's text or NULL. Case, And and Or guard: an error in a branch not taken, or
-beside a FALSE in And or a TRUE in Or, is none. The predicates of a Filter are one conjunction in
-this. A row that fails is dropped where it fails, and is one error with the row's multiplicity (its
-absolute value), the first of the node's errors in the order in which its scalars stand.
+beside a FALSE in And or a TRUE in Or, does not count. The predicates of a Filter are one
+conjunction in this respect. A failing row is dropped where it fails, and counts as one error with
+the row's multiplicity (its absolute value): the first of the node's errors in the order of its
+scalars.
 """
 
 import math
@@ -32,7 +33,7 @@ from foreshore.types import BOOL, INT8, TEXT, ColumnType, SqlType
 
 
 class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=True):
-    """A node of an expression; equal to any other that says the same."""
+    """A node of an expression; nodes with equal contents are equal."""
 
 
 def _is_plain(datum: Any) -> bool:
@@ -40,9 +41,9 @@ def _is_plain(datum: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` with lists made tuples, as decoding leaves lists where a type says Any.
+    """Return `value` with lists made tuples, since decoding yields lists where a type is Any.
 
-    And with one NaN, which only so is equal to itself.
+    All NaNs become one object, because NaN equals only itself by identity.
     """
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
@@ -50,7 +51,7 @@ def _plain(value: Any) -> Any:
 
 
 def _same_zeros(a: Any, b: Any) -> bool:
-    """Whether data that Python calls equal have the same signs of zero."""
+    """Whether data that Python considers equal have the same signs of zero."""
     if isinstance(a, tuple):
         return all(map(_same_zeros, a, b))
     return not isinstance(a, float) or math.copysign(1, a) == math.copysign(1, b)
@@ -60,7 +61,7 @@ def _same_zeros(a: Any, b: Any) -> bool:
 
 
 class Column(Node, frozen=True, cache_hash=True):
-    """The `index`-th column of the row at hand, from 0."""
+    """The `index`-th column of the current row, from 0."""
 
     index: int
     type: SqlType
@@ -78,7 +79,7 @@ class Literal(Node, frozen=True, cache_hash=True):
             msgspec.structs.force_setattr(self, "value", _plain(self.value))
 
     def __eq__(self, other: object) -> bool:
-        """Whether `other` is the same constant: 0.0 is another one than -0.0."""
+        """Whether `other` is the same constant: 0.0 differs from -0.0."""
         if not isinstance(other, Literal) or Node.__eq__(self, other) is not True:
             return False
         return _same_zeros(self.value, other.value)
@@ -87,14 +88,14 @@ class Literal(Node, frozen=True, cache_hash=True):
 
 
 class Parameter(Node, frozen=True, cache_hash=True):
-    """`$number` of a prepared statement, from 1; replaced by a Literal when it is executed."""
+    """`$number` of a prepared statement, from 1; replaced by a Literal at execution."""
 
     number: int
     type: SqlType
 
 
 class Environment(Node, frozen=True, cache_hash=True):
-    """A value that the adapter knows when it runs the statement, and puts in as a Literal.
+    """A value that the adapter knows at execution and replaces by a Literal.
 
     `name` is one of now, mz_now, current_user, session_user, current_database, current_schema,
     current_schemas, current_setting, pg_backend_pid, version. Refused in maintained views.
@@ -107,8 +108,8 @@ class Environment(Node, frozen=True, cache_hash=True):
 class Call(Node, frozen=True, cache_hash=True):
     """A scalar function of the registry, by its key, over arguments of exactly its types.
 
-    A call that acts, as of nextval, has a `number` that no other of its statement has, so that it
-    is another call than one that is written the same.
+    A call with side effects, such as nextval, has a `number` unique in its statement, so that it
+    differs from other calls with the same text.
     """
 
     function: str
@@ -118,13 +119,13 @@ class Call(Node, frozen=True, cache_hash=True):
 
 
 class And(Node, frozen=True, cache_hash=True):
-    """Three-valued conjunction; an error counts only where no operand is FALSE."""
+    """Three-valued conjunction; an error counts only if no operand is FALSE."""
 
     args: tuple["Scalar", ...]
 
 
 class Or(Node, frozen=True, cache_hash=True):
-    """Three-valued disjunction; an error counts only where no operand is TRUE."""
+    """Three-valued disjunction; an error counts only if no operand is TRUE."""
 
     args: tuple["Scalar", ...]
 
@@ -144,7 +145,7 @@ class ErrorOf(Node, frozen=True, cache_hash=True):
 
 
 class OuterColumn(Node, frozen=True, cache_hash=True):
-    """Bound form only: a column of the row `level` (from 1) subquery or LATERAL boundaries out."""
+    """Bound form only: a column of the row `level` (from 1) subquery or LATERAL levels outside."""
 
     level: int
     index: int
@@ -159,7 +160,7 @@ class Exists(Node, frozen=True, cache_hash=True):
 
 
 class ScalarSubquery(Node, frozen=True, cache_hash=True):
-    """Bound form only: the one column of the one row of `relation`; NULL if it has no row.
+    """Bound form only: the single column of the single row of `relation`; NULL without a row.
 
     More than one row is the error 21000 `more than one row returned by a subquery used as an
     expression`.
@@ -172,8 +173,8 @@ class ScalarSubquery(Node, frozen=True, cache_hash=True):
 class AnySubquery(Node, frozen=True, cache_hash=True):
     """Bound form only: three-valued OR of `predicate` over the rows of `relation`.
 
-    In `predicate`, `Column(i)` is the i-th column of `relation`, and the row in which the subquery
-    stands is at `OuterColumn(level=1)`. IN is this with equality; ALL is its double negation.
+    In `predicate`, `Column(i)` is the i-th column of `relation`, and the row containing the
+    subquery is at `OuterColumn(level=1)`. IN uses equality; ALL is a double negation.
     """
 
     predicate: "Scalar"
@@ -238,7 +239,7 @@ class Aggregate(Node, frozen=True, cache_hash=True):
 
 
 class Constant(Node, frozen=True, cache_hash=True):
-    """Rows known from the text, each with its multiplicity."""
+    """Rows known from the statement, each with its multiplicity."""
 
     rows: tuple[tuple[tuple[Any, ...], int], ...]
     columns: tuple[ColumnType, ...]
@@ -248,7 +249,7 @@ class Constant(Node, frozen=True, cache_hash=True):
             msgspec.structs.force_setattr(self, "rows", _plain(self.rows))
 
     def __eq__(self, other: object) -> bool:
-        """Whether `other` has the same rows, to the sign of a zero."""
+        """Whether `other` has the same rows, including the signs of zeros."""
         if not isinstance(other, Constant) or Node.__eq__(self, other) is not True:
             return False
         return _same_zeros(self.rows, other.rows)
@@ -265,16 +266,16 @@ class Get(Node, frozen=True, cache_hash=True):
 
 
 class LocalGet(Node, frozen=True, cache_hash=True):
-    """What an enclosing `Let` has bound to `number`."""
+    """The value that an enclosing `Let` binds to `number`."""
 
     number: int
     columns: tuple[ColumnType, ...]
 
 
 class Let(Node, frozen=True, cache_hash=True):
-    """`body`, in which `LocalGet(number)` stands for `value`. Numbers are unique within a plan.
+    """`body`, with `LocalGet(number)` standing for `value`. Numbers are unique within a plan.
 
-    What is not read in `body` is not computed, and so cannot fail.
+    A value not used in `body` is not computed, and so cannot fail.
     """
 
     number: int
@@ -297,17 +298,17 @@ class Filter(Node, frozen=True, cache_hash=True):
 
 
 class Project(Node, frozen=True, cache_hash=True):
-    """The columns at `outputs`, in that order, perhaps repeated."""
+    """The columns at `outputs`, in that order, possibly repeated."""
 
     input: "Relation"
     outputs: tuple[int, ...]
 
 
 class FlatMap(Node, frozen=True, cache_hash=True):
-    """Each row beside each row of a table function applied to it; none where it fails.
+    """Each row combined with each row of a table function applied to it; none where it fails.
 
-    It appends the function's value and, where `columns` has a second one, the row's number among
-    those of this call, from 1: an int8.
+    It appends the function's value and, if `columns` has a second one, the number of the row in
+    this call, from 1, as int8.
     """
 
     input: "Relation"
@@ -319,10 +320,10 @@ class FlatMap(Node, frozen=True, cache_hash=True):
 class Join(Node, frozen=True, cache_hash=True):
     """The product of `inputs`, where within each of `equivalences` all scalars are SQL-equal.
 
-    NULL equals nothing here, but in the equivalences at the positions `null_safe` NULL equals NULL
-    (IS NOT DISTINCT FROM). No inputs: one row without columns. A scalar of an equivalence uses the
-    columns of one input (`check_lowered`), and if it fails for a row of that input it fails
-    whatever the other inputs hold.
+    NULL equals nothing, except in the equivalences at positions `null_safe`, where NULL equals NULL
+    (IS NOT DISTINCT FROM). Without inputs: one row without columns. A scalar of an equivalence uses
+    the columns of one input (`check_lowered`). If it fails for a row of that input, it fails
+    regardless of the other inputs.
     """
 
     inputs: tuple["Relation", ...]
@@ -333,8 +334,8 @@ class Join(Node, frozen=True, cache_hash=True):
 class Reduce(Node, frozen=True, cache_hash=True):
     """One row for each group: the key's scalars, then the aggregates.
 
-    NULLs group together. Without a key there is always exactly one group, also over no rows.
-    Without aggregates it is DISTINCT.
+    NULLs are grouped together. Without a key there is exactly one group, even without rows. Without
+    aggregates it is DISTINCT.
     """
 
     input: "Relation"
@@ -343,11 +344,10 @@ class Reduce(Node, frozen=True, cache_hash=True):
 
 
 class TopK(Node, frozen=True, cache_hash=True):
-    """Of each group of rows equal in `group_key`, those from `offset` on, at most `limit`.
+    """For each group of rows equal in `group_key`, the rows from `offset` on, at most `limit`.
 
-    Ordered by `order_key`; what that leaves equal is ordered by all columns (ascending, nulls
-    last), so that the result is one and the same everywhere. `limit` and `offset` use no column;
-    NULL is no limit.
+    Rows are ordered by `order_key`, then by all columns (ascending, nulls last), so the result is
+    deterministic. `limit` and `offset` use no column; a NULL limit is no limit.
     """
 
     input: "Relation"
@@ -378,7 +378,7 @@ class Union(Node, frozen=True, cache_hash=True):
 class JoinOn(Node, frozen=True, cache_hash=True):
     """Bound form only: SQL's binary join.
 
-    `on` sees both sides' columns. If `lateral`, `right` may use the row of `left` as
+    `on` uses the columns of both sides. If `lateral`, `right` may use the row of `left` as
     `OuterColumn(level=1)`; a join that is not lateral adds no level.
     """
 
@@ -390,10 +390,10 @@ class JoinOn(Node, frozen=True, cache_hash=True):
 
 
 class Recursive(Node, frozen=True, cache_hash=True):
-    """Bound form only: the rows of `base`, and of `step` over them, over what that gave, and so on.
+    """Bound form only: WITH RECURSIVE, the rows of `base` and of repeated applications of `step`.
 
-    In `step`, `LocalGet(number)` is what was found last; it ends when nothing is found. If not
-    `all`, rows are distinct, and only those that are new are found.
+    In `step`, `LocalGet(number)` is the previous result; iteration ends when that is empty. If not
+    `all`, rows are distinct, and only new rows are passed on.
     """
 
     number: int
@@ -423,7 +423,7 @@ Relation: TypeAlias = (
 
 
 class Finishing(msgspec.Struct, frozen=True):
-    """What remains to be done with a result's rows before they go to the client, in this order."""
+    """The operations on a result's rows before they are sent to the client, in this order."""
 
     order_by: tuple[OrderKey, ...]  # over the relation's columns
     limit: int | None
@@ -469,7 +469,8 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
         case Union(inputs=inputs):
             each = [columns_of(input) for input in inputs]
             if all(columns == each[0] for columns in each):
-                return each[0]  # as a rule; a fifth of a long plan's time went into the other way
+                # The common case; the general one took a fifth of the time for long plans.
+                return each[0]
             return tuple(
                 ColumnType(column.type, any(other[i].nullable for other in each))
                 for i, column in enumerate(each[0])
@@ -496,7 +497,7 @@ def _column_type(scalar: Scalar) -> ColumnType:
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
-    """Return the relations directly below `relation` (not those within its scalars)."""
+    """Return the direct inputs of `relation` (not those within its scalars)."""
     match relation:
         case Join(inputs=inputs) | Union(inputs=inputs):
             return inputs
@@ -513,7 +514,7 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 
 
 def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
-    """Return `relation` over other inputs, as many as `inputs_of` it gives."""
+    """Return `relation` with its inputs replaced, as many as `inputs_of` returns."""
     match relation:
         case Join() | Union():
             return msgspec.structs.replace(relation, inputs=inputs)
@@ -530,7 +531,7 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
 
 
 def operands_of(scalar: Scalar) -> tuple[Scalar, ...]:
-    """Return the scalars directly below `scalar` (nothing within a subquery's relation)."""
+    """Return the direct operands of `scalar` (nothing within a subquery's relation)."""
     match scalar:
         case Call(args=args) | And(args=args) | Or(args=args):
             return args
@@ -545,7 +546,7 @@ def operands_of(scalar: Scalar) -> tuple[Scalar, ...]:
 
 
 def with_operands(scalar: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
-    """Return `scalar` over other operands, as many as `operands_of` it gives."""
+    """Return `scalar` with its operands replaced, as many as `operands_of` returns."""
     match scalar:
         case Call() | And() | Or():
             return msgspec.structs.replace(scalar, args=operands)
@@ -561,7 +562,7 @@ def with_operands(scalar: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
 
 
 def scalars_of(relation: Relation) -> Iterator[Scalar]:
-    """Yield the scalars that stand directly in `relation`, those of its aggregates included."""
+    """Yield the scalars directly in `relation`, including those of its aggregates."""
     match relation:
         case Map(scalars=scalars):
             yield from scalars
@@ -589,7 +590,7 @@ def scalars_of(relation: Relation) -> Iterator[Scalar]:
 
 
 def with_scalars(relation: Relation, change: Callable[[Scalar], Scalar]) -> Relation:
-    """Return `relation` with `change` made to each scalar that stands directly in it."""
+    """Return `relation` with `change` applied to each scalar directly in it."""
     match relation:
         case Map(input=input, scalars=scalars):
             return Map(input, tuple(map(change, scalars)))
@@ -630,7 +631,7 @@ def _changed_aggregate(aggregate: Aggregate, change: Callable[[Scalar], Scalar])
 
 
 def walk_relations(relation: Relation) -> Iterator[Relation]:
-    """Yield `relation` and all below it, parents first."""
+    """Yield `relation` and everything below it, parents first."""
     stack = [relation]
     while stack:
         node = stack.pop()
@@ -639,7 +640,7 @@ def walk_relations(relation: Relation) -> Iterator[Relation]:
 
 
 def walk_scalars(scalar: Scalar) -> Iterator[Scalar]:
-    """Yield `scalar` and all below it, parents first."""
+    """Yield `scalar` and everything below it, parents first."""
     stack = [scalar]
     while stack:
         node = stack.pop()
@@ -653,7 +654,7 @@ def sources_of(relation: Relation) -> frozenset[GlobalId]:
 
 
 def check_lowered(relation: Relation) -> None:
-    """Assert that nothing of the bound form is left in `relation`, and joins are well formed."""
+    """Assert that `relation` is in lowered form and its joins are well formed."""
     bound_only = (OuterColumn, Exists, ScalarSubquery, AnySubquery)
     for node in walk_relations(relation):
         assert not isinstance(node, JoinOn | Recursive), node

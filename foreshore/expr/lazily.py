@@ -1,4 +1,4 @@
-"""Under which conditions the parts of scalars are evaluated: Case and coalesce leave parts out."""
+"""The conditions under which parts of scalars are evaluated, as Case and coalesce skip parts."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -10,10 +10,9 @@ from foreshore.types import BOOL
 def conditions(
     scalars: Iterable[Scalar], wanted: Callable[[Scalar], bool]
 ) -> dict[Scalar, list[Scalar]]:
-    """Return the parts of `scalars` that are `wanted`, those of others first.
+    """Return the `wanted` parts of `scalars`, nested ones first, with their conditions.
 
-    Each comes with the conditions of the places where it stands: it is evaluated for a row if one
-    of them is TRUE.
+    A part is evaluated for a row if one of the conditions, one for each occurrence, is TRUE.
     """
     found: dict[Scalar, list[Scalar]] = {}
     for scalar in scalars:
@@ -48,7 +47,7 @@ def _visit(
 
 
 def _none(tests: Sequence[Scalar], when: Scalar) -> Scalar:
-    """Return whether `when` is TRUE and then none of `tests`, tried in turn."""
+    """Return whether `when` is TRUE and none of `tests`, tried in order, is."""
     if not tests:
         return when
     tried = Case(tuple((test, FALSE) for test in tests), TRUE, BOOL)
@@ -56,7 +55,7 @@ def _none(tests: Sequence[Scalar], when: Scalar) -> Scalar:
 
 
 def _first(tests: Sequence[Scalar], when: Scalar) -> Scalar:
-    """Return whether `when` is TRUE and then the last of `tests` is the first that is TRUE."""
+    """Return whether `when` is TRUE and the last of `tests` is the first that is TRUE."""
     *before, last = tests
     tried = Case((*((test, FALSE) for test in before), (last, TRUE)), FALSE, BOOL)
     return Case(((when, tried),), FALSE, BOOL)

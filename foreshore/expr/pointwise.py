@@ -1,9 +1,9 @@
-"""Scalars of single rows: compiled once, computed over data instead of columns.
+"""Scalars of single rows: compiled once, evaluated on datums in place of columns.
 
-`compiled` gives what `foreshore.expr.evaluate.outcome` does, for one row at a time. Columns of one
-value cost more than all else that a statement about one row does, so functions that declare `one`
-are called on the data themselves; any other scalar is evaluated by the kernels, over columns of the
-row's values that it uses.
+`compiled` does for one row what `foreshore.expr.evaluate.outcome` does for columns. Single-value
+columns are the largest cost of a statement about one row. So functions that declare `one` are
+called on datums directly; all other scalars are evaluated by the kernels, over single-value
+columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ Cell = Callable[[Sequence[Datum]], Datum]
 
 
 def compiled(scalar: Scalar) -> Cell:
-    """Return what computes `scalar`, of columns and literals, over the data of a row.
+    """Return a function that computes `scalar`, of columns and literals, from a row's datums.
 
-    What it returns raises DataError where `scalar` fails.
+    The function raises DataError where `scalar` fails.
     """
     match scalar:
         case Literal(value=value):
@@ -59,7 +59,7 @@ def _called(compute: Callable[..., Datum], args: Sequence[Cell]) -> Cell:
 
 
 def _junction(args: Sequence[Cell], decisive: bool) -> Cell:
-    """Return AND or OR: a `decisive` value decides, whatever else fails; then the first error."""
+    """Return AND or OR: a `decisive` value decides regardless of errors; then the first error."""
 
     def cell(row: Sequence[Datum]) -> Datum:
         failed: DataError | None = None

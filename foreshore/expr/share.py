@@ -1,9 +1,9 @@
-"""Sharing: what a plan says twice is said once, in a Let, and what is said once has none.
+"""Sharing: binds repeated parts of a plan by Lets, and removes Lets that are used once.
 
-All Lets are put in where they are used and found anew, as the parts of the plan that occur more
-than once: so a Let that is used once disappears, equal parts become one, and Lets stand at the very
-top, each using only those above it. What merely reads a collection, column by column and row by
-row, is not worth the name and stays where it is; so does a product without a condition.
+All Lets are inlined, then the parts of the plan that occur more than once are bound again. So a Let
+that is used once disappears, equal parts are computed once, and Lets are at the top of the plan,
+each using only earlier ones. A part that only reads a collection row by row is too cheap to share,
+and a product without a condition is not shared.
 """
 
 import sys
@@ -27,17 +27,17 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId
 
-DEEP = 20_000  # frames; plans are as deep as their text is long, and Python allows 1000
+DEEP = 20_000  # frames; plans are as deep as their text is long, and Python's default is 1000
 
 
 def allow_depth() -> None:
-    """Let functions over plans recurse as deep as plans are."""
+    """Raise Python's recursion limit to the depth of plans."""
     if sys.getrecursionlimit() < DEEP:
         sys.setrecursionlimit(DEEP)
 
 
 def share(relation: Relation) -> Relation:
-    """Return `relation` with what occurs in it more than once bound by Lets, and nothing else."""
+    """Return `relation` with Lets for exactly the parts that occur more than once."""
     bindings, (body,) = share_all((relation,))
     for number, value in reversed(bindings):
         body = Let(number, value, body)
@@ -47,9 +47,9 @@ def share(relation: Relation) -> Relation:
 def share_all(
     relations: Sequence[Relation],
 ) -> tuple[list[tuple[int, Relation]], list[Relation]]:
-    """Return what `relations` have in common, each part using those before it, and their rest.
+    """Return the common parts of `relations`, in dependency order, and the rest of each.
 
-    A binding `(number, value)` is what `LocalGet(number)` stands for in later ones and in the rest.
+    A binding `(number, value)` defines `LocalGet(number)` in later ones and in the rest.
     """
     allow_depth()
     interner = _Interner()
@@ -71,9 +71,9 @@ def share_all(
 
 
 def put_in(relation: Relation, definitions: Mapping[GlobalId, Relation]) -> Relation:
-    """Return `relation` with definitions in place of the collections that it reads.
+    """Return `relation` with the collections that it reads replaced by their definitions.
 
-    Each is one object wherever it stands; `share` makes it one Let.
+    Each definition is a single object wherever it occurs, so `share` makes it one Let.
     """
     if isinstance(relation, Get):
         return definitions.get(relation.id, relation)
@@ -81,14 +81,14 @@ def put_in(relation: Relation, definitions: Mapping[GlobalId, Relation]) -> Rela
 
 
 class _Interner:
-    """Makes one object of equal relations, with Lets put in."""
+    """Makes equal relations one object, with Lets inlined."""
 
     def __init__(self) -> None:
         self.canonical: dict[Relation, Relation] = {}
-        self.bound: dict[int, Relation] = {}  # by the Lets around
-        self.meant: dict[int, Relation] = {}  # by the first Let of the number
-        self.free = 0  # beyond all numbers that no Let binds
-        self.seen: dict[int, Relation] = {}  # by id; `kept` keeps the ids from being used again
+        self.bound: dict[int, Relation] = {}  # by the numbers of enclosing Lets
+        self.meant: dict[int, Relation] = {}  # by the number of the first Let that uses it
+        self.free = 0  # greater than all numbers of unbound LocalGets
+        self.seen: dict[int, Relation] = {}  # by id(); `kept` keeps the objects alive
         self.kept: list[Relation] = []
 
     def intern(self, relation: Relation) -> Relation:
@@ -100,7 +100,7 @@ class _Interner:
                 interned = self.intern(value)
                 outer, seen = self.bound.get(number), self.seen
                 if self.meant.setdefault(number, interned) is not interned:
-                    self.seen = {}  # what has been seen may have meant another by this number
+                    self.seen = {}  # earlier results may refer to another binding of this number
                 self.bound[number] = interned
                 result = self.intern(body)
                 self.seen = seen
@@ -127,7 +127,7 @@ class _Interner:
 
 
 def _bottom_up(roots: Sequence[Relation]) -> list[Relation]:
-    """Return all nodes below `roots`, each once, inputs before what uses them."""
+    """Return all nodes of `roots`, each once, inputs before their users."""
     order: list[Relation] = []
     seen: set[int] = set()
     stack: list[tuple[Relation, bool]] = [(root, False) for root in reversed(roots)]
@@ -143,9 +143,9 @@ def _bottom_up(roots: Sequence[Relation]) -> list[Relation]:
 
 
 def _is_plain(relation: Relation) -> bool:
-    """Whether `relation` is a collection, read row by row, or a product that waits for its use.
+    """Whether `relation` is a collection read row by row, or a product without a condition.
 
-    A product is shared by its inputs: what is to become of it differs with what is asked of it.
+    A product is shared through its inputs, because each user filters it differently.
     """
     inner = relation.input if isinstance(relation, Project) else relation
     if isinstance(inner, Join) and not inner.equivalences:

@@ -1,14 +1,14 @@
-"""Errors are data: one plan that may fail becomes two that cannot, the rows and the errors.
+"""Errors as data: splits a plan that may fail into two that cannot, rows and errors.
 
     Map(t, a / b)    rows    Map(Filter(t, ErrorOf(a / b) IS NULL), a / b)
                      errors  the column ErrorOf(a / b) of t, where it is not NULL
 
-In both, a failing call's value is NULL and `ErrorOf` tells that it failed, so that an engine, which
-knows nothing of failing, maintains errors like any rows: they come with the row that fails and go
-with it. The errors of a plan are those of its nodes side by side, each reading the rows (not the
-errors) of what is below it. No node above changes them: the error in a row that a Negate, a
-Threshold or an aggregate would have swallowed is an error, and counts positively, as often as the
-row is there.
+In both plans, the value of a failing call is NULL and `ErrorOf` tells that it failed. Engines know
+nothing of failing and maintain errors like other rows: they appear with the failing row and
+disappear with it. The errors of a plan are the union of those of its nodes, each of which reads the
+rows (not the errors) of its inputs. Nodes above do not change them: an error in a row that a
+Negate, a Threshold or an aggregate would have dropped still counts, positively, with the row's
+multiplicity.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,12 +56,12 @@ Test = Callable[[Call], bool]
 
 NO_TEXT = Literal(None, TEXT)
 ERROR_COLUMNS = (ColumnType(TEXT, False),)
-# Never TRUE: the predicate of a Filter that is there for its errors only.
+# Never TRUE: the predicate of a Filter that exists only for its errors.
 NEVER_TRUE = frozenset({"single_row_check"})
 
 
 def may_fail(call: Call) -> bool:
-    """Whether the registry knows of an error that `call` can have."""
+    """Whether `call` can fail, according to the registry."""
     from foreshore.expr.functions.function import Signature
     from foreshore.expr.functions.registry import scalar_function
 
@@ -78,7 +78,7 @@ def split_errors(relation: Relation, fallible: Test = may_fail) -> tuple[Relatio
 
 
 def can_fail(scalar: Scalar, fallible: Test = may_fail) -> bool:
-    """Whether evaluating `scalar` may fail; errors that `ErrorOf` asks about do not count."""
+    """Whether evaluating `scalar` may fail, not counting errors inside `ErrorOf`."""
     stack = [scalar]
     while stack:
         node = stack.pop()
@@ -96,12 +96,12 @@ def columns_used(scalar: Scalar) -> frozenset[int]:
 
 
 def is_null(scalar: Scalar) -> Scalar:
-    """Return the test for NULL."""
+    """Return the scalar `IS NULL`."""
     return Call("is_null", (scalar,), BOOL)
 
 
 def is_not_null(scalar: Scalar) -> Scalar:
-    """Return the test for a value."""
+    """Return the scalar `IS NOT NULL`."""
     return Call("is_not_null", (scalar,), BOOL)
 
 
@@ -121,15 +121,15 @@ Split = tuple[Relation, list[Relation]]
 @dataclass
 class _Splitter:
     fallible: Test
-    # Whether what a Let has bound to the number may hold rows of negative multiplicity.
+    # Whether the value of the Let with this number may have rows of negative multiplicity.
     negative: dict[int, bool] = field(default_factory=dict)
 
     def split(self, relation: Relation) -> Split:
-        """Return the rows of `relation`, and the plans of errors in it."""
+        """Return the rows of `relation`, and the plans of its errors."""
         if isinstance(relation, Let):
             value, errors = self.split(relation.value)
             if not _reads(relation.body, relation.number):
-                return self.split(relation.body)  # what nobody reads does not fail
+                return self.split(relation.body)  # a value that is never read does not fail
             self.negative[relation.number] = self._may_be_negative(value)
             body, inner = self.split(relation.body)
             if inner:
@@ -141,7 +141,7 @@ class _Splitter:
             rows, below = self.split(input)
             inputs.append(rows)
             errors += below
-        # These two may fail whatever comes of inputs that are empty.
+        # These two may fail even if their inputs are empty.
         whole = isinstance(relation, Join | TopK)
         node = with_inputs(relation, tuple(inputs)) if whole else _over(relation, inputs)
         rows, own = self._split_node(node)
@@ -183,7 +183,7 @@ class _Splitter:
         if all(column < width for error in errors for column in columns_used(error)):
             sound, failing = self._check(input, errors)
             return _over(node, [sound]), failing
-        sound, failing = self._check(node, errors)  # scalars that use those before them
+        sound, failing = self._check(node, errors)  # scalars that use earlier ones
         return sound, failing
 
     def _split_filter(self, node: Filter, input: Relation, predicates: tuple[Scalar, ...]) -> Split:
@@ -230,7 +230,7 @@ class _Splitter:
         return [ErrorOf(scalar) for scalar in scalars if can_fail(scalar, self.fallible)]
 
     def _check(self, input: Relation, errors: Sequence[Scalar]) -> Split:
-        """Return the rows of `input` that have none of `errors`, and the errors of the others."""
+        """Return the rows of `input` with none of `errors`, and the errors of the others."""
         if not errors or _is_empty(input):
             return input, []
         failing = _failing(input, _first(errors), len(columns_of(input)))
@@ -239,7 +239,7 @@ class _Splitter:
         return Filter(input, tuple(map(is_null, errors))), [failing]
 
     def _may_be_negative(self, relation: Relation) -> bool:
-        """Whether multiplicities may be below zero, as far as one can see from here."""
+        """Whether multiplicities may be negative, judging by the plan."""
         match relation:
             case Negate():
                 return not _is_empty(relation.input)
@@ -267,7 +267,7 @@ def _first(errors: Sequence[Scalar]) -> Scalar:
 
 
 def _belongs(scalar: Scalar, start: int, end: int, number: int) -> bool:
-    """Whether `scalar` is over columns from `start` to `end`; constants are the first input's."""
+    """Whether `scalar` is over columns `start` to `end`; constants count as the first input's."""
     used = columns_used(scalar)
     return start <= min(used) < end if used else number == 0
 
@@ -290,7 +290,7 @@ def _union(relations: Sequence[Relation], columns: tuple[ColumnType, ...]) -> Re
 
 
 def _over(relation: Relation, inputs: Sequence[Relation]) -> Relation:
-    """Return `relation` over `inputs`, without what is empty for want of them."""
+    """Return `relation` over `inputs`, simplified if inputs are empty."""
     match relation:
         case Union():
             return _union(inputs, columns_of(relation))
