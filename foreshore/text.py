@@ -22,6 +22,7 @@ from math import isinf, isnan
 import numpy as np
 
 from foreshore import calendar
+from foreshore.array_text import SPACES, quote_element, split_array
 from foreshore.datetime_text import parse_datetime
 from foreshore.errors import (
     DataError,
@@ -43,7 +44,6 @@ INTEGERS = {  # the least and the greatest value
 }
 OID_NAMES = frozenset(("oid", "regclass", "regtype", "regproc", "regnamespace"))
 REG_NAMES = OID_NAMES - {"oid"}
-SPACES = " \t\n\v\f\r"
 
 _INTEGER = re.compile(r"([+-]?)([0-9]+)\Z")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
@@ -431,90 +431,6 @@ def _format_temporal(datum: Datum, type: SqlType, zone: str) -> str:
 
 # --- arrays -----------------------------------------------------------------------------------
 
-_DIMENSIONS = re.compile(r"\s*((?:\[\s*[+-]?\d+\s*(?::\s*[+-]?\d+\s*)?\]\s*)+)=\s*")
-_UNQUOTED_END = re.compile(r"[,{}\"\\]")
-_NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
-
-
-def split_array(text: str) -> list[str | None]:
-    """Return the texts of an array's elements; None for NULL."""
-    body = text
-    if (match := _DIMENSIONS.match(text)) is not None:
-        bounds = re.findall(r"\[([^\]]*)\]", match[1])
-        if len(bounds) > 1:
-            raise FeatureNotSupported("arrays of more than one dimension are not supported")
-        low, _, high = bounds[0].partition(":")
-        if max(len(low), len(high)) > 10:
-            raise _malformed(text, "Array bound is out of integer range.")
-        if high and int(low) != 1:
-            raise FeatureNotSupported("arrays whose lower bound is not 1 are not supported")
-        body = text[match.end() :]
-        expected = int(high or low)
-        elements = _split_braces(text, body)
-        if len(elements) != expected:
-            raise _malformed(text, "Specified array dimensions do not match array contents.")
-        return elements
-    return _split_braces(text, body)
-
-
-def _malformed(text: str, detail: str) -> InvalidTextRepresentation:
-    return InvalidTextRepresentation(f'malformed array literal: "{text}"', detail=detail)
-
-
-def _split_braces(text: str, body: str) -> list[str | None]:
-    body = body.strip(SPACES)
-    if not body.startswith("{"):
-        raise _malformed(text, 'Array value must start with "{" or dimension information.')
-    elements: list[str | None] = []
-    at, length = 1, len(body)
-    current: list[str] = []
-    kept = 0  # leading characters of the element that trimming must keep
-    quoted = seen = False  # of the current element
-    while at < length:
-        character = body[at]
-        at += 1
-        if character == '"':
-            if seen:
-                raise _malformed(text, "Unexpected array element.")
-            quoted = seen = True
-            while at < length and body[at] != '"':
-                at += body[at] == "\\"
-                current.append(body[at : at + 1])
-                at += 1
-            at += 1
-            kept = len(current)
-        elif character == "\\":
-            if quoted or at >= length:
-                raise _malformed(text, "Unexpected array element.")
-            current.append(body[at])
-            at += 1
-            seen, kept = True, len(current)
-        elif character == "{":
-            if seen:
-                raise _malformed(text, 'Unexpected "{" character.')
-            raise FeatureNotSupported("arrays of more than one dimension are not supported")
-        elif character in ",}":
-            if seen:
-                value = "".join(current[:kept])
-                bare = not quoted and value.lower() == "null" and len(value) == len(current[:kept])
-                elements.append(None if bare else value)
-            elif character == "," or elements:
-                raise _malformed(text, f'Unexpected "{character}" character.')
-            current, kept, quoted, seen = [], 0, False, False
-            if character == "}":
-                if body[at:].strip(SPACES):
-                    raise _malformed(text, "Junk after closing right brace.")
-                return elements
-        elif character in SPACES:
-            if seen and not quoted:
-                current.append(character)
-        else:
-            if quoted:
-                raise _malformed(text, "Unexpected array element.")
-            current.append(character)
-            seen, kept = True, len(current)
-    raise _malformed(text, "Unexpected end of input.")
-
 
 def _parse_array(text: str, type: SqlType, zone: str, now: int | None) -> tuple[Datum, ...]:
     assert type.element is not None, type
@@ -523,13 +439,6 @@ def _parse_array(text: str, type: SqlType, zone: str, now: int | None) -> tuple[
     return tuple(
         None if item is None else parse(item, element, zone, now) for item in split_array(text)
     )
-
-
-def quote_element(text: str) -> str:
-    """Return the text of an array's element, quoted if necessary."""
-    if not text or _NEEDS_QUOTES.search(text) or text.lower() == "null":
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return text
 
 
 def _format_array(datum: Datum, type: SqlType, zone: str) -> str:

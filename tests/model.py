@@ -1,7 +1,8 @@
 """The formalism in plain Python, slow and obvious: what everything else is held against.
 
 `evaluate` is what a relation, bound or lowered, means at one time: from the multisets that it reads
-to the multiset that it is, and the multiset of its errors. Collections over time are in tests/ptvc.py.
+to the multiset that it is, and the multiset of its errors. Collections over time are in
+tests/ptvc.py.
 
     >>> two = Constant((((1,), 2),), (ColumnType(INT4),))
     >>> evaluate(Union((two, Negate(two), two)), {})
@@ -58,10 +59,10 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     columns_of,
-    scalars_of,
     type_of,
     walk_scalars,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, Datum, SqlType, array_of
 
@@ -220,8 +221,8 @@ class Scope:
     """What an expression can see besides its row.
 
     `outer` are the rows that `OuterColumn`s speak of, the innermost first. In a `total` scope, that
-    of plans made by `split_errors`, what fails is NULL. In a `lenient` one a row goes where one part
-    of a condition is NULL, also if another fails, as PostgreSQL may let it or not.
+    of plans made by `split_errors`, what fails is NULL. In a `lenient` one a row goes where one
+    part of a condition is NULL, also if another fails, as PostgreSQL may let it or not.
     """
 
     inputs: Mapping[GlobalId, Rows]

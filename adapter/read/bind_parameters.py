@@ -27,12 +27,12 @@ from foreshore.expr.ir import (
     TopK,
     inputs_of,
     operands_of,
-    scalars_of,
     walk_relations,
     walk_scalars,
     with_inputs,
     with_operands,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.types import Datum
 
 Replace = Callable[[Scalar], Scalar | None]

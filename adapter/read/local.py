@@ -34,9 +34,9 @@ from foreshore.expr.ir import (
     Union,
     columns_of,
     inputs_of,
-    scalars_of,
     walk_relations,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, array_of, arrow_type
 from foreshore.update import DIFF, DIFF_FIELD, TIME_FIELD

@@ -41,13 +41,13 @@ from foreshore.expr.ir import (
     Project,
     Relation,
     Scalar,
-    scalars_of,
     type_of,
     walk_relations,
     walk_scalars,
 )
 from foreshore.expr.lazily import conditions
 from foreshore.expr.pointwise import Cell, compiled
+from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
 from foreshore.types import INT8, ColumnType, Datum, arrow_type
 

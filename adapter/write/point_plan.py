@@ -18,18 +18,9 @@ from foreshore.adapter.write.values import Row
 from foreshore.catalog.catalog import Planned
 from foreshore.constraint import Check, Unique
 from foreshore.errors import DataError
-from foreshore.expr.ir import (
-    And,
-    Filter,
-    Get,
-    Map,
-    Project,
-    Relation,
-    Scalar,
-    scalars_of,
-    walk_relations,
-)
+from foreshore.expr.ir import And, Filter, Get, Map, Project, Relation, Scalar, walk_relations
 from foreshore.expr.pointwise import Cell, compiled
+from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
 from foreshore.types import Datum
 

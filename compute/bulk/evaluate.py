@@ -6,14 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import DataError, InternalError
-from foreshore.expr.ir import (
-    Constant,
-    Negate,
-    Relation,
-    check_lowered,
-    sources_of,
-    walk_relations,
-)
+from foreshore.expr.ir import Constant, Negate, Relation, sources_of, walk_relations
+from foreshore.expr.lowered import check_lowered
 from foreshore.expr.split import split_errors
 from foreshore.update import DIFF
 

@@ -20,9 +20,7 @@ scalars.
 """
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from itertools import accumulate
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
 
@@ -561,75 +559,6 @@ def with_operands(scalar: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
             return scalar
 
 
-def scalars_of(relation: Relation) -> Iterator[Scalar]:
-    """Yield the scalars directly in `relation`, including those of its aggregates."""
-    match relation:
-        case Map(scalars=scalars):
-            yield from scalars
-        case Filter(predicates=predicates):
-            yield from predicates
-        case FlatMap(args=args):
-            yield from args
-        case Join(equivalences=equivalences):
-            for equivalence in equivalences:
-                yield from equivalence
-        case Reduce(group_key=group_key, aggregates=aggregates):
-            yield from group_key
-            for aggregate in aggregates:
-                yield from aggregate.args
-                yield from (key.expr for key in aggregate.order_by)
-                if aggregate.filter is not None:
-                    yield aggregate.filter
-        case TopK(order_key=order_key, limit=limit, offset=offset):
-            yield from (key.expr for key in order_key)
-            yield from (bound for bound in (limit, offset) if bound is not None)
-        case JoinOn(on=on):
-            yield on
-        case _:
-            return
-
-
-def with_scalars(relation: Relation, change: Callable[[Scalar], Scalar]) -> Relation:
-    """Return `relation` with `change` applied to each scalar directly in it."""
-    match relation:
-        case Map(input=input, scalars=scalars):
-            return Map(input, tuple(map(change, scalars)))
-        case Filter(input=input, predicates=predicates):
-            return Filter(input, tuple(map(change, predicates)))
-        case FlatMap(args=args):
-            return msgspec.structs.replace(relation, args=tuple(map(change, args)))
-        case Join(equivalences=equivalences):
-            changed = tuple(tuple(map(change, equivalence)) for equivalence in equivalences)
-            return msgspec.structs.replace(relation, equivalences=changed)
-        case Reduce(input=input, group_key=group_key, aggregates=aggregates):
-            changed_aggregates = tuple(_changed_aggregate(a, change) for a in aggregates)
-            return Reduce(input, tuple(map(change, group_key)), changed_aggregates)
-        case TopK(order_key=order_key, limit=limit, offset=offset):
-            return msgspec.structs.replace(
-                relation,
-                order_key=tuple(_changed_key(key, change) for key in order_key),
-                limit=None if limit is None else change(limit),
-                offset=None if offset is None else change(offset),
-            )
-        case JoinOn(on=on):
-            return msgspec.structs.replace(relation, on=change(on))
-        case _:
-            return relation
-
-
-def _changed_key(key: OrderKey, change: Callable[[Scalar], Scalar]) -> OrderKey:
-    return OrderKey(change(key.expr), key.descending, key.nulls_first)
-
-
-def _changed_aggregate(aggregate: Aggregate, change: Callable[[Scalar], Scalar]) -> Aggregate:
-    return msgspec.structs.replace(
-        aggregate,
-        args=tuple(map(change, aggregate.args)),
-        filter=None if aggregate.filter is None else change(aggregate.filter),
-        order_by=tuple(_changed_key(key, change) for key in aggregate.order_by),
-    )
-
-
 def walk_relations(relation: Relation) -> Iterator[Relation]:
     """Yield `relation` and everything below it, parents first."""
     stack = [relation]
@@ -653,40 +582,6 @@ def sources_of(relation: Relation) -> frozenset[GlobalId]:
     return frozenset(node.id for node in walk_relations(relation) if isinstance(node, Get))
 
 
-def check_lowered(relation: Relation) -> None:
-    """Assert that `relation` is in lowered form and its joins are well formed."""
-    bound_only = (OuterColumn, Exists, ScalarSubquery, AnySubquery)
-    for node in walk_relations(relation):
-        assert not isinstance(node, JoinOn | Recursive), node
-        if isinstance(node, Join):
-            _check_join(node)
-        for scalar in scalars_of(node):
-            assert not any(isinstance(s, bound_only) for s in walk_scalars(scalar)), scalar
-
-
-def _check_join(join: Join) -> None:
-    assert all(0 <= i < len(join.equivalences) for i in join.null_safe), join
-    ends = list(accumulate(len(columns_of(input)) for input in join.inputs))
-    for scalar in scalars_of(join):
-        used = {bisect_right(ends, s.index) for s in walk_scalars(scalar) if isinstance(s, Column)}
-        assert len(used) <= 1, f"an equivalence uses the columns of several inputs: {scalar}"
-
-
 def count_all() -> Aggregate:
     """Return count(*)."""
     return Aggregate("count", (), INT8)
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Relation)
-
-
-def encode_relation(relation: Relation) -> bytes:
-    """Return `relation` as bytes that `decode_relation` reads."""
-    return _ENCODER.encode(relation)
-
-
-def decode_relation(data: bytes) -> Relation:
-    """Return the relation that `encode_relation` wrote."""
-    relation: Relation = _DECODER.decode(data)
-    return relation

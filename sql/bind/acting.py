@@ -44,7 +44,6 @@ from foreshore.expr.ir import (
     columns_of,
     inputs_of,
     operands_of,
-    scalars_of,
     type_of,
     walk_relations,
     walk_scalars,
@@ -52,6 +51,7 @@ from foreshore.expr.ir import (
     with_operands,
 )
 from foreshore.expr.lazily import conditions
+from foreshore.expr.scalars import scalars_of
 from foreshore.expr.share import allow_depth
 from foreshore.expr.split import columns_used
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery

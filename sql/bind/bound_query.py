@@ -25,9 +25,9 @@ from foreshore.expr.ir import (
     Scalar,
     TopK,
     columns_of,
-    scalars_of,
     walk_relations,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.sql import ast
 from foreshore.sql.bind.acting import acts
 from foreshore.sql.bind.order import UNORDERED, RowOrder

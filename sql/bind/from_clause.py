@@ -37,11 +37,11 @@ from foreshore.expr.ir import (
     Scalar,
     columns_of,
     inputs_of,
-    scalars_of,
     type_of,
     walk_relations,
     with_inputs,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.sql import ast
 from foreshore.sql.bind.acting import acts, distinct_calls
 from foreshore.sql.bind.changes import NAME as CHANGES

@@ -33,10 +33,10 @@ from foreshore.expr.ir import (
     Union,
     columns_of,
     operands_of,
-    scalars_of,
     type_of,
     with_operands,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import Test, can_fail, columns_used, shift
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery, may_fail_within
 from foreshore.sql.optimize.scalars import conjuncts, remap

@@ -51,9 +51,9 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
-    check_lowered,
     columns_of,
 )
+from foreshore.expr.lowered import check_lowered
 from foreshore.expr.share import allow_depth, share
 from foreshore.expr.split import Test, may_fail
 from foreshore.ids import GlobalId

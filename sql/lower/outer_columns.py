@@ -25,12 +25,11 @@ from foreshore.expr.ir import (
     TopK,
     inputs_of,
     operands_of,
-    scalars_of,
     walk_relations,
     with_inputs,
     with_operands,
-    with_scalars,
 )
+from foreshore.expr.scalars import scalars_of, with_scalars
 from foreshore.expr.split import Test
 
 Reference = tuple[int, int]

@@ -37,10 +37,10 @@ from foreshore.expr.ir import (
     columns_of,
     count_all,
     operands_of,
-    scalars_of,
     type_of,
     with_operands,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import can_fail, shift
 from foreshore.sql.lower.equality import Pulled, pull
 from foreshore.sql.lower.outer_columns import (

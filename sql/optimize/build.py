@@ -30,8 +30,8 @@ from foreshore.expr.ir import (
     columns_of,
     type_of,
     walk_relations,
-    with_scalars,
 )
+from foreshore.expr.scalars import with_scalars
 from foreshore.expr.split import Test, can_fail, columns_used
 from foreshore.sql.optimize.scalars import conjuncts, is_never_true, put_in, remap
 from foreshore.types import BOOL, ColumnType, has_one_form

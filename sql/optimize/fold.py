@@ -29,8 +29,8 @@ from foreshore.expr.ir import (
     Union,
     inputs_of,
     type_of,
-    with_scalars,
 )
+from foreshore.expr.scalars import with_scalars
 from foreshore.expr.split import Test
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.nullability import Nullable, may_be_null, nullable_above

@@ -14,7 +14,8 @@ Each rule keeps the rows of a plan that does not fail, and adds no error but as 
 away before. No rule looks at data; the same plan is always made the same of.
 """
 
-from foreshore.expr.ir import Relation, check_lowered
+from foreshore.expr.ir import Relation
+from foreshore.expr.lowered import check_lowered
 from foreshore.expr.share import allow_depth, share
 from foreshore.expr.split import Test, may_fail
 from foreshore.sql.optimize.distinct import drop_distinct

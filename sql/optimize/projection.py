@@ -31,10 +31,9 @@ from foreshore.expr.ir import (
     Union,
     columns_of,
     inputs_of,
-    scalars_of,
     with_inputs,
-    with_scalars,
 )
+from foreshore.expr.scalars import scalars_of, with_scalars
 from foreshore.expr.split import columns_used
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.scalars import remap

@@ -32,12 +32,12 @@ from foreshore.expr.ir import (
     TopK,
     inputs_of,
     operands_of,
-    scalars_of,
     walk_relations,
     walk_scalars,
     with_inputs,
     with_operands,
 )
+from foreshore.expr.scalars import scalars_of
 
 # Given a node and its depth, what stands in its place; None: the same, with its parts mapped.
 Replace = Callable[[Scalar, int], Scalar | None]

@@ -2,17 +2,8 @@
 
 import pytest
 
-from foreshore.expr.ir import (
-    TRUE,
-    Column,
-    Constant,
-    Join,
-    JoinOn,
-    Literal,
-    check_lowered,
-    decode_relation,
-    encode_relation,
-)
+from foreshore.expr.ir import TRUE, Column, Constant, Join, JoinOn, Literal
+from foreshore.expr.lowered import check_lowered, decode_relation, encode_relation
 from foreshore.types import INT4, TEXT, ColumnType, array_of
 
 ONE = Constant((((1, "x"), 2),), (ColumnType(INT4), ColumnType(TEXT)))

@@ -4,7 +4,8 @@ from collections import Counter
 
 from hypothesis import given, settings
 
-from foreshore.expr.ir import Call, Column, Filter, Get, Join, Map, Relation, check_lowered
+from foreshore.expr.ir import Call, Column, Filter, Get, Join, Map, Relation
+from foreshore.expr.lowered import check_lowered
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4

@@ -28,10 +28,10 @@ from foreshore.expr.ir import (
     Scalar,
     ScalarSubquery,
     TopK,
-    check_lowered,
     count_all,
     walk_relations,
 )
+from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
 from foreshore.sql.lower.lower import lower
 from foreshore.types import BOOL, INT4, INT8

@@ -12,15 +12,8 @@ from foreshore.errors import (
     UndefinedObject,
     WrongObjectType,
 )
-from foreshore.expr.ir import (
-    Column,
-    Environment,
-    Relation,
-    Scalar,
-    scalars_of,
-    walk_relations,
-    walk_scalars,
-)
+from foreshore.expr.ir import Column, Environment, Relation, Scalar, walk_relations, walk_scalars
+from foreshore.expr.scalars import scalars_of
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of

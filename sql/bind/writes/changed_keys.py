@@ -32,11 +32,11 @@ from foreshore.expr.ir import (
     Scalar,
     ScalarSubquery,
     columns_of,
-    scalars_of,
     type_of,
     walk_relations,
     walk_scalars,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.acting import acts

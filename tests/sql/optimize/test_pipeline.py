@@ -21,10 +21,10 @@ from foreshore.expr.ir import (
     Scalar,
     Threshold,
     Union,
-    check_lowered,
     columns_of,
     walk_relations,
 )
+from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
 from foreshore.sql.lower.lower import lower
 from foreshore.sql.optimize.pipeline import optimize

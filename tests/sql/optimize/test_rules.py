@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from foreshore.expr.explain import explain_relation
-from foreshore.expr.ir import Relation, check_lowered
+from foreshore.expr.ir import Relation
+from foreshore.expr.lowered import check_lowered
 from foreshore.expr.share import share
 from foreshore.expr.split import columns_used, may_fail, split_errors
 from foreshore.sql import ast
