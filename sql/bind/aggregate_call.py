@@ -31,7 +31,8 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, CoreRef
 from foreshore.sql.bind.coerce import to_known
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, RowValue, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.row_values import RowValue
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import lift, map_scalar

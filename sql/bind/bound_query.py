@@ -75,12 +75,16 @@ def ordered_relation(bound: BoundQuery) -> tuple[Relation, RowOrder]:
     """Return the query's own columns, behind them those of its order, and that order."""
     relation = _limited(bound)
     order = RowOrder(bound.order_by) if bound.order_by else bound.partial
-    if any(acts(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)):
-        order = UNORDERED  # of what is computed after all else nobody can sort
+    if order.keys and _acts(relation):
+        order = UNORDERED  # nothing sorts by what is computed after all else
     outputs, order = order.placed(bound.project)
     if outputs == tuple(range(len(columns_of(relation)))):
         return relation, order
     return Project(relation, outputs), order
+
+
+def _acts(relation: Relation) -> bool:
+    return any(acts(scalar) for node in walk_relations(relation) for scalar in scalars_of(node))
 
 
 def relation_and_order(bound: BoundQuery) -> tuple[Relation, tuple[OrderKey, ...]]:

@@ -14,7 +14,6 @@ from foreshore.errors import (
     DatatypeMismatch,
     FeatureNotSupported,
     GroupingError,
-    IndeterminateDatatype,
     SyntaxError_,
     UndefinedColumn,
     UndefinedFunction,
@@ -45,7 +44,15 @@ from foreshore.sql.bind.coerce import (
     number,
     to_common,
 )
-from foreshore.sql.bind.scope import Scope, Table, reference, resolve_column, resolve_table
+from foreshore.sql.bind.row_values import (
+    RowValue,
+    compare_rows,
+    conjunction,
+    disjunction,
+    distinct_rows,
+    row_of_table,
+)
+from foreshore.sql.bind.scope import Scope, Table, resolve_column, resolve_table
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
@@ -53,41 +60,13 @@ from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning, located
 from foreshore.types import (
     BOOL,
-    INT4,
-    NUMERIC,
     TEXT,
-    UNCONSTRAINED_SCALE,
     UNKNOWN,
-    VECTORS,
     SqlType,
-    array_of,
-    numeric_of_scale,
 )
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
-
-_MIRRORED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-
-
-@dataclass(frozen=True, slots=True)
-class RowValue:
-    """A row, no scalar, and only of use where it is taken apart.
-
-    It is one that ROW constructs or, if `whole`, that of a table: these compare by other rules.
-    """
-
-    items: tuple[Scalar, ...]
-    ats: tuple[int, ...]
-    at: int
-    whole: bool = False
-    outer: bool = False  # of a table on the nullable side of a join: it may be NULL itself
-    present: Scalar | None = None  # then what is NULL just where the row is, if there is such
-
-    def refused(self) -> FeatureNotSupported:
-        """Return the error of a row where a scalar is needed."""
-        what = "a whole row" if self.whole else "a row"
-        return FeatureNotSupported(f"{what} as a value is not supported", position=self.at + 1)
 
 
 @dataclass
@@ -194,9 +173,13 @@ class ExpressionBinder:
                 bound = tuple(self.bind(item) for item in items)
                 return RowValue(bound, tuple(map(at_of, items)), at)
             case ast.ArrayOf():
-                return self._array(expr, None)
+                from foreshore.sql.bind.arrays import bind_array
+
+                return bind_array(self, expr, None)
             case ast.Subscript():
-                return self._subscript(expr)
+                from foreshore.sql.bind.arrays import bind_subscript
+
+                return bind_subscript(self, expr)
             case ast.Collate():
                 return self._collate(expr)
             case ast.Field(arg=arg, name=name, at=at):
@@ -205,7 +188,7 @@ class ExpressionBinder:
                 raise FeatureNotSupported("bit strings are not supported", position=at + 1)
             case ast.Star(qualifier=parts, at=at) if parts:
                 table = resolve_qualifier(self.planning, self.scope, parts, at)
-                return _row_of(*table, at)
+                return row_of_table(*table, at)
             case ast.Star(at=at):
                 raise SyntaxError_('syntax error at or near "*"', position=at + 1)
             case ast.Default(at=at):
@@ -237,7 +220,7 @@ class ExpressionBinder:
             except (UndefinedTable, AmbiguousColumn):
                 pass
             else:
-                return _row_of(*table, expr.at)
+                return row_of_table(*table, expr.at)
             raise
 
     def _field(self, arg: ast.Expression, name: str | None, at: int) -> Scalar:
@@ -308,58 +291,15 @@ class ExpressionBinder:
         right_at: int,
     ) -> Scalar:
         """Return `left operator right`, of scalars or of rows."""
-        _refuse_whole(left, right)
-        if isinstance(left, RowValue) and isinstance(right, RowValue):
-            return self._compare_rows(operator, left, right, at)
         if isinstance(left, RowValue) or isinstance(right, RowValue):
-            raise FeatureNotSupported(
-                "comparing a row with what is no row constructor is not supported", position=at + 1
-            )
+            return compare_rows(self, operator, left, right, at)
         return self.call(operator, (left, right), at, (left_at, right_at))
-
-    def _compare_rows(self, operator: str, left: RowValue, right: RowValue, at: int) -> Scalar:
-        if len(left.items) != len(right.items):
-            raise SyntaxError_("unequal number of entries in row expressions", position=at + 1)
-        if not left.items:
-            raise FeatureNotSupported("cannot compare rows of zero length", position=at + 1)
-
-        def each(name: str, i: int) -> Scalar:
-            return self.call(name, (left.items[i], right.items[i]), at, (left.ats[i], right.ats[i]))
-
-        count = len(left.items)
-        if operator == "=":
-            return conjunction([each("=", i) for i in range(count)])
-        if operator == "<>":
-            return disjunction([each("<>", i) for i in range(count)])
-        if operator not in _MIRRORED:
-            raise FeatureNotSupported(
-                f"could not determine interpretation of row comparison operator {operator}",
-                position=at + 1,
-            )
-        # a < b, or a = b and what follows is so
-        result = each(operator, count - 1)
-        for i in range(count - 2, -1, -1):
-            result = Or((each(operator[0], i), And((each("=", i), result))))
-        return result
 
     def _is_distinct(self, expr: ast.IsDistinct) -> Scalar:
         left, right = self.bind_value(expr.left), self.bind_value(expr.right)
         name = "is not distinct from" if expr.negated else "is distinct from"
-        _refuse_whole(left, right)
-        if isinstance(left, RowValue) and isinstance(right, RowValue):
-            if len(left.items) != len(right.items):
-                raise SyntaxError_(
-                    "unequal number of entries in row expressions", position=expr.at + 1
-                )
-            parts = [
-                self.call(name, pair, expr.at) for pair in zip(left.items, right.items, strict=True)
-            ]
-            return conjunction(parts) if expr.negated else disjunction(parts)
         if isinstance(left, RowValue) or isinstance(right, RowValue):
-            raise FeatureNotSupported(
-                "comparing a row with what is no row constructor is not supported",
-                position=expr.at + 1,
-            )
+            return distinct_rows(self, name, left, right, expr.at)
         return self.call(name, (left, right), expr.at, (at_of(expr.left), at_of(expr.right)))
 
     def _is(self, expr: ast.Is) -> Scalar:
@@ -481,95 +421,12 @@ class ExpressionBinder:
     def _cast(self, expr: ast.CastTo) -> Scalar:
         target = type_of_name(expr.type)
         if isinstance(expr.arg, ast.ArrayOf) and target.element is not None:
-            return cast(self.planning, self._array(expr.arg, target.element), target, expr.at)
+            from foreshore.sql.bind.arrays import bind_array
+
+            return cast(self.planning, bind_array(self, expr.arg, target.element), target, expr.at)
         scalar = self.bind(expr.arg)
         literal = isinstance(expr.arg, ast.String)
         return cast(self.planning, scalar, target, expr.arg.at if literal else expr.at)
-
-    def _array(self, expr: ast.ArrayOf, element: SqlType | None) -> Scalar:
-        if not expr.items and element is None:
-            raise IndeterminateDatatype(
-                "cannot determine type of empty array",
-                hint="Explicitly cast to the desired type, for example ARRAY[]::integer[].",
-                position=expr.at + 1,
-            )
-        if any(isinstance(item, ast.ArrayOf) for item in expr.items):
-            raise FeatureNotSupported(
-                "multidimensional arrays are not supported", position=expr.at + 1
-            )
-        items = [self.bind(item) for item in expr.items]
-        ats = [at_of(item) for item in expr.items]
-        if element is None:
-            common = common_type(items, "ARRAY", ats)
-            if common.element is not None:
-                raise FeatureNotSupported(
-                    "multidimensional arrays are not supported", position=expr.at + 1
-                )
-            scalars = [
-                to_common(self.planning, item, common, "ARRAY", at)
-                for item, at in zip(items, ats, strict=True)
-            ]
-        else:
-            common = element
-            scalars = [
-                cast(self.planning, item, element, at) for item, at in zip(items, ats, strict=True)
-            ]
-            digits = max((type_of(scalar).scale or 0 for scalar in scalars), default=0)
-            if element == NUMERIC and digits > UNCONSTRAINED_SCALE:  # a constant has its own scale
-                common = numeric_of_scale(digits, trim=True)
-                scalars = [
-                    to_common(self.planning, item, common, "ARRAY", at)
-                    for item, at in zip(scalars, ats, strict=True)
-                ]
-        return make_array(tuple(scalars), common)
-
-    def _subscript(self, expr: ast.Subscript) -> Scalar:
-        value = self.bind(expr.arg)
-        type = type_of(value)
-        if type.element is None and type.name not in (*VECTORS, "jsonb"):
-            raise DatatypeMismatch(
-                f"cannot subscript type {type} because it does not support subscripting",
-                position=at_of(expr.arg) + 1,
-            )
-        if type.name == "jsonb":
-            if expr.slice or expr.lower is None:
-                raise DatatypeMismatch(
-                    "jsonb subscript does not support slices", position=expr.at + 1
-                )
-            return self._jsonb_subscript(value, expr.lower, expr.at)
-        if expr.slice:
-            bounds = [self._index(bound) for bound in (expr.lower, expr.upper)]
-            if bounds[0] is None:
-                bounds[0] = Literal(0 if type.name in VECTORS else 1, INT4)
-            args = [value, *(bound for bound in bounds if bound is not None)]
-            return self.call("array_slice", args, expr.at)
-        index = self._index(expr.lower)
-        assert index is not None
-        return self.call("array_subscript", (value, index), expr.at)
-
-    def _jsonb_subscript(self, value: Scalar, expr: ast.Expression, at: int) -> Scalar:
-        """Return `value[expr]`: what is at that path of one step, also of an array by its text."""
-        scalar = self.bind(expr)
-        for target in (TEXT,) if is_unknown(scalar) else (INT4, TEXT):
-            step = coerce(self.planning, scalar, target, "implicit", at_of(expr))
-            if step is not None:
-                step = coerce(self.planning, step, TEXT, "assignment", at_of(expr))
-                assert step is not None
-                return self.call("#>", (value, make_array((step,), TEXT)), at)
-        raise DatatypeMismatch(
-            f"subscript type {type_of(scalar)} is not supported", position=at_of(expr) + 1
-        )
-
-    def _index(self, expr: ast.Expression | None) -> Scalar | None:
-        if expr is None:
-            return None
-        scalar = self.bind(expr)
-        result = coerce(self.planning, scalar, INT4, "assignment", at_of(expr))
-        if result is None:
-            raise DatatypeMismatch(
-                "array subscript must have type integer", position=at_of(expr) + 1
-            )
-        return result
 
     def _collate(self, expr: ast.Collate) -> Scalar:
         scalar = self.bind(expr.arg)
@@ -621,23 +478,6 @@ class ExpressionBinder:
         return 0 if self.clause.sets is None else len(self.clause.sets.places)
 
 
-def _refuse_whole(*values: Scalar | RowValue) -> None:
-    """Raise if one of the values that are to be compared is a whole row."""
-    for value in values:
-        if isinstance(value, RowValue) and value.whole:
-            raise value.refused()
-
-
-def _row_of(table: Table, level: int, owner: Scope, at: int) -> Scalar | RowValue:
-    """Return the whole row of a table; that of a function which gives scalars is the scalar."""
-    shown = f"{table.alias}.*"
-    items = tuple(reference(owner, level, slot.index, shown, at) for slot in table.slots)
-    if table.scalar:
-        return items[0]
-    present = None if table.present is None else reference(owner, level, table.present, shown, at)
-    return RowValue(items, (at,) * len(items), at, True, table.outer, present)
-
-
 def resolve_qualifier(
     planning: Planning, scope: Scope, qualifier: tuple[str, ...], at: int
 ) -> tuple[Table, int, Scope]:
@@ -679,25 +519,6 @@ def at_of(expr: ast.Expression) -> int:
 def at_plain(expr: ast.Expression) -> int:
     """Return where the expression's own token stands."""
     return expr.at
-
-
-def conjunction(scalars: Sequence[Scalar]) -> Scalar:
-    """Return the AND of `scalars`."""
-    return TRUE if not scalars else scalars[0] if len(scalars) == 1 else And(tuple(scalars))
-
-
-def disjunction(scalars: Sequence[Scalar]) -> Scalar:
-    """Return the OR of `scalars`."""
-    return FALSE if not scalars else scalars[0] if len(scalars) == 1 else Or(tuple(scalars))
-
-
-def make_array(scalars: tuple[Scalar, ...], element: SqlType) -> Scalar:
-    """Return ARRAY[...] of scalars that all have the type `element`."""
-    type = array_of(element)
-    if all(isinstance(scalar, Literal) for scalar in scalars):
-        values = tuple(scalar.value for scalar in scalars if isinstance(scalar, Literal))
-        return Literal(values, type)
-    return Call("array", scalars, type)
 
 
 def undefined_function(name: str, types: Sequence[SqlType], at: int) -> UndefinedFunction:

@@ -33,11 +33,9 @@ from foreshore.sql.bind.bound_query import plain_relation, relation_and_order
 from foreshore.sql.bind.coerce import coerce, is_unknown
 from foreshore.sql.bind.expression import (
     ExpressionBinder,
-    RowValue,
     at_of,
-    conjunction,
-    disjunction,
 )
+from foreshore.sql.bind.row_values import RowValue, conjunction, disjunction
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import push_down
@@ -124,6 +122,8 @@ def _any(
     """Return `left operator ANY (query)`; with `negated`, of the operator's negation."""
     relation = _relation(binder, query)
     columns = columns_of(relation)
+    if isinstance(left, RowValue) and left.whole:
+        raise left.refused()
     items = left.items if isinstance(left, RowValue) else (left,)
     if len(columns) < len(items):
         raise SyntaxError_("subquery has too few columns", position=at + 1)

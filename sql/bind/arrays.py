@@ -1,0 +1,113 @@
+"""Arrays: constructors and subscripts."""
+
+from foreshore.errors import DatatypeMismatch, FeatureNotSupported, IndeterminateDatatype
+from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.sql import ast
+from foreshore.sql.bind.coerce import cast, coerce, common_type, is_unknown, to_common
+from foreshore.sql.bind.expression import ExpressionBinder, at_of
+from foreshore.types import (
+    INT4,
+    NUMERIC,
+    TEXT,
+    UNCONSTRAINED_SCALE,
+    VECTORS,
+    SqlType,
+    array_of,
+    numeric_of_scale,
+)
+
+
+def bind_array(binder: ExpressionBinder, expr: ast.ArrayOf, element: SqlType | None) -> Scalar:
+    """Return ARRAY[...], of elements of type `element` where a cast says so."""
+    if not expr.items and element is None:
+        raise IndeterminateDatatype(
+            "cannot determine type of empty array",
+            hint="Explicitly cast to the desired type, for example ARRAY[]::integer[].",
+            position=expr.at + 1,
+        )
+    if any(isinstance(item, ast.ArrayOf) for item in expr.items):
+        raise FeatureNotSupported("multidimensional arrays are not supported", position=expr.at + 1)
+    items = [binder.bind(item) for item in expr.items]
+    ats = [at_of(item) for item in expr.items]
+    if element is None:
+        common = common_type(items, "ARRAY", ats)
+        if common.element is not None:
+            raise FeatureNotSupported(
+                "multidimensional arrays are not supported", position=expr.at + 1
+            )
+        scalars = [
+            to_common(binder.planning, item, common, "ARRAY", at)
+            for item, at in zip(items, ats, strict=True)
+        ]
+    else:
+        common = element
+        scalars = [
+            cast(binder.planning, item, element, at) for item, at in zip(items, ats, strict=True)
+        ]
+        digits = max((type_of(scalar).scale or 0 for scalar in scalars), default=0)
+        if element == NUMERIC and digits > UNCONSTRAINED_SCALE:  # a constant has its own scale
+            common = numeric_of_scale(digits, trim=True)
+            scalars = [
+                to_common(binder.planning, item, common, "ARRAY", at)
+                for item, at in zip(scalars, ats, strict=True)
+            ]
+    return make_array(tuple(scalars), common)
+
+
+def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
+    """Return an element or a slice of an array, or what a jsonb document has at a key."""
+    value = binder.bind(expr.arg)
+    type = type_of(value)
+    if type.element is None and type.name not in (*VECTORS, "jsonb"):
+        raise DatatypeMismatch(
+            f"cannot subscript type {type} because it does not support subscripting",
+            position=at_of(expr.arg) + 1,
+        )
+    if type.name == "jsonb":
+        if expr.slice or expr.lower is None:
+            raise DatatypeMismatch("jsonb subscript does not support slices", position=expr.at + 1)
+        return _jsonb_subscript(binder, value, expr.lower, expr.at)
+    if expr.slice:
+        bounds = [_index(binder, bound) for bound in (expr.lower, expr.upper)]
+        if bounds[0] is None:
+            bounds[0] = Literal(0 if type.name in VECTORS else 1, INT4)
+        args = [value, *(bound for bound in bounds if bound is not None)]
+        return binder.call("array_slice", args, expr.at)
+    index = _index(binder, expr.lower)
+    assert index is not None
+    return binder.call("array_subscript", (value, index), expr.at)
+
+
+def _jsonb_subscript(
+    binder: ExpressionBinder, value: Scalar, expr: ast.Expression, at: int
+) -> Scalar:
+    """Return `value[expr]`: what is at that path of one step, also of an array by its text."""
+    scalar = binder.bind(expr)
+    for target in (TEXT,) if is_unknown(scalar) else (INT4, TEXT):
+        step = coerce(binder.planning, scalar, target, "implicit", at_of(expr))
+        if step is not None:
+            step = coerce(binder.planning, step, TEXT, "assignment", at_of(expr))
+            assert step is not None
+            return binder.call("#>", (value, make_array((step,), TEXT)), at)
+    raise DatatypeMismatch(
+        f"subscript type {type_of(scalar)} is not supported", position=at_of(expr) + 1
+    )
+
+
+def _index(binder: ExpressionBinder, expr: ast.Expression | None) -> Scalar | None:
+    if expr is None:
+        return None
+    scalar = binder.bind(expr)
+    result = coerce(binder.planning, scalar, INT4, "assignment", at_of(expr))
+    if result is None:
+        raise DatatypeMismatch("array subscript must have type integer", position=at_of(expr) + 1)
+    return result
+
+
+def make_array(scalars: tuple[Scalar, ...], element: SqlType) -> Scalar:
+    """Return ARRAY[...] of scalars that all have the type `element`."""
+    type = array_of(element)
+    if all(isinstance(scalar, Literal) for scalar in scalars):
+        values = tuple(scalar.value for scalar in scalars if isinstance(scalar, Literal))
+        return Literal(values, type)
+    return Call("array", scalars, type)

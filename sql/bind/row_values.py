@@ -1,0 +1,118 @@
+"""Rows as values: ROW(...), (a, b) and the whole row of a table.
+
+A row is no scalar. It is of use where it is taken apart: in comparisons, IS NULL, IN and count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.expr.ir import FALSE, TRUE, And, Or, Scalar
+from foreshore.sql.bind.scope import Scope, Table, reference
+
+if TYPE_CHECKING:
+    from foreshore.sql.bind.expression import ExpressionBinder
+
+_ORDERING = ("<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class RowValue:
+    """A row, no scalar, and only of use where it is taken apart.
+
+    It is one that ROW constructs or, if `whole`, that of a table: these compare by other rules.
+    """
+
+    items: tuple[Scalar, ...]
+    ats: tuple[int, ...]
+    at: int
+    whole: bool = False
+    outer: bool = False  # of a table on the nullable side of a join: it may be NULL itself
+    present: Scalar | None = None  # then what is NULL just where the row is, if there is such
+
+    def refused(self) -> FeatureNotSupported:
+        """Return the error of a row where a scalar is needed."""
+        what = "a whole row" if self.whole else "a row"
+        return FeatureNotSupported(f"{what} as a value is not supported", position=self.at + 1)
+
+
+def row_of_table(table: Table, level: int, owner: Scope, at: int) -> Scalar | RowValue:
+    """Return the whole row of a table; that of a function which gives scalars is the scalar."""
+    shown = f"{table.alias}.*"
+    items = tuple(reference(owner, level, slot.index, shown, at) for slot in table.slots)
+    if table.scalar:
+        return items[0]
+    present = None if table.present is None else reference(owner, level, table.present, shown, at)
+    return RowValue(items, (at,) * len(items), at, True, table.outer, present)
+
+
+def compare_rows(
+    binder: "ExpressionBinder",
+    operator: str,
+    left: Scalar | RowValue,
+    right: Scalar | RowValue,
+    at: int,
+) -> Scalar:
+    """Return `left operator right`, of which one at least is a row."""
+    left, right = _both_rows(left, right, at)
+    if not left.items:
+        raise FeatureNotSupported("cannot compare rows of zero length", position=at + 1)
+
+    def each(name: str, i: int) -> Scalar:
+        return binder.call(name, (left.items[i], right.items[i]), at, (left.ats[i], right.ats[i]))
+
+    count = len(left.items)
+    if operator == "=":
+        return conjunction([each("=", i) for i in range(count)])
+    if operator == "<>":
+        return disjunction([each("<>", i) for i in range(count)])
+    if operator not in _ORDERING:
+        raise FeatureNotSupported(
+            f"could not determine interpretation of row comparison operator {operator}",
+            position=at + 1,
+        )
+    # a < b, or a = b and what follows is so
+    result = each(operator, count - 1)
+    for i in range(count - 2, -1, -1):
+        result = Or((each(operator[0], i), And((each("=", i), result))))
+    return result
+
+
+def distinct_rows(
+    binder: "ExpressionBinder",
+    name: str,
+    left: Scalar | RowValue,
+    right: Scalar | RowValue,
+    at: int,
+) -> Scalar:
+    """Return whether rows are distinct, or are not, by the operator's `name`."""
+    left, right = _both_rows(left, right, at)
+    parts = [binder.call(name, pair, at) for pair in zip(left.items, right.items, strict=True)]
+    return conjunction(parts) if name == "is not distinct from" else disjunction(parts)
+
+
+def _both_rows(
+    left: Scalar | RowValue, right: Scalar | RowValue, at: int
+) -> tuple[RowValue, RowValue]:
+    """Return the two, which must be rows of one length that ROW constructs."""
+    for value in (left, right):
+        if isinstance(value, RowValue) and value.whole:
+            raise value.refused()
+    if not (isinstance(left, RowValue) and isinstance(right, RowValue)):
+        raise FeatureNotSupported(
+            "comparing a row with what is no row constructor is not supported", position=at + 1
+        )
+    if len(left.items) != len(right.items):
+        raise SyntaxError_("unequal number of entries in row expressions", position=at + 1)
+    return left, right
+
+
+def conjunction(scalars: Sequence[Scalar]) -> Scalar:
+    """Return the AND of `scalars`."""
+    return TRUE if not scalars else scalars[0] if len(scalars) == 1 else And(tuple(scalars))
+
+
+def disjunction(scalars: Sequence[Scalar]) -> Scalar:
+    """Return the OR of `scalars`."""
+    return FALSE if not scalars else scalars[0] if len(scalars) == 1 else Or(tuple(scalars))
