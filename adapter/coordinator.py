@@ -18,8 +18,8 @@ from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.read_holds import ReadHolds
 from foreshore.adapter.read.timestamp_selection import Interval
-from foreshore.adapter.subscribe.changelogs import Tails
-from foreshore.adapter.subscribe.durable_positions import Subscriptions
+from foreshore.adapter.subscribe.changelogs import Changelogs
+from foreshore.adapter.subscribe.durable_positions import DurablePositions
 from foreshore.adapter.transaction.catalog_change import CatalogChange, rebased
 from foreshore.adapter.transaction.constraint_guard import ConstraintGuard
 from foreshore.adapter.transaction.group_commit import GroupCommit, Write
@@ -82,7 +82,7 @@ class Coordinator:
         self.sequences = sequences
         self.errors = errors
         self.keys = KeyIndexes(self.readable_since, storage.corruptions)
-        self.subscriptions = Subscriptions(holds, self._followed)
+        self.subscriptions = DurablePositions(holds, self._followed)
         guard = ConstraintGuard(
             self.keys,
             lambda: (self.catalog.state, self.catalog.planned),
@@ -91,7 +91,7 @@ class Coordinator:
         )
         self.group = GroupCommit(storage, oracle, guard)
         self.locks = Locks(self.group, lambda: self.state)
-        self.tails = Tails(self)
+        self.changelogs = Changelogs(self)
         self.view_handoff = ViewHandoff(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
@@ -301,12 +301,12 @@ class Coordinator:
                 changed = difference(old, change.transaction.state, time)
                 positions = self.subscriptions.updates(time, moves, begins, ends)
                 # Before `time` is heard of: who follows may hear of it earlier than of the state.
-                self.tails.promise_less(time, promising_less)
+                self.changelogs.end_unconstrained(time, promising_less)
                 return {CATALOG_SHARD: pa.concat_tables([changed, positions])}
 
             def show(time: Timestamp) -> None:
                 self.subscriptions.apply(time, moves)
-                self.tails.promise_less(time, promising_less)  # who has come since
+                self.changelogs.end_unconstrained(time, promising_less)  # who has come since
                 self._show(time, change, created, dropped, moved)
 
             write.at, write.applied = rows_at, show
@@ -367,7 +367,7 @@ class Coordinator:
                 self.holds.remove(each.id)
                 self.keys.replace(each.id, {})
                 self.subscriptions.forget(each.id)
-        self.tails.ended(ends)
+        self.changelogs.end_dropped(ends)
         before = _generations(self.state)
         self.catalog.commit(change.transaction, change.planned)
         after = _generations(self.state)

@@ -288,7 +288,7 @@ class Environment:
         self.loop_latency.close()
         self._sweeping.cancel()  # what is left is dropped at the next start
         await self.coordinator.settled()
-        self.coordinator.tails.close()
+        self.coordinator.changelogs.close()
         try:
             await self.coordinator.sequences.close()
         except (OutOfDisk, Fenced) as error:

@@ -19,7 +19,7 @@ from foreshore.adapter.ddl.drop import describe, forget_dropped
 from foreshore.adapter.ddl.sequences import alter_sequence, drop_default
 from foreshore.adapter.ddl.table_rewrite import above, remember, reshape
 from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, verify, was
-from foreshore.adapter.subscribe.durable_statements import refuse_followed
+from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.tables import (
     committed_index,
@@ -74,7 +74,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     _refuse_loss(session, change.state, table, old, new, plan.columns)
     more = gained(old, new, plan.columns)
     if is_moved or more:
-        refuse_followed(session, table)
+        refuse_subscribed(session, table)
     if is_moved:
         is_made_here = id not in coordinator.state.objects
         since = table.since if is_made_here else time

@@ -82,7 +82,9 @@ class ViewHandoff:
         begins = await self.beginning(item)
         if begins.lost is not None:
             above = coordinator.holds.collections.keys() & coordinator.state.above(item.id)
-            coordinator.tails.ended(dict.fromkeys(above, f'the past of "{item.name}" is lost'))
+            coordinator.changelogs.end_dropped(
+                dict.fromkeys(above, f'the past of "{item.name}" is lost')
+            )
             for id in above:
                 coordinator.holds.forget_before(id, begins.as_of)
         await coordinator.maintain(item, begins)

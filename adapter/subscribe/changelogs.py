@@ -1,266 +1,238 @@
-"""All tails of the environment: one for each shard, index or query that somebody follows.
+"""The changelogs of the environment: one for each shard, index or query that has subscribers.
 
-    shard   its listener in storage; who begins, or has fallen behind, reads the shard itself
-    index   what its dataflow puts out, told by the replicas; it is not computed a second time
-    query   a dataflow of its own, shared by all on the cluster that follow the same query
+    shard   a table or a materialized view: the updates that storage publishes
+    index   an indexed view: the output of its dataflow, which is not computed a second time
+    query   the output of a dataflow for this query, one for all its subscribers on a cluster
 
-A tail of an index or a query begins with the contents as of a time, for the one who opened it. Who
-comes later takes the contents by a query, as of a time from which the tail has everything. It ends
-with the last who follows.
+A changelog of an index or a query begins with the contents as of a time, for the subscriber that
+opened it. It is closed when its last subscriber leaves.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from prometheus_client import Gauge
 
 from foreshore.adapter.read.read_holds import Hold
-from foreshore.adapter.subscribe.changelog import Behind, Cursor, Tail
-from foreshore.compute.controller.outputs import Subscription
+from foreshore.adapter.subscribe.changelog import Changelog, End
+from foreshore.adapter.subscribe.envelope import Form, Rendering
 from foreshore.compute.protocol import DataflowDescription, SubscribeExport
-from foreshore.errors import (
-    DatabaseError,
-    DataError,
-    InternalError,
-    ObjectNotInPrerequisiteState,
-)
-from foreshore.expr.ir import Relation, sources_of
+from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState
+from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId, global_id
 from foreshore.storage.controller import ListenEvent
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
+    from foreshore.adapter.subscribe.subscriber import Subscriber
 
 logger = logging.getLogger(__name__)
 
-TAILS = Gauge("adapter_tails", "Collections and queries that are followed.")
-SUBSCRIPTIONS = Gauge("adapter_subscriptions", "Subscriptions that follow them.")
+CHANGELOGS = Gauge("adapter_changelogs", "Collections and queries that have subscribers.")
+SUBSCRIPTIONS = Gauge("adapter_subscriptions", "Subscriptions that are running.")
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a changelog is of: the updates of `relation`, which is computed from `inputs`.
+
+    Without a cluster, that is a shard. Otherwise it is an indexed view if there is an `index`,
+    which is the only input then, or a query that the cluster computes.
+    """
+
+    relation: Relation
+    inputs: frozenset[GlobalId]
+    cluster: str | None = None
+    index: GlobalId | None = None
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether the updates come from a shard, which can be read itself."""
+        return self.cluster is None
+
+    def end(self, reasons: Mapping[str, str]) -> DatabaseError | None:
+        """Return the error for the end of objects that it needs, if there are any in `reasons`."""
+        needed = {*self.inputs, self.cluster}
+        found = sorted(reason for id, reason in reasons.items() if id in needed)
+        return _ended_because(found[0]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
 class _Open:
-    tail: Tail
-    key: object
-    sources: frozenset[GlobalId]  # whose end is its end
+    source: Source
     close: Callable[[], None]
-    cluster: str | None  # that of a query, whose end is its end as well
 
 
-class Tails:
-    """The tails that are open."""
+class Changelogs:
+    """All open changelogs and all running subscriptions; equal sources share a changelog."""
 
     def __init__(self, coordinator: "Coordinator") -> None:
         self._coordinator = coordinator
-        self._open: dict[Tail, _Open] = {}
-        self._shared: dict[object, Tail] = {}
-        self._cursors: set[Cursor] = set()
+        self._open: dict[Changelog, _Open] = {}
+        self._shared: dict[Source, Changelog] = {}
+        self._subscribers: set[Subscriber] = set()
         self._ids = count(1)
-        coordinator.compute.on_stall(self._stand_still)
+        self._renderings: WeakValueDictionary[tuple[Relation | None, Form], Rendering] = (
+            WeakValueDictionary()
+        )
+        coordinator.compute.on_stall(self._end_stopped)
 
-    def __iter__(self) -> Iterator[Tail]:
+    def __iter__(self) -> Iterator[Changelog]:
         return iter(self._open)
 
-    def shard(self, id: GlobalId) -> Tail:
-        """Return the tail of a table or a materialized view."""
-        found = self._shared.get(id)
-        if found is not None and found.failure is None:
-            return found
-        storage, compute = self._coordinator.storage, self._coordinator.compute
-        first_error = partial(compute.maintained.first_error, [id])
-        start = max(storage.upper(id), storage.since(id))  # a new view is readable from later on
-        tail = Tail(id, start, first_error)
+    def source(self, log: Changelog) -> Source:
+        """Return what an open changelog is of."""
+        return self._open[log].source
 
-        def heard(event: ListenEvent) -> None:
-            tail.publish(event.lower, event.upper, event.updates)
-            if tail.failure is not None:  # those who follow take what was heard before it
-                self._close(tail)
+    def rendering(self, relation: Relation | None, form: Form) -> Rendering:
+        """Return the one rendering for these, so that its subscribers share their rows."""
+        key = relation, form
+        found = self._renderings.get(key)
+        if found is None:
+            found = self._renderings[key] = Rendering(relation, form)
+        return found
 
-        listen = storage.listen(id, tail.frontier, heard)
-        return self._opened(tail, id, frozenset({id}), listen.cancel)
+    # --- subscribers
 
-    def index(self, index: GlobalId, as_of: Timestamp) -> tuple[Tail, bool]:
-        """Return the tail of an index, and whether it begins with the contents as of `as_of`.
+    def add(self, subscriber: "Subscriber") -> None:
+        """Register a subscription that is starting."""
+        self._subscribers.add(subscriber)
+        SUBSCRIPTIONS.set(len(self._subscribers))
 
-        Raises Behind if what comes after that has gone.
+    def join(self, subscriber: "Subscriber", source: Source, as_of: Timestamp) -> Changelog:
+        """Return a changelog with all changes later than `as_of` for a subscriber.
+
+        Only that of a shard may lack some, which the subscriber reads from the shard.
         """
-        compute = self._coordinator.compute
-        number = self._id()
-        return self._streamed(
-            ("index", index),
-            frozenset({index}),
-            as_of,
-            lambda: compute.subscribe_index(index, number, as_of),
-            lambda: compute.unsubscribe_index(number),
-        )
+        log = self._shared.get(source)
+        if log is None or log.end or not (source.is_shard or log.has_changes(as_of)):
+            log = self._listen(source) if source.is_shard else self._stream(source, as_of)
+            self._shared[source] = log
+            CHANGELOGS.set(len(self._open))
+        log.subscribers.add(subscriber)
+        return log
 
-    def query(self, cluster: str, relation: Relation, as_of: Timestamp) -> tuple[Tail, bool]:
-        """Return the tail of a query over shards, as `index` does."""
-        compute = self._coordinator.compute
-        id = self._id()
-        sources = sources_of(relation)
-        export = SubscribeExport(id)
-        description = DataflowDescription(id, relation, tuple(sorted(sources)), (export,), as_of)
+    def leave(self, subscriber: "Subscriber", log: Changelog | None) -> None:
+        """Remove a subscription; the last one closes its changelog."""
+        self._subscribers.discard(subscriber)
+        SUBSCRIPTIONS.set(len(self._subscribers))
+        if log is not None:
+            log.subscribers.discard(subscriber)
+            if not log.subscribers:
+                self._close(log)
 
-        def close() -> None:
-            if compute.exports(id):
-                compute.drop_dataflow(id)
+    # --- ends
 
-        return self._streamed(
-            ("query", cluster, relation),
-            sources,
-            as_of,
-            lambda: compute.subscribe(cluster, description),
-            close,
-            cluster,
-        )
+    def end_dropped(self, reasons: Mapping[str, str]) -> None:
+        """End what needs a dropped or altered object; `reasons` says for each why."""
+        for log, opened in list(self._open.items()):
+            self._end(log, opened.source.end(reasons))
+        for subscriber in self._subscribers:
+            if (error := subscriber.source.end(reasons)) is not None:
+                subscriber.interrupt(error)
 
-    def join(self, tail: Tail, cursor: Cursor) -> None:
-        """Hear that somebody follows."""
-        tail.cursors.add(cursor)
-        self._cursors.add(cursor)
-        SUBSCRIPTIONS.inc()
+    def end_unconstrained(self, at: Timestamp, reasons: Mapping[GlobalId, str]) -> None:
+        """End at `at` the subscriptions whose plan may need a constraint that is dropped then.
 
-    def leave(self, tail: Tail, cursor: Cursor) -> None:
-        """Hear that somebody follows no longer; the last one closes the tail."""
-        tail.cursors.discard(cursor)
-        self._cursors.discard(cursor)
-        SUBSCRIPTIONS.dec()
-        if not tail.cursors and tail in self._open:
-            self._close(tail)
-
-    def ended(self, reasons: dict[str, str]) -> None:
-        """End the tails of collections and in clusters that are no more, each id for a reason."""
-        for opened in list(self._open.values()):
-            gone = sorted(reasons[id] for id in reasons.keys() & {*opened.sources, opened.cluster})
-            if gone:
-                opened.tail.fail(_has_ended(gone[0]))
-                self._close(opened.tail)
-
-    def promise_less(self, at: Timestamp, reasons: dict[GlobalId, str]) -> None:
-        """End who follows by a plan that may rest on what tables promise no longer from `at` on.
-
-        The tails go on for others, but nobody joins that of a query which was planned so.
-        It is told when `at` is chosen and when that is durable; should storage fail in between,
-        they have ended for nothing, rather than been told what is not so.
+        It is called when `at` is chosen and again when the change is durable. If the change fails
+        in between, subscriptions have ended needlessly, but none has sent a wrong row.
         """
-        for cursor in self._cursors:
-            lost = sorted(reasons[id] for id in reasons.keys() & cursor.rests_on)
+        for subscriber in self._subscribers:
+            lost = sorted(reasons[id] for id in reasons.keys() & subscriber.constrained)
             if lost:
-                cursor.end(at, _has_ended(lost[0]))
-        for opened in self._open.values():
-            is_query = opened.cluster is not None
-            if is_query and any(reasons.keys() & each.rests_on for each in opened.tail.cursors):
-                self._unshare(opened)
+                subscriber.limit(End(at, _ended_because(lost[0])))
 
-    def _stand_still(self) -> None:
-        """End the tails of what does not go on any more."""
-        for opened in list(self._open.values()):
-            error = self._coordinator.compute.maintained.obstacle(opened.sources)
-            if error is not None:
-                opened.tail.fail(error)
-                self._close(opened.tail)
+    def _end_stopped(self) -> None:
+        """End the changelogs of collections that will not be maintained any more."""
+        for log, opened in list(self._open.items()):
+            self._end(log, self._coordinator.compute.maintained.obstacle(opened.source.inputs))
+
+    def _end(self, log: Changelog, error: DatabaseError | None) -> None:
+        if error is not None:
+            log.fail(error)
+            self._close(log)
 
     def close(self) -> None:
-        """Close all of them."""
-        for tail in list(self._open):
-            self._close(tail)
+        """Close all changelogs."""
+        for log in list(self._open):
+            self._close(log)
 
-    def _id(self) -> GlobalId:
-        return global_id("t", next(self._ids))
+    def _close(self, log: Changelog) -> None:
+        """Close a changelog if it is open; its subscribers may still take its events."""
+        opened = self._open.pop(log, None)
+        if opened is not None:
+            if self._shared.get(opened.source) is log:
+                del self._shared[opened.source]
+            CHANGELOGS.set(len(self._open))
+            opened.close()
 
-    def _streamed(
-        self,
-        key: object,
-        sources: frozenset[GlobalId],
-        as_of: Timestamp,
-        begin: Callable[[], Awaitable[Subscription]],
-        end: Callable[[], None],
-        cluster: str | None = None,
-    ) -> tuple[Tail, bool]:
-        shared = self._shared.get(key)
-        if shared is not None and shared.failure is None and shared.place(as_of) is not None:
-            return shared, False
-        holds = self._coordinator.holds
-        if any(as_of < holds.since(id) for id in sources):
-            raise Behind
-        first_error = partial(self._coordinator.compute.maintained.first_error, sources)
-        tail = Tail(str(key), as_of + 1, first_error)
-        tail.frontier = as_of  # the contents then are yet to be heard
-        hold = holds.acquire(sources, as_of, "subscription")
-        work = self._pump(tail, sources, as_of, hold, begin)
-        task = asyncio.get_running_loop().create_task(work)
+    # --- sources
+
+    def _listen(self, source: Source) -> Changelog:
+        storage, compute = self._coordinator.storage, self._coordinator.compute
+        (id,) = source.inputs
+        # A new view is readable only from a later time on.
+        start = max(storage.upper(id), storage.since(id))
+        log = Changelog(start, partial(compute.maintained.first_error, [id]))
+
+        def publish(event: ListenEvent) -> None:
+            log.publish(event.lower, event.upper, event.updates)
+            if log.end is not None:
+                self._close(log)
+
+        self._open[log] = _Open(source, storage.listen(id, start, publish).cancel)
+        return log
+
+    def _stream(self, source: Source, as_of: Timestamp) -> Changelog:
+        coordinator, id = self._coordinator, global_id("t", next(self._ids))
+        first_error = partial(coordinator.compute.maintained.first_error, source.inputs)
+        log = Changelog(as_of, first_error, with_contents=True)
+        hold = coordinator.holds.acquire(source.inputs, as_of, "subscription")
+        task = asyncio.get_running_loop().create_task(self._pump(log, source, id, hold))
 
         def close() -> None:
             task.cancel()
             hold.release()
-            end()
+            if source.index is not None:
+                coordinator.compute.unsubscribe_index(id)
+            elif coordinator.compute.exports(id):
+                coordinator.compute.drop_dataflow(id)
 
-        return self._opened(tail, key, sources, close, cluster), True
+        self._open[log] = _Open(source, close)
+        return log
 
-    async def _pump(
-        self,
-        tail: Tail,
-        sources: frozenset[GlobalId],
-        as_of: Timestamp,
-        hold: Hold,
-        begin: Callable[[], Awaitable[Subscription]],
-    ) -> None:
-        """Publish what comes; the first batch begins with the contents as of `as_of`."""
-        coordinator = self._coordinator
+    async def _pump(self, log: Changelog, source: Source, id: GlobalId, hold: Hold) -> None:
+        """Publish a dataflow's output; its first batch begins with the contents."""
+        compute, as_of = self._coordinator.compute, hold.time
         try:
-            for id in sources:
-                await coordinator.wait_readable(id, as_of)
-            # what a view's writer knows of its errors, others cannot see from its rows
-            await coordinator.compute.maintained.check_errors(sources, as_of)
-            subscription = await begin()
-            async for batch in subscription:
+            if source.index is not None:
+                output = await compute.subscribe_index(source.index, id, as_of)
+            else:
+                assert source.cluster is not None
+                imports, exports = tuple(sorted(source.inputs)), (SubscribeExport(id),)
+                dataflow = DataflowDescription(id, source.relation, imports, exports, as_of)
+                output = await compute.subscribe(source.cluster, dataflow)
+            async for batch in output:
                 hold.release()
-                tail.publish(max(batch.lower, as_of), batch.upper, batch.updates)
-                if tail.failure is not None:
+                log.publish(max(batch.lower, as_of), batch.upper, batch.updates)
+                if log.end is not None:
                     break
-        except DataError as error:
-            tail.fail(error, at=tail.frontier)
         except DatabaseError as error:
-            tail.fail(error)
+            log.fail(error)
         except Exception:
-            logger.exception("a tail has failed", extra={"tail": tail.name})
-            tail.fail(InternalError("the subscription has failed"))
+            logger.exception("a changelog has failed", extra={"changelog": id})
+            log.fail(InternalError("the subscription has failed"))
         finally:
             hold.release()
-            if tail in self._open:  # it has failed: nothing is computed for it any more
-                self._close(tail)
-
-    def _opened(
-        self,
-        tail: Tail,
-        key: object,
-        sources: Iterable[GlobalId],
-        close: Callable[[], None],
-        cluster: str | None = None,
-    ) -> Tail:
-        self._open[tail] = _Open(tail, key, frozenset(sources), close, cluster)
-        shared = self._shared.get(key)
-        if shared is None or shared.failure is not None or tail.heard_from < shared.heard_from:
-            self._shared[key] = tail  # more of those who come find their place in it
-        TAILS.set(len(self._open))
-        return tail
-
-    def _close(self, tail: Tail) -> None:
-        opened = self._open.pop(tail)
-        self._unshare(opened)
-        TAILS.set(len(self._open))
-        opened.close()
-
-    def _unshare(self, opened: _Open) -> None:
-        if self._shared.get(opened.key) is opened.tail:
-            del self._shared[opened.key]
+            self._close(log)
 
 
-def _has_ended(reason: str) -> DatabaseError:
+def _ended_because(reason: str) -> DatabaseError:
     return ObjectNotInPrerequisiteState(f"the subscription has ended because {reason}")

@@ -1,15 +1,13 @@
-"""Durable subscriptions at work: where each stands, and that its consumer can go on from there.
+"""The positions of durable subscriptions, and the history that is held for them.
 
-    catalog     what a subscription is for
-    its shard   where it stands: rows that move without a new version of the catalog
-    here        the same in memory, and the hold that keeps the history from there on
+    catalog          the subscription: its name and its query
+    catalog's shard  its position, in rows that move without a new version of the catalog
+    here             its position in memory, and the read hold on the history from there on
 
-A position moves forward only, in the append that makes the rest of its transaction durable: in the
-log before its consumer hears of it, and the history before it is let go only then. So a prefix of
-the log, which is what a kill leaves and a backup takes, has both of them or none, and never a
-position whose history is gone.
-
-Who moves first, wins: a transaction moves a subscription from where it knew it, or not at all.
+A position only moves forward, in the append that makes the rest of its transaction durable. The
+history before it is released afterwards. So every prefix of the log, which is what a kill leaves
+and a backup takes, has the transaction and the move or neither, and never a position without its
+history. The first of two concurrent moves wins: a move names the position that it starts from.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,10 +24,10 @@ from foreshore.update import Timestamp
 
 
 class Move(NamedTuple):
-    """What a transaction does to a subscription's position."""
+    """A change that a transaction makes to a subscription's position."""
 
     name: str
-    before: Position  # as the transaction knows it
+    before: Position  # as the transaction has read it
     after: Position
 
 
@@ -37,10 +35,10 @@ Moves = Mapping[GlobalId, Move]
 NO_MOVES: Moves = MappingProxyType({})
 
 
-class Subscriptions:
-    """Where all subscriptions stand; owned by the event loop.
+class DurablePositions:
+    """The positions of all durable subscriptions; owned by the event loop.
 
-    `sources_of` gives the collections that a subscription's query reads.
+    `sources_of` returns the collections that a subscription's query reads.
     """
 
     def __init__(
@@ -50,42 +48,37 @@ class Subscriptions:
         self._sources_of = sources_of
         self._positions: dict[GlobalId, Position] = {}
         self._held: dict[GlobalId, Hold] = {}
-        self._moved: dict[
-            GlobalId, Timestamp
-        ] = {}  # when each was moved, if it was since the start
-        # What the group at hand makes of them, and its time.
+        self._moved_at: dict[GlobalId, Timestamp] = {}  # since this process has started
+        # The positions after the writes of one group so far, and the group's time.
         self._staged: tuple[Timestamp, dict[GlobalId, Position]] = (0, {})
 
-    def open(self, rows: Mapping[GlobalId, Position], known: Iterable[GlobalId]) -> None:
-        """Hold what the subscriptions `known` to the catalog have to go on from.
+    def open(self, rows: Mapping[GlobalId, Position], ids: Iterable[GlobalId]) -> None:
+        """Load the positions of the catalog's subscriptions `ids` and hold their history.
 
-        Nothing may have been forgotten yet since the last process ended.
+        Call it before anything is compacted.
         """
-        for id in known:
+        for id in ids:
             if id not in rows:
-                raise DataCorrupted(f"where subscription {id} stands is not written down")
-            self._stand(id, rows[id])
+                raise DataCorrupted(f"the position of subscription {id} is missing")
+            self._set(id, rows[id])
 
     def position(self, id: GlobalId, own: Moves = NO_MOVES) -> Position | None:
-        """Return where a subscription stands, to a transaction that has made the moves `own`.
-
-        None: it has not begun, or was dropped.
-        """
+        """Return a subscription's position after a transaction's `own` moves, None if unknown."""
         return own[id].after if id in own else self._positions.get(id)
 
     def moved_after(self, id: GlobalId, time: Timestamp) -> bool:
-        """Whether a subscription was moved, or begun, at a time later than `time`."""
-        return self._moved.get(id, 0) > time
+        """Whether a subscription was moved or created later than `time`."""
+        return self._moved_at.get(id, 0) > time
 
-    # --- what a group of writes does
+    # --- a group of writes
 
     def refused(self, moves: Moves) -> DatabaseError | None:
-        """Return why `moves` may not happen after what is there."""
+        """Return the error if a position is not where its move starts from."""
         for id, move in moves.items():
-            there = self._positions.get(id)
-            if there is None:
+            position = self._positions.get(id)
+            if position is None:
                 return UndefinedObject(f'subscription "{move.name}" does not exist')
-            if there != move.before:
+            if position != move.before:
                 return ConcurrentUpdate()
         return None
 
@@ -93,50 +86,47 @@ class Subscriptions:
         self,
         time: Timestamp,
         moves: Moves,
-        begun: Iterable[GlobalId] = (),
-        gone: Iterable[GlobalId] = (),
+        created: Iterable[GlobalId] = (),
+        dropped: Iterable[GlobalId] = (),
     ) -> pa.Table:
-        """Return the updates of the catalog's shard that are one write's of the group at `time`.
+        """Return the updates of the catalog's shard for one write of the group at `time`.
 
-        They move subscriptions, let those of `begun` begin and forget those of `gone`. The writes
-        of a group ask in the order in which they are applied.
+        Call it for the writes of a group in the order in which they are applied.
         """
-        if self._staged[0] != time:  # what another group has left came to nothing, or is there
+        if self._staged[0] != time:  # the previous group has ended
             self._staged = (time, dict(self._positions))
         _, staged = self._staged
         old: dict[GlobalId, Position] = {}
-        new: dict[GlobalId, Position] = {id: Position(time, time) for id in begun}
-        for id in gone:
+        new: dict[GlobalId, Position] = {id: Position(time, time) for id in created}
+        for id in dropped:
             if id in staged:
                 old[id] = staged.pop(id)
         for id, move in moves.items():
-            if id in staged:  # else it is dropped at the same time
+            if id in staged:  # otherwise it is dropped at the same time
                 old[id], new[id] = staged[id], move.after
         staged.update(new)
         return moved(old, new, time)
 
     def apply(self, time: Timestamp, moves: Moves) -> None:
-        """Hear that subscriptions were moved at `time`, durably."""
+        """Move positions after the moves have become durable at `time`."""
         for id, move in moves.items():
             if id in self._positions:
-                self._moved[id] = time
-                self._stand(id, move.after)
+                self._moved_at[id] = time
+                self._set(id, move.after)
 
     def begin(self, id: GlobalId, time: Timestamp) -> None:
-        """Hear that a subscription has begun at `time`, durably, together with its item."""
-        self._stand(id, Position(time, time))
-        self._moved[id] = time
+        """Add a subscription that was created durably at `time`."""
+        self._moved_at[id] = time
+        self._set(id, Position(time, time))
 
     def forget(self, id: GlobalId) -> None:
-        """Hear that an item was dropped."""
+        """Release the history of a dropped item, if it is a subscription."""
         if self._positions.pop(id, None) is not None:
             self._held.pop(id).release()
-            self._moved.pop(id, None)
+            self._moved_at.pop(id, None)
 
-    # --- what is held
-
-    def _stand(self, id: GlobalId, position: Position) -> None:
-        """Hold what `position` needs, and no more."""
+    def _set(self, id: GlobalId, position: Position) -> None:
+        """Set a position and hold the history that it needs instead of the previous one."""
         before = self._held.get(id)
         readable = [
             each
@@ -150,9 +140,9 @@ class Subscriptions:
         if before is not None:
             before.release()
 
-    def check(self, known: Iterable[GlobalId]) -> None:
-        """Assert that what the catalog knows stands somewhere and is held."""
-        ids = set(known)
-        assert ids == self._positions.keys() == self._held.keys(), ids ^ self._positions.keys()
+    def check(self, ids: Iterable[GlobalId]) -> None:
+        """Assert that exactly the catalog's subscriptions have a position and a hold."""
+        expected = set(ids)
+        assert expected == self._positions.keys() == self._held.keys(), self._positions
         for id, position in self._positions.items():
             assert self._held[id].time == position.as_of, id

@@ -1,7 +1,7 @@
-"""Durable subscriptions: CREATE SUBSCRIPTION, ADVANCE TO, and where SUBSCRIBE goes on from.
+"""Statements about durable subscriptions: CREATE SUBSCRIPTION, ADVANCE, and where a stream starts.
 
-A position moves when its transaction commits, or stays. A transaction moves it only from where it
-was when that has followed it, or else when it began, so that of two who do so one hears 40001.
+A position moves when its transaction commits. The transaction moves it from where it was when the
+transaction subscribed to it, or otherwise began; if another has moved it since, it gets 40001.
 """
 
 from collections.abc import Sequence
@@ -51,14 +51,14 @@ def create_subscription(session: "Session", plan: CreateSubscription) -> Complet
         plan.sql,
         items_of(plan.depends_on),
     )
-    # As the next start will plan it, whatever this transaction sees: so the same is held.
+    # Plan it from its text as the next start will, so that the same history is held.
     planned = session.planner.reader().planned
     transaction.planned[id] = plan_item(change.state, planned, item)
     return Completed("CREATE SUBSCRIPTION")
 
 
 async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> Completed:
-    """Run ALTER SUBSCRIPTION ... ADVANCE TO: it happens with all else that the transaction does."""
+    """Run ALTER SUBSCRIPTION ... ADVANCE TO; the position moves when the transaction commits."""
     transaction, coordinator = session.begin(), session.coordinator
     transaction.require_writable("ALTER SUBSCRIPTION")
     for notice in plan.notices:
@@ -68,53 +68,68 @@ async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> C
     item = session.planner.state.item(plan.id)
     name, full_name = item.name, session.planner.state.full_name(item)
     if transaction.followed_as.get(full_name, plan.id) != plan.id:
-        raise ConcurrentUpdate  # the one that it follows is called otherwise, or is no more
+        raise ConcurrentUpdate  # the one that the transaction subscribed to was renamed
     to = timestamp_of(session, plan.to, args, transaction.time)
     if to <= coordinator.clock.now():  # tables may be a moment behind the clock
         await coordinator.group.reached(to)
-        if session.planner.state.get(plan.id) is None:  # dropped meanwhile
+        if session.planner.state.get(plan.id) is None:
             raise UndefinedObject(f'subscription "{name}" does not exist')
-    stands = position_of(session, plan.id)
-    before = stands
-    if plan.id in transaction.moves:
-        before = transaction.moves[plan.id].before
-    elif plan.id in transaction.followed:
-        before = transaction.followed[plan.id]
-    elif coordinator.subscriptions.moved_after(plan.id, transaction.began):
-        raise ConcurrentUpdate
-    if before != coordinator.subscriptions.position(plan.id):
-        raise ConcurrentUpdate
+    position = readable_position(session, plan.id)
+    before = _position_before(session, plan.id, position)
     if plan.since is not None:
         since = timestamp_of(session, plan.since, args, transaction.time)
-        if since != stands.reached:
+        if since != position.reached:
             raise ObjectNotInPrerequisiteState(
                 f'cannot move subscription "{name}" from {since}',
-                detail=f"It is at {stands.reached}.",
+                detail=f"It is at {position.reached}.",
             )
-    if to < stands.reached:
+    if to < position.reached:
         raise InvalidParameterValue(
             f'cannot move subscription "{name}" back to {to}',
-            detail=f"It is at {stands.reached}; what was before is let go.",
+            detail=f"It is at {position.reached}; earlier changes are not kept.",
         )
     now = coordinator.oracle.read_ts()
     if to > now + 1:
         raise InvalidParameterValue(
             f'cannot move subscription "{name}" to {to}',
-            detail=f"The newest time at which is read is {now}.",
+            detail=f"The newest time that can be read is {now}.",
         )
-    if to > stands.reached:
-        transaction.moves[plan.id] = Move(name, before, replace(stands, reached=to))
+    if to > position.reached:
+        transaction.moves[plan.id] = Move(name, before, replace(position, reached=to))
     return Completed("ALTER SUBSCRIPTION")
 
 
-def position_of(session: "Session", id: GlobalId) -> Position:
-    """Return where a subscription stands, from which its consumer can go on.
+def _position_before(session: "Session", id: GlobalId, position: Position) -> Position:
+    """Return the position from which the transaction moves; raise if another has moved it."""
+    transaction, positions = session.begin(), session.coordinator.subscriptions
+    before = position
+    if id in transaction.moves:
+        before = transaction.moves[id].before
+    elif id in transaction.followed:
+        before = transaction.followed[id]
+    elif positions.moved_after(id, transaction.began):
+        raise ConcurrentUpdate
+    if before != positions.position(id):
+        raise ConcurrentUpdate
+    return before
 
-    Raises 55000 if it cannot: a materialized view below may have lost its past, without a replica.
+
+def start_from_position(session: "Session", id: GlobalId) -> Position:
+    """Return the position from which a SUBSCRIBE starts, and note that the transaction uses it."""
+    transaction, state = session.begin(), session.planner.state
+    position = readable_position(session, id)
+    transaction.followed.setdefault(id, position)
+    transaction.followed_as.setdefault(state.full_name(state.item(id)), id)
+    return position
+
+
+def readable_position(session: "Session", id: GlobalId) -> Position:
+    """Return a subscription's position.
+
+    Raise 55000 if its history is lost: a materialized view below it had no replica for too long.
     """
-    coordinator = session.coordinator
+    coordinator, transaction = session.coordinator, session.begin()
     name = session.planner.state.item(id).name
-    transaction = session.begin()
     if transaction.made(id):
         raise ObjectNotInPrerequisiteState(
             f'subscription "{name}" has not begun',
@@ -127,16 +142,15 @@ def position_of(session: "Session", id: GlobalId) -> Position:
     if since > position.as_of:
         raise ObjectNotInPrerequisiteState(
             f'subscription "{name}" cannot go on from its position',
-            detail=f"It is at {position.reached}; what it is for can be read from {since} on.",
+            detail=f"It is at {position.reached}; its query can be read from {since} on.",
             hint="Drop the subscription and create it anew.",
         )
     return position
 
 
-def refuse_followed(session: "Session", table: Item) -> None:
-    """Raise if a subscription reads `table`, which is about to be another collection."""
-    reader = session.planner.reader()
-    for item in above(reader.state, table.id):
+def refuse_subscribed(session: "Session", table: Item) -> None:
+    """Raise if a durable subscription reads `table`, whose history an ALTER TABLE would end."""
+    for item in above(session.planner.reader().state, table.id):
         if item.type == "subscription" and table.id in _sources(session, item.id):
             raise DependentObjectsStillExist(
                 f"cannot alter {describe(session, table)} because other objects depend on it",

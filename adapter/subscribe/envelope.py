@@ -1,12 +1,12 @@
-"""Envelopes: a collection's updates in the rows that SUBSCRIBE shows.
+"""Envelopes: a collection's updates as the rows that a SUBSCRIBE statement shows.
 
-An envelope sees all updates of a time together and keeps nothing from one time to the next, so what
-it makes of a window is the same for whoever follows. With a key, all updates of a key at a time are
-one row: insertion alone, deletion alone, or one of each are what they say; anything else means that
-more than one row has the key, which is `key_violation`. That is not noticed where the second row
-comes at a later time.
+An envelope sees all updates of one time together and keeps nothing between times, so equal updates
+give equal rows for every subscriber. With a key, all updates of a key at one time become one row:
+one insertion, one deletion, or one of each. Anything else means that several rows have the key and
+gives `key_violation`. A second row that comes at a later time is not noticed.
 
-Updates are row columns, time, diff; rows come by time, then by key or by WITHIN TIMESTAMP ORDER BY.
+Updates are row columns, time and diff. Rows are ordered by time, then by key or by WITHIN TIMESTAMP
+ORDER BY.
 """
 
 from dataclasses import dataclass
@@ -15,25 +15,75 @@ from typing import Any, assert_never
 import numpy as np
 import pyarrow as pa
 
+from foreshore import blocking
+from foreshore.adapter.read.result import BATCH_ROWS
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.finish import places_in_order
 from foreshore.compute.replica.inputs import conform
-from foreshore.expr.ir import Column, OrderKey
+from foreshore.compute.replica.linear import Rows, apply
+from foreshore.expr.ir import Column, OrderKey, Relation, columns_of
 from foreshore.sql.plan import Debezium, Diffs, Envelope, Subscribe, Upsert
 from foreshore.types import INT8, ColumnType, RelationDesc, arrow_type
 from foreshore.update import Timestamp
 
+INLINE_ROWS = 2_048  # up to so many rows are rendered on the event loop
 INSERT, UPDATE, DELETE, VIOLATION = range(4)
 
 _UPSERT_STATES = pa.array(["upsert", "upsert", "delete", "key_violation"])
 _DEBEZIUM_STATES = pa.array(["insert", "upsert", "delete", "key_violation"])
 
+Pieces = tuple[pa.RecordBatch, ...]
+
+
+class Rendering:
+    """Renders a collection's updates as a statement's rows; shared by equal statements.
+
+    `relation` is Map, Filter and Project over the collection, None if its columns stay as they are.
+    """
+
+    def __init__(self, relation: Relation | None, form: "Form") -> None:
+        self.relation = relation
+        self.form = form
+        self._progress: tuple[Timestamp, Pieces] = (-1, ())
+
+    def rows(self, updates: pa.Table) -> Pieces:
+        """Return the rows, in pieces that are sent as they are."""
+        if self.relation is not None:
+            found = apply(self.relation, lambda _: Rows.of_updates(updates))
+            schema = output_schema(columns_of(self.relation))
+            updates = pa.Table.from_arrays([*found.columns, *found.along], schema=schema)
+        if not updates.num_rows:
+            return ()
+        rows = self.form.rows(updates)
+        return tuple(rows.slice(i, BATCH_ROWS) for i in range(0, rows.num_rows, BATCH_ROWS))
+
+    def progress(self, time: Timestamp) -> Pieces:
+        """Return the progress row for `time`, if the statement wants progress rows."""
+        if not self.form.progress:
+            return ()
+        if self._progress[0] != time:
+            self._progress = time, (self.form.progress_row(time),)
+        return self._progress[1]
+
+    async def render(self, updates: pa.Table | None, upper: Timestamp | None) -> Pieces:
+        """Return the rows and, unless `upper` is None, the progress row for it.
+
+        Many updates are rendered in a thread.
+        """
+        if updates is None:
+            pieces: Pieces = ()
+        elif updates.num_rows <= INLINE_ROWS:
+            pieces = self.rows(updates)
+        else:
+            pieces = await blocking.run(None, self.rows, updates)
+        return pieces if upper is None else pieces + self.progress(upper)
+
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The form of a subscription's rows; equal shapes make equal rows of the same updates."""
+class Form:
+    """The columns, envelope and order of a statement's rows; equal forms give equal rows."""
 
     envelope: Envelope
     progress: bool
@@ -41,8 +91,8 @@ class Shape:
     desc: RelationDesc
 
     @classmethod
-    def of(cls, plan: Subscribe) -> "Shape":
-        """Return the shape that a SUBSCRIBE asks for."""
+    def of(cls, plan: Subscribe) -> "Form":
+        """Return the form that a SUBSCRIBE asks for."""
         return cls(plan.envelope, plan.progress, plan.query.desc.columns, plan.desc)
 
     def rows(self, updates: pa.Table) -> pa.RecordBatch:
@@ -65,8 +115,8 @@ class Shape:
             head.append(pa.repeat(pa.scalar(False), len(times)))
         return self._batch([*head, *body])
 
-    def mark(self, time: Timestamp) -> pa.RecordBatch:
-        """Return the row of PROGRESS that says: all before `time` has been sent."""
+    def progress_row(self, time: Timestamp) -> pa.RecordBatch:
+        """Return the row of PROGRESS: everything before `time` has been sent."""
         types = [arrow_type(column.type) for column in self.desc.columns]
         columns = [pa.array([time], pa.int64()), pa.array([True], pa.bool_())]
         return self._batch([*columns, *(pa.nulls(1, type) for type in types[2:])])
@@ -113,8 +163,8 @@ class Shape:
 def _changes(times: Any, hashes: Any, diffs: Any) -> tuple[Any, Any, Any, Any]:
     """Group consolidated updates by time and key.
 
-    Returns for each group the place of its first update, what kind of change it is, and the places
-    of the rows that go and that come (-1: there is none to show).
+    Return for each group the position of its first update, its kind of change, and the positions of
+    the old and the new row, -1 if there is none to show.
     """
     count = len(times)
     order = np.lexsort((diffs, hashes, times))
@@ -123,13 +173,13 @@ def _changes(times: Any, hashes: Any, diffs: Any) -> tuple[Any, Any, Any, Any]:
     starts[1:] = ~same
     begins = np.flatnonzero(starts)
     sizes = np.diff(np.append(begins, count))
-    first, last = order[begins], order[begins + sizes - 1]  # by diff: what goes comes first
+    first, last = order[begins], order[begins + sizes - 1]  # by diff: the deletion first
     one, two = sizes == 1, sizes == 2
-    goes, comes = diffs[first] == -1, diffs[last] == 1
+    is_deleted, is_inserted = diffs[first] == -1, diffs[last] == 1
     change = np.full(len(begins), VIOLATION)
-    change[one & comes] = INSERT
-    change[one & goes] = DELETE
-    change[two & goes & comes] = UPDATE
+    change[one & is_inserted] = INSERT
+    change[one & is_deleted] = DELETE
+    change[two & is_deleted & is_inserted] = UPDATE
     old = np.where((change == UPDATE) | (change == DELETE), first, -1)
     new = np.where((change == UPDATE) | (change == INSERT), last, -1)
     return first, change, old, new

@@ -7,7 +7,7 @@ and whoever mends the damage would have to tell what to keep.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from foreshore.adapter.subscribe.durable_positions import Subscriptions
+from foreshore.adapter.subscribe.durable_positions import DurablePositions
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.write.key_index import Earlier, Keyed, KeyIndexes
 from foreshore.adapter.write.violations import key_exists
@@ -26,7 +26,7 @@ class ConstraintGuard:
         self,
         keys: KeyIndexes,
         catalog: Callable[[], tuple[State, Mapping[GlobalId, Planned]]],
-        subscriptions: Subscriptions,
+        subscriptions: DurablePositions,
         corruptions: Corruptions,
     ) -> None:
         self._keys = keys

@@ -75,12 +75,12 @@ def resident_mb(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-def tails(server: Server) -> tuple[int, int]:
-    """Return how many tails and subscriptions there are."""
+def changelogs(server: Server) -> tuple[int, int]:
+    """Return how many changelogs and subscriptions there are."""
     with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("adapter_"))
-    return int(float(found["adapter_tails"])), int(float(found["adapter_subscriptions"]))
+    return int(float(found["adapter_changelogs"])), int(float(found["adapter_subscriptions"]))
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -145,7 +145,7 @@ def measure(connections: int) -> None:
             raw.until("H")
             followers.append(Follower(raw))
         opened = time.monotonic() - opening
-        until(lambda: tails(server) == (1, connections), "all follow one tail")
+        until(lambda: changelogs(server) == (1, connections), "all share one changelog")
         time.sleep(2)
         before = list(map(cpu_seconds, pids))
         idle = time.monotonic()

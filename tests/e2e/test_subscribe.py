@@ -60,7 +60,7 @@ def test_a_hundred_followers_share_one_tail_and_hear_the_same(server: Server) ->
         async with asyncio.timeout(100):
             await start.wait()
             with server.connect() as connection:
-                assert metric(server, "adapter_tails") == 1
+                assert metric(server, "adapter_changelogs") == 1
                 assert metric(server, "adapter_subscriptions") == FOLLOWERS
                 for i in range(20):
                     await asyncio.to_thread(
@@ -90,7 +90,10 @@ def test_a_hundred_followers_share_one_tail_and_hear_the_same(server: Server) ->
         connection.execute("CREATE INDEX ON crowd_counts (k)")
         indexed(connection, "crowd_counts")
     asyncio.run(play())
-    until(lambda: metric(server, "adapter_tails") == 0, "the tail ends with the last of them")
+    until(
+        lambda: metric(server, "adapter_changelogs") == 0,
+        "the changelog ends with its last subscriber",
+    )
 
 
 def test_a_portal_gives_as_many_rows_as_it_is_asked_for(server: Server) -> None:

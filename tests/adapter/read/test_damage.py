@@ -277,7 +277,7 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
                 asyncio.ensure_future(env.query(name, f"SUBSCRIBE {name}", alone=False))
                 for name in ("m", "mm", "v")
             ]
-            await until(lambda: len(list(coordinator.tails)) == len(following))
+            await until(lambda: len(list(coordinator.changelogs)) == len(following))
             await asyncio.sleep(0)
             assert not any(each.done() for each in (*waiting, *following))
             (replica,) = compute._clusters[env.cluster].replicas.values()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.subscribe.envelope import Shape
+from foreshore.adapter.subscribe.envelope import Form
 from foreshore.compute.engine import output_schema
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.ir import Column, OrderKey
@@ -39,7 +39,7 @@ def table(changes: list[Change]) -> pa.Table:
     return pa.Table.from_arrays([*arrays, times, diffs], schema=output_schema(COLUMNS))
 
 
-def shape(envelope: Envelope) -> Shape:
+def form_of(envelope: Envelope) -> Form:
     """Return the shape of SUBSCRIBE ... WITH (PROGRESS) over `COLUMNS`."""
     types = [MZ_TIMESTAMP, BOOL]
     if isinstance(envelope, Diffs):
@@ -50,10 +50,10 @@ def shape(envelope: Envelope) -> Shape:
         types += [TEXT, *(COLUMNS[i].type for i in key)]
         types += values * (2 if isinstance(envelope, Debezium) else 1)
     names = tuple(f"c{i}" for i in range(len(types)))
-    return Shape(envelope, True, COLUMNS, RelationDesc(names, tuple(map(ColumnType, types))))
+    return Form(envelope, True, COLUMNS, RelationDesc(names, tuple(map(ColumnType, types))))
 
 
-def told(form: Shape, changes: list[Change]) -> list[Row]:
+def told(form: Form, changes: list[Change]) -> list[Row]:
     """Return the rows of a window's changes."""
     rows = form.rows(table(changes))
     columns = [from_array(c, d.type) for c, d in zip(rows.columns, form.desc.columns, strict=True)]
@@ -71,10 +71,10 @@ STATES = st.lists(st.dictionaries(KEYS, VALUES, max_size=4), min_size=1, max_siz
     ("name", "envelope"),
     [(None, Diffs()), ("UPSERT", Upsert((0,))), ("DEBEZIUM", Debezium((0,)))],
 )
-def test_a_replay_is_the_collection_at_every_time(
+def test_replay_of_rows_equals_collection_at_every_time(
     name: str | None, envelope: Envelope, states: list[dict[int, Row]], noise: bool, cuts: set[int]
 ) -> None:
-    form, replay = shape(envelope), Replay(name, 3)
+    form, replay = form_of(envelope), Replay(name, 3)
     before: Counter[Row] = Counter()
     window: list[Change] = []
     for time, state in enumerate(states, 1):
@@ -92,27 +92,27 @@ def test_a_replay_is_the_collection_at_every_time(
     assert not replay.violations
 
 
-def test_two_rows_of_a_key_are_a_violation() -> None:
+def test_two_rows_of_one_key_give_key_violation() -> None:
     changes = [((1, "a", 0.5), 5, 1), ((1, "b", 0.5), 5, 1), ((2, "a", 0.5), 5, 2)]
     changes += [((3, "a", 0.5), 5, 1), ((4, "a", 0.5), 5, -2), ((4, "b", 0.5), 5, 1)]
-    assert told(shape(Upsert((0,))), changes) == [
+    assert told(form_of(Upsert((0,))), changes) == [
         (5, False, "key_violation", 1, None, None),
         (5, False, "key_violation", 2, None, None),
         (5, False, "upsert", 3, "a", 0.5),
         (5, False, "key_violation", 4, None, None),
     ]
-    assert told(shape(Debezium((1, 0))), changes)[-1] == (5, False, "insert", "b", 4, None, 0.5)
+    assert told(form_of(Debezium((1, 0))), changes)[-1] == (5, False, "insert", "b", 4, None, 0.5)
 
 
-def test_rows_of_a_time_are_in_the_order_that_is_asked_for() -> None:
+def test_within_timestamp_order_by_orders_rows_of_one_time() -> None:
     by_value = OrderKey(Column(2, TEXT), descending=True, nulls_first=False)
     by_diff = OrderKey(Column(0, INT8, False))
     changes = [((k, v, None), 7, d) for k, v, d in [(1, "a", 1), (2, None, 1), (3, "b", 1)]]
     changes += [((4, "a", None), 7, -1), ((5, "z", None), 6, 1), ((6, "", None), 8, 1)]
-    rows = told(shape(Diffs((by_value, by_diff))), changes)
+    rows = told(form_of(Diffs((by_value, by_diff))), changes)
     assert [row[3] for row in rows] == [5, 3, 4, 1, 2, 6]
 
 
-def test_a_mark_is_null_beyond_its_time() -> None:
-    mark = shape(Upsert((0,))).mark(12)
+def test_progress_row_is_null_after_its_time() -> None:
+    mark = form_of(Upsert((0,))).progress_row(12)
     assert [column[0].as_py() for column in mark.columns] == [12, True, None, None, None, None]

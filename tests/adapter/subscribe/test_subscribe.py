@@ -1,4 +1,4 @@
-"""SUBSCRIBE within one environment: exact at every frontier, one tail for all, nobody in the way."""
+"""SUBSCRIBE in one environment: exact at every frontier, one changelog for equal sources."""
 
 import asyncio
 import random
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.subscribe import changelog as tails
-from foreshore.ids import GlobalId
+from foreshore.adapter.subscribe import changelog
 from tests.adapter.harness import TestEnvironment, in_environment, until
 from tests.adapter.subscribe.replay import Replay, Row
 
@@ -62,7 +61,7 @@ KEYS = {
 }
 
 
-def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
+def test_replay_of_any_source_equals_collection_at_every_frontier(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     random_ = random.Random(7)
@@ -136,11 +135,11 @@ def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
                     await check(name, replay, of, await fetch(env, name), at)
             assert replay.rows == of(at(last)), name
             assert not replay.violations
-        names = sorted(each.name for each in coordinator.tails)
-        assert len(names) == 5, names  # h, the index, the materialized view, two queries
+        # One for each of h, the index, the materialized view and two queries.
+        assert len(list(coordinator.changelogs)) == 5
         for name in replays:
             await env.query(name, "COMMIT")
-        assert not list(coordinator.tails)
+        assert not list(coordinator.changelogs)
 
     async def check(
         name: str,
@@ -157,21 +156,23 @@ def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
     runner.run(play())
 
 
-def test_a_slow_reader_of_a_table_reads_the_shard_again(
+def test_slow_reader_of_table_reads_shard_and_of_query_gets_53400(
     runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tails, "LOG_BYTES", 1)
+    monkeypatch.setattr(changelog, "LOG_BYTES", 1)
 
     async def play() -> None:
         await env.query("w", "CREATE TABLE slow (i int)")
         await declare(env, "slow", "slow")
         await declare(env, "slow.sum", "(SELECT sum(i) AS s FROM slow)")
-        (tail, *_) = [t for t in env.environment.coordinator.tails if t.name.startswith("u")]
+        changelogs = env.environment.coordinator.changelogs
+        await until(lambda: len(list(changelogs)) == 2)
+        (log,) = [each for each in changelogs if changelogs.source(each).is_shard]
         first = await env.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '60s')")
         assert first.splitlines()[0].endswith("|1|NULL")
         for i in range(20):
             await env.query("w", f"INSERT INTO slow VALUES ({i})")
-        assert len(tail._log) == 1
+        assert len(log._log) == 1
         found: list[Row] = []
         async with asyncio.timeout(20):
             while len(found) < 20:
@@ -193,7 +194,7 @@ def told(time: int, diff: int, value: int, width: int) -> str:
     return f"{time}|{diff}" + f"|{value}" * width
 
 
-def test_times_begin_and_end_a_stream(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_as_of_and_up_to_bound_the_stream(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         oracle = env.environment.coordinator.oracle
         await env.query("w", "CREATE TABLE timed (i int); INSERT INTO timed VALUES (1)")
@@ -227,12 +228,12 @@ def test_times_begin_and_end_a_stream(runner: asyncio.Runner, env: TestEnvironme
         assert [line.split("|")[1:] for line in never.splitlines()] == [
             ["t", "NULL", "NULL"], ["f", "1", "1"], ["t", "NULL", "NULL"], []
         ]  # fmt: skip
-        assert not list(env.environment.coordinator.tails)
+        assert not list(env.environment.coordinator.changelogs)
 
     runner.run(play())
 
 
-def test_what_never_changes_ends_after_its_contents(
+def test_constant_source_ends_after_its_contents(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     """For each that follows it: by itself, beside another, and since before it was known."""
@@ -267,12 +268,12 @@ def test_what_never_changes_ends_after_its_contents(
         for n in range(3):
             for i in range(2):
                 await env.query(f"c{n}{i}", "ROLLBACK")
-        assert not list(env.environment.coordinator.tails)
+        assert not list(env.environment.coordinator.changelogs)
 
     runner.run(play())
 
 
-def test_who_waits_for_a_time_to_come_does_not_keep_others_from_sharing(
+def test_subscription_to_future_time_leaves_others_sharing_a_changelog(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -285,22 +286,22 @@ def test_who_waits_for_a_time_to_come_does_not_keep_others_from_sharing(
         for name in names:
             await declare(env, name, source)
             assert "|1|1|1\n" in await env.query(name, "FETCH 1 c")
-        assert len(list(coordinator.tails)) == 2
+        assert len(list(coordinator.changelogs)) == 1  # "waits" has joined none yet
         for name in ("waits", *names):
             await env.query(name, "ROLLBACK")
-        assert not list(coordinator.tails)
+        assert not list(coordinator.changelogs)
 
     runner.run(play())
 
 
-def test_progress_begins_at_a_time_to_come_and_never_goes_back(
+def test_progress_of_future_as_of_begins_there_and_never_goes_back(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
         oracle = env.environment.coordinator.oracle
         await env.query("w", "CREATE TABLE early (i int); INSERT INTO early VALUES (1)")
         sources = ("early", "(SELECT max(i) AS i FROM early)")
-        for n, source in enumerate(sources):  # others follow, so that their tails are shared
+        for n, source in enumerate(sources):  # other subscribers, so that changelogs are shared
             await declare(env, f"first{n}", source)
             await fetch(env, f"first{n}")
         soon = oracle.read_ts() + 1500
@@ -324,7 +325,7 @@ def test_progress_begins_at_a_time_to_come_and_never_goes_back(
     runner.run(play())
 
 
-def test_what_is_dropped_or_fails_ends_its_streams(
+def test_drop_or_data_error_ends_streams_with_that_error(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -343,12 +344,12 @@ def test_what_is_dropped_or_fails_ends_its_streams(
             await declare(env, f"d{n}", source)
             assert "ERROR" not in await env.query(f"d{n}", "FETCH 1 c")
         coordinator = env.environment.coordinator
-        assert len(list(coordinator.tails)) == 4
+        assert len(list(coordinator.changelogs)) == 4
         holds = env.environment.coordinator.holds.collections.values()
         await until(lambda: not any(each.held for each in holds))  # nobody stops the past
         await env.query("w", "INSERT INTO doomed VALUES (0)")
         # the second is not listened to any more, nor is the third computed
-        await until(lambda: len(list(coordinator.tails)) == 2)
+        await until(lambda: len(list(coordinator.changelogs)) == 2)
         for n in (1, 2):
             answer = await env.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
             assert answer.startswith("ERROR 22012: division by zero")
@@ -367,12 +368,12 @@ def test_what_is_dropped_or_fails_ends_its_streams(
             assert answer.splitlines()[0] == wanted
         for n in range(4):
             await env.query(f"d{n}", "ROLLBACK")
-        assert not list(env.environment.coordinator.tails)
+        assert not list(env.environment.coordinator.changelogs)
 
     runner.run(play())
 
 
-def test_a_slow_reader_is_told_nothing_from_behind_an_error(
+def test_slow_reader_gets_no_changes_after_an_error(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -385,8 +386,10 @@ def test_a_slow_reader_is_told_nothing_from_behind_an_error(
         replay = Replay(None, 1)
         while replay.rows != Counter([(10,)]):
             replay.take(await fetch(env, "slow"))
-        (tail,) = env.environment.coordinator.tails
-        listens = env.storage._shards[GlobalId(tail.name)].listens
+        changelogs = env.environment.coordinator.changelogs
+        (log,) = changelogs
+        (shard,) = changelogs.source(log).inputs
+        listens = env.storage._shards[shard].listens
         for sql in (
             "INSERT INTO divisors VALUES (2)",
             "INSERT INTO divisors VALUES (0)",
@@ -396,8 +399,8 @@ def test_a_slow_reader_is_told_nothing_from_behind_an_error(
         ):
             await env.query("w", sql)
             await env.query("w", "SELECT * FROM tenths")  # which waits until that is known
-        assert tail.failure is not None
-        assert not list(env.environment.coordinator.tails)
+        assert log.end is not None
+        assert not list(env.environment.coordinator.changelogs)
         assert all(each.cancelled for each in listens)
         answer = ""
         async with asyncio.timeout(20):
@@ -405,17 +408,17 @@ def test_a_slow_reader_is_told_nothing_from_behind_an_error(
                 replay.take(rows_of(answer))
         assert answer.startswith("ERROR 22012: division by zero")
         assert replay.rows == Counter([(10,), (5,)])
-        assert replay.frontier == tail.frontier
+        assert replay.frontier == log.frontier
         await env.query("slow", "ROLLBACK")
         await declare(env, "slow", "tenths")
         assert sorted(row[2] for row in await fetch(env, "slow")) == [1, 2, 5, 10]
         await env.query("slow", "ROLLBACK")
-        assert not list(env.environment.coordinator.tails)
+        assert not list(env.environment.coordinator.changelogs)
 
     runner.run(play())
 
 
-def test_who_reads_the_shard_is_told_what_came_before_an_error_first(
+def test_reader_of_shard_gets_changes_before_an_error_first(
     runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def play() -> None:
@@ -432,7 +435,7 @@ def test_who_reads_the_shard_is_told_what_came_before_an_error_first(
         first = oracle.read_ts()
         failing = 0
         with monkeypatch.context() as patched:
-            patched.setattr(tails, "LOG_BYTES", 1)
+            patched.setattr(changelog, "LOG_BYTES", 1)
             for sql in (
                 "INSERT INTO halves VALUES (2)",
                 "INSERT INTO halves VALUES (4)",
@@ -458,14 +461,14 @@ def test_who_reads_the_shard_is_told_what_came_before_an_error_first(
             assert replay.rows == Counter([(20,), (10,), (5,)]), name
             assert first < replay.frontier <= failing, name
             await env.query(name, "ROLLBACK")
-        assert not list(env.environment.coordinator.tails)
+        assert not list(env.environment.coordinator.changelogs)
         refused = await env.query("r", f"SUBSCRIBE parts AS OF {failing}")
         assert refused.startswith("ERROR 22012")
 
     runner.run(play())
 
 
-def test_what_is_dropped_before_its_contents_are_read_ends_its_stream(
+def test_drop_while_waiting_for_as_of_ends_the_stream(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -485,32 +488,36 @@ def test_what_is_dropped_before_its_contents_are_read_ends_its_stream(
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-def test_who_goes_on_beyond_an_error_is_told_if_that_is_gone(tmp_path: Path, dropped: bool) -> None:
+def test_error_gone_before_future_as_of_does_not_end_the_stream(
+    tmp_path: Path, dropped: bool
+) -> None:
     async def play(env: TestEnvironment) -> None:
         coordinator = env.environment.coordinator
-        holds, oracle = coordinator.holds, coordinator.oracle
+        oracle = coordinator.oracle
         await env.query("w", "CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 2)")
         sums = "(SELECT k, sum(10 / v) FROM t GROUP BY k) WITH (SNAPSHOT = false)"
         await declare(env, "first", sums)
-        (tail,) = coordinator.tails
+        await until(lambda: bool(list(coordinator.changelogs)))
+        (log,) = coordinator.changelogs
         now = oracle.read_ts()
-        await until(lambda: tail.frontier > now)  # so that an error is heard of soon
+        await until(lambda: log.frontier > now)  # so that the error is published soon
         later = oracle.read_ts() + 4000
         await declare(env, "second", f"{sums} AS OF {later}")
         await env.query("w", "INSERT INTO t VALUES (1, 0)")
-        await until(lambda: not list(coordinator.tails))
+        await until(lambda: not list(coordinator.changelogs))
         await env.query("w", "DELETE FROM t WHERE v = 0")
         assert oracle.read_ts() < later
-        (t,) = (each.id for each in coordinator.state.items() if each.name == "t")
-        await until(lambda: holds.since(t) > later)
         if dropped:
             await env.query("w", "DROP TABLE t")
-        answer = await env.query("second", "FETCH ALL c WITH (TIMEOUT = '60s')")
-        assert answer.splitlines()[0] == (
-            "ERROR 55000: the subscription has ended because what it follows was dropped or altered"
-            if dropped
-            else "ERROR 53400: the subscriber does not keep up"
-        )
+        else:
+            await until(lambda: oracle.read_ts() > later)
+            await env.query("w", "INSERT INTO t VALUES (1, 5)")
+        answer = await env.query("second", "FETCH 2 c WITH (TIMEOUT = '60s')")
+        if dropped:
+            ended = 'ERROR 55000: the subscription has ended because "t" was dropped'
+            assert answer.splitlines()[0] == ended
+        else:
+            assert sorted(row[1:] for row in rows_of(answer)) == [(-1, 1, 5), (1, 1, 7)]
 
     in_environment(tmp_path, play, lag_ms=50)
 
@@ -523,7 +530,7 @@ def test_who_goes_on_beyond_an_error_is_told_if_that_is_gone(tmp_path: Path, dro
         "BEGIN; ALTER TABLE t DROP CONSTRAINT t_k_key; INSERT INTO t VALUES (7, 0); COMMIT",
     ],
 )
-def test_who_is_told_by_a_promise_hears_of_its_end(
+def test_dropped_constraint_ends_streams_whose_plan_may_need_it(
     runner: asyncio.Runner, env: TestEnvironment, loss: str
 ) -> None:
     resting = {
@@ -589,13 +596,13 @@ def test_who_is_told_by_a_promise_hears_of_its_end(
         assert [row[1:] for row in rows] == [(1, 1), (1, 5), (1, 7)]
         for name in (*resting, *going_on, "to_come", "over"):
             await env.query(name, "ROLLBACK")
-        assert not list(env.environment.coordinator.tails)
+        assert not list(env.environment.coordinator.changelogs)
         await env.query("w", "DROP SUBSCRIPTION d; DROP VIEW distinct_keys; DROP TABLE t, o")
 
     runner.run(play())
 
 
-def test_the_end_of_a_cluster_ends_what_it_computes(
+def test_drop_cluster_ends_streams_that_it_computes(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -630,7 +637,7 @@ def test_the_end_of_a_cluster_ends_what_it_computes(
         "SELECT * FROM CHANGES(inverted)",
     ],
 )
-def test_after_a_restart_the_errors_of_a_view_are_waited_for(
+def test_read_after_restart_waits_for_errors_of_view(
     runner: asyncio.Runner, tmp_path: Path, query: str
 ) -> None:
     async def play() -> None:

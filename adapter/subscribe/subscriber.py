@@ -1,0 +1,289 @@
+"""A running subscription: carries out the decisions of `states.py` and gives the rows."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.read.peek import whole
+from foreshore.adapter.subscribe.changelog import Changelog, End, earliest
+from foreshore.adapter.subscribe.changelogs import Source
+from foreshore.adapter.subscribe.envelope import Form
+from foreshore.adapter.subscribe.states import (
+    Ended,
+    Following,
+    Reading,
+    ReportProgress,
+    Starting,
+    State,
+    TakeEvent,
+    Wait,
+    end_of_constant,
+    interrupted,
+    joined,
+    limited,
+    next_step,
+)
+from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.replica.inputs import times_of
+from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, Unavailable
+from foreshore.expr.ir import Relation
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import ListenEvent
+from foreshore.storage.selection import ALL, Selection
+from foreshore.update import EMPTY, Timestamp, insertions_at
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a SUBSCRIBE asks for: `relation` over the source's updates, in the form `form`.
+
+    A shard is read by `selection`, and `rest` is `relation` over what that gives.
+    """
+
+    source: Source
+    relation: Relation | None
+    form: Form
+    as_of: Timestamp
+    until: Timestamp | None
+    snapshot: bool
+    progress_from: Timestamp  # the time of the first progress row
+    constrained: frozenset[GlobalId]  # tables whose constraints the plan may need
+    pid: int
+    selection: Selection = ALL
+    rest: Relation | None = None
+
+
+class Subscriber:
+    """The rows of one subscription in the order of time; a `RowSource`."""
+
+    streaming = True
+
+    def __init__(self, coordinator: Coordinator, request: Request) -> None:
+        self._coordinator = coordinator
+        self._request = request
+        self._progress = request.form.progress
+        self._log: Changelog | None = None
+        self._end = None if request.until is None else End(request.until)
+        changelogs = coordinator.changelogs
+        self._rendering = changelogs.rendering(request.relation, request.form)
+        self._rest = changelogs.rendering(request.rest, request.form)
+        self._ready = deque(self._rendering.progress(request.progress_from))
+        self._state: State = Starting(request.as_of, request.snapshot)
+        changelogs.add(self)
+        self._task = self._spawn(self._start, request.source.inputs, request.as_of)
+
+    # --- for the client
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `next` returns at once."""
+        return bool(self._ready)
+
+    async def next(self, limit: int) -> pa.RecordBatch | None:
+        """Return the next rows when there are any, None at the end."""
+        while not self._ready:
+            match self._state:
+                case Following():
+                    await self._follow(self._state)
+                case Starting() | Reading():
+                    await asyncio.wait([self._task])
+                    if not self._task.cancelled():
+                        self._task.result()
+                case Ended(error=error):
+                    if error is not None:
+                        raise error
+                    self.close()
+                    return None
+        first = self._ready.popleft()
+        if first.num_rows <= limit:
+            return first  # the same object for all subscribers: it is encoded once
+        self._ready.appendleft(first.slice(limit))
+        return first.slice(0, limit)
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._become(Ended())
+        self._coordinator.changelogs.leave(self, self._log)
+
+    # --- for the changelogs
+
+    @property
+    def source(self) -> Source:
+        """What it subscribes to."""
+        return self._request.source
+
+    @property
+    def constrained(self) -> frozenset[GlobalId]:
+        """The tables whose constraints its plan may need."""
+        return self._request.constrained
+
+    @property
+    def upper(self) -> Timestamp:
+        """The time before which it needs no events."""
+        match self._state:
+            case Following(upper=upper):
+                return upper
+            case Starting(as_of=after) | Reading(after=after):
+                return after + 1
+            case Ended():
+                return EMPTY
+
+    def limit(self, end: End) -> None:
+        """End the stream at `end`, if it does not end before."""
+        self._end = earliest(self._end, end)
+        self._become(limited(self._state, end))
+        if self._log is not None:
+            self._log.wake()
+
+    def interrupt(self, error: DatabaseError) -> None:
+        """End the stream if it waits for what was dropped."""
+        self._become(interrupted(self._state, error))
+
+    # --- transitions
+
+    def _become(self, state: State) -> None:
+        self._state = state
+        if isinstance(state, Ended):
+            self._task.cancel()
+
+    def _spawn(
+        self, work: Callable[[], Awaitable[None]], ids: frozenset[GlobalId], time: Timestamp
+    ) -> asyncio.Task[None]:
+        """Run `work` in a task during which `ids` stay readable at `time`."""
+        hold = self._coordinator.holds.acquire(ids, time, "subscription", self._request.pid)
+
+        async def run() -> None:
+            try:
+                await work()
+            except DatabaseError as error:
+                self._state = Ended(error)
+            finally:
+                if isinstance(self._state, Starting | Reading):  # a shard was dropped meanwhile
+                    ended = ObjectNotInPrerequisiteState("the subscription has ended")
+                    self._state = Ended(ended)
+
+        task = asyncio.get_running_loop().create_task(run())
+        task.add_done_callback(lambda _: hold.release())
+        return task
+
+    async def _start(self) -> None:
+        coordinator, request = self._coordinator, self._request
+        for id in request.source.inputs:
+            await coordinator.wait_readable(id, request.as_of)
+        await coordinator.compute.maintained.check_errors(request.source.inputs, request.as_of)
+        self._log = coordinator.changelogs.join(self, request.source, request.as_of)
+        self._state = joined(Starting(request.as_of, request.snapshot), self._log)
+        if isinstance(self._state, Reading):
+            await self._read(self._state, self._log)
+
+    async def _follow(self, state: Following) -> None:
+        """Take one step along the changelog."""
+        log = self._log
+        assert log is not None
+        if log.frontier == EMPTY:
+            self._end_as_constant(state.upper)
+        step = next_step(state, log, self._end, progress=self._progress)
+        # No pattern binds a field: each subscriber comes here twice for each event.
+        match step:
+            case TakeEvent():
+                part = step.event.part(state.upper, step.until)
+                if part is None:
+                    pieces = await step.event.pieces(self._rendering)
+                else:
+                    upper = step.then.upper if step.then.upper > state.upper else None
+                    pieces = await self._rendering.render(part, upper)
+                self._ready.extend(pieces)
+                self._state = step.then
+            case Wait():
+                await log.changed(frontier=step.frontier)
+            case ReportProgress():
+                self._ready.extend(self._rendering.progress(step.then.upper))
+                self._state = step.then
+            case Reading():
+                self._read_again(step, log)
+            case Ended():
+                self._become(step)
+
+    def _end_as_constant(self, upper: Timestamp) -> None:
+        """End now: the collection will never change again."""
+        now = self._coordinator.oracle.read_ts()
+        end = end_of_constant(self._request.as_of, now)
+        self._end = earliest(self._end, End(max(upper, end)))
+
+    # --- reading
+
+    def _read_again(self, state: Reading, log: Changelog) -> None:
+        """Read what the changelog has dropped from the shard, or end if that has it no longer."""
+        holds, source = self._coordinator.holds, self._request.source
+        readable = [id for id in source.inputs & holds.collections.keys() if source.is_shard]
+        if not any(holds.since(id) <= state.after for id in readable):
+            late = Unavailable(
+                "the subscriber does not keep up",
+                sqlstate="53400",
+                detail=f"The changes from {state.after + 1} on are not kept any more.",
+            )
+            self._become(Ended(late if log.end is None else log.end.error))
+            return
+        self._state = state
+        self._task = self._spawn(partial(self._read, state, log), source.inputs, state.after)
+
+    async def _read(self, state: Reading, log: Changelog) -> None:
+        """Send what the changelog does not have, then follow it."""
+        if self._request.source.is_shard:
+            updates, upper = await self._read_shard(state)
+            pieces = await self._rest.render(updates, upper)
+        else:
+            updates, upper = await self._peek(state.after), state.after + 1
+            pieces = await self._rendering.render(updates, upper)
+        self._ready.extend(pieces)
+        self._become(Following(upper))
+
+    async def _peek(self, as_of: Timestamp) -> pa.Table:
+        """Return the contents as of a time, as the answer of a query."""
+        source = self._request.source
+        assert source.cluster is not None
+        imports = () if source.index is not None else tuple(sorted(source.inputs))
+        request = PeekRequest(as_of, source.relation, imports=imports, index=source.index)
+        result = await self._coordinator.compute.peek(source.cluster, request)
+        return insertions_at(pa.Table.from_batches([await whole(result)]), as_of)
+
+    async def _read_shard(self, state: Reading) -> tuple[pa.Table | None, Timestamp]:
+        """Return the shard's updates later than `state.after`, and the time that they reach.
+
+        The stream ends at an error in between, after the updates before it.
+        """
+        coordinator, (shard,) = self._coordinator, self._request.source.inputs
+        events: list[ListenEvent] = []
+        read, _ = coordinator.capabilities[shard]
+        listen = coordinator.storage.subscribe_at(
+            read,
+            state.after,
+            events.append,
+            snapshot=state.snapshot,
+            selection=self._request.selection,
+        )
+        assert listen.task is not None
+        try:
+            await listen.task
+        finally:
+            listen.cancel()
+        event = events[0]
+        if event.upper == EMPTY:
+            self._end_as_constant(state.after + 1)
+        upper = event.upper if self._end is None else min(event.upper, self._end.time)
+        maintained = coordinator.compute.maintained
+        await maintained.errors_known([shard], upper - 1)
+        failed = maintained.first_error([shard], state.after, upper)
+        if failed is not None:
+            upper, error = failed
+            self._end = earliest(self._end, End(upper, error))
+        updates = event.updates
+        if updates is not None and upper < event.upper:
+            updates = updates.filter(pc.less(times_of(updates), upper))
+        return updates, upper
