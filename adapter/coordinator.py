@@ -34,6 +34,7 @@ from foreshore.catalog.state import State
 from foreshore.clock import Clock
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.controller.controller import ComputeController
+from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
 from foreshore.errors import DatabaseError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.ir import Get, Relation, sources_of
@@ -64,6 +65,7 @@ class Coordinator:
         storage: StorageController,
         compute: ComputeController,
         engine: BulkEngine,
+        isolated: IsolatedEngine,
         executor: Executor,
         oracle: TimestampOracle,
         catalog: Catalog,
@@ -74,6 +76,7 @@ class Coordinator:
         self.clock = clock
         self.storage = storage
         self.compute = compute
+        self.isolated = isolated  # for what would hold up this process
         self.engine = engine  # of this process: queries over the catalog and over few rows
         self.executor = executor
         self.oracle = oracle

@@ -50,6 +50,7 @@ from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.controller.launch import Launcher
+from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.constraint import Unique
 from foreshore.errors import (
     Fenced,
@@ -184,6 +185,7 @@ class Environment:
             storage=storage,
             compute=compute,
             engine=engine,
+            isolated=IsolatedEngine([str(storage.files.root)]),
             executor=executor,
             oracle=oracle,
             catalog=catalog,
@@ -302,6 +304,7 @@ class Environment:
         await self.coordinator.compute.close()
         await self.coordinator.errors.close()
         self.coordinator.executor.shutdown(wait=False, cancel_futures=True)
+        await blocking.run(None, self.coordinator.isolated.close)
         self.coordinator.keys.close()
         await blocking.run(None, self.coordinator.engine.close)
 

@@ -152,6 +152,30 @@ class Dataflow(Protocol):
         ...
 
 
+class Evaluations(Protocol):
+    """Evaluations in one session of an engine, each as by `Engine.evaluate`; of one thread."""
+
+    def rows(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
+    ) -> pa.Table:
+        """Return the rows of `relation` as of a time."""
+        ...
+
+    def parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of `relation` as of a time, part by part: at least one."""
+        ...
+
+
 class Engine(Protocol):
     """Evaluates relations and creates dataflows. Thread-safe."""
 

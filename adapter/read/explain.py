@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.read.bind_parameters import parameter_bindings
 from foreshore.adapter.read.by_key import literal_keys
 from foreshore.adapter.read.peek import (
     bind_peek,
@@ -97,7 +98,9 @@ def _values(
     keys: tuple[tuple[Scalar, ...], ...],
     args: Sequence[Datum],
 ) -> str:
-    _, _, replace = bind_peek(session, peek, args, session.coordinator.oracle.read_ts())
+    replace = parameter_bindings(
+        args, session.environment_values(session.coordinator.oracle.read_ts())
+    )
     values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, replace)]
     return f"    look-up of ({', '.join(key)}) = {' or '.join(values) or 'nothing'}"
 
@@ -156,7 +159,7 @@ async def _physical(
                 if cluster is not None and peek.way == "bulk"
                 else "in this process"
             )
-            relation, _, _ = bind_peek(session, peek, args, coordinator.oracle.read_ts())
+            relation, _, _ = await bind_peek(session, peek, args, coordinator.oracle.read_ts())
             described = await blocking.run(
                 coordinator.executor,
                 partial(coordinator.engine.describe, relation, partial(_name, session)),

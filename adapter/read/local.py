@@ -6,16 +6,19 @@ is more than that goes to an engine on a thread.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore import blocking
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import rows_schema
 from foreshore.errors import DataError, InternalError
+from foreshore.expr.cost import LIGHT, cost_of_relation, is_heavy
 from foreshore.expr.datum import to_array
-from foreshore.expr.evaluate import fold, may_be_large, outcome
+from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import (
     And,
     Call,
@@ -26,7 +29,6 @@ from foreshore.expr.ir import (
     Get,
     Join,
     Let,
-    Literal,
     LocalGet,
     Map,
     Project,
@@ -36,37 +38,36 @@ from foreshore.expr.ir import (
     inputs_of,
     walk_relations,
 )
-from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, array_of, arrow_type
 from foreshore.update import DIFF, DIFF_FIELD, TIME_FIELD
 
 Columns = list[pa.Array]
 
-FEW_ROWS = 10_000  # of a table function
-
 
 def can_evaluate_locally(relation: Relation) -> bool:
-    """Whether `evaluate_linear` can compute `relation`, given its collections' rows, at once."""
-    return not any(
-        may_be_large(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
-    ) and all(
-        isinstance(node, Constant | Get | LocalGet | Let | Map | Filter | Project | Union)
+    """Whether `evaluate_linear` can compute `relation`, given its collections' rows."""
+    return all(
+        isinstance(node, Constant | Get | LocalGet | Let | Map | Filter | Project | Union | FlatMap)
         or (isinstance(node, Join) and not node.inputs)
-        or (isinstance(node, FlatMap) and _gives_few(node))
         for node in walk_relations(relation)
-    )
+    ) and not is_heavy(relation)
 
 
-def _gives_few(node: FlatMap) -> bool:
-    """Whether a table function gives so few rows for each that they need no engine."""
-    if not node.function.startswith("generate_series"):
-        return True  # as many as there are elements in its argument
-    bounds = [fold(arg) for arg in node.args]
-    if not all(isinstance(bound, Literal) and isinstance(bound.value, int) for bound in bounds):
-        return False
-    start, stop, *step = (bound.value for bound in bounds)  # type: ignore[union-attr]
-    return bool(abs(stop - start) <= FEW_ROWS and step != [0])
+async def evaluated(
+    executor: Executor,
+    relation: Relation,
+    collections: Mapping[GlobalId | int, pa.Table],
+    *,
+    is_large: bool,
+) -> pa.Table:
+    """Return what `evaluate_linear` does, computed on a thread if that may take long.
+
+    So it does if the relation `is_large`.
+    """
+    if not is_large and cost_of_relation(relation)[1] <= LIGHT:
+        return evaluate_linear(relation, collections)
+    return await blocking.run(executor, evaluate_linear, relation, collections)
 
 
 def evaluate_linear(

@@ -1,7 +1,7 @@
 """SELECT: a time is chosen, arguments are put in, and rows come from where they cost least."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from foreshore.adapter.read.bind_parameters import Replace, bind_relation, param
 from foreshore.adapter.read.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.read.changes import changes
 from foreshore.adapter.read.cluster_choice import answering_cluster, pinned_replica
-from foreshore.adapter.read.local import counted, evaluate_linear
+from foreshore.adapter.read.local import counted, evaluated
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.recursion import (
     Evaluation,
@@ -37,7 +37,7 @@ from foreshore.adapter.read.times import (
 from foreshore.adapter.session.catalog_reader import BUILTINS
 from foreshore.adapter.session.side_effects import calls_in, carried_out, carried_out_by_row
 from foreshore.compute.controller.peeks import PeekRequest
-from foreshore.compute.engine import Cancellation, Input
+from foreshore.compute.engine import Cancellation, Evaluations, Input
 from foreshore.compute.finish import expanded, finish, finished_parts
 from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import (
@@ -46,6 +46,7 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     TableAltered,
 )
+from foreshore.expr.cost import is_heavy
 from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
@@ -124,7 +125,7 @@ async def awaited(
     refuse_past_of_system(peek, as_of)
     wanted = asked(session, as_of, peek.query.changes, args)
     if wanted is not None and await come(session, collections_read(session, peek), wanted):
-        session.planner.prepare(prepared)  # much may have happened meanwhile
+        await session.planner.ready(prepared)  # much may have happened meanwhile
         session.planner.rely_on(prepared.meanings)
     return None if as_of is None else wanted
 
@@ -162,16 +163,21 @@ async def _finished(
     given = dict(known)
     for each in peek.query.changes:
         given[each.id] = await changes(session, each, args, time)
-    relation, finishing, replace = bind_peek(session, peek, args, time)
+    relation, finishing, replace = await bind_peek(session, peek, args, time)
     if peek.acts:
         relations = peek.block(relation, replace).relations()
         calls = dict.fromkeys(call for each in relations for call in calls_in(each))
         values = await carried_out(session, list(calls))
-        relation, finishing, replace = bind_peek(session, peek, args, time)  # of what is set now
+        relation, finishing, replace = await bind_peek(
+            session, peek, args, time
+        )  # of what is set now
         relation = bind_relation(relation, values.get, every=True)
     match peek.way_of(relation):
         case "constant":
-            rows = evaluate_linear(relation, counted_each(given))
+            with session.interrupts.running():
+                rows = await evaluated(
+                    coordinator.executor, relation, counted_each(given), is_large=peek.is_large
+                )
             return await _finished_result(rows, finishing)
         case "local":
             block = peek.block(relation, replace, finishing)
@@ -292,14 +298,21 @@ def index_of(session: "Session", id: GlobalId) -> GlobalId:
 # --- arguments -----------------------------------------------------------------------------
 
 
-def bind_peek(
+async def bind_peek(
     session: "Session", peek: PeekPlan, args: Sequence[Datum], time: Timestamp
 ) -> tuple[Relation, Finishing, Replace]:
     """Return the relation and what finishes it, with arguments and the environment put in."""
     replace = parameter_bindings(args, session.environment_values(time))
     if not peek.open:
         return peek.relation, peek.query.finishing, replace
-    return bind_relation(peek.relation, replace), finishing_of(session, peek, args), replace
+    finishing = finishing_of(session, peek, args)
+    if not peek.is_large:
+        return bind_relation(peek.relation, replace), finishing, replace
+    with session.interrupts.running():
+        relation = await blocking.run(
+            session.coordinator.executor, bind_relation, peek.relation, replace
+        )
+    return relation, finishing, replace
 
 
 # --- here ----------------------------------------------------------------------------------
@@ -313,7 +326,7 @@ async def _own_result(
     Nothing that is maintained knows of it; the plan has its definitions (`Basis.own`).
     """
     time = read_time(session, peek.shards, None, args)
-    relation, finishing, replace = bind_peek(session, peek, args, time)
+    relation, finishing, replace = await bind_peek(session, peek, args, time)
     block = peek.block(relation, replace, finishing)
     return await _result_here(session, block, finishing, time, given)
 
@@ -410,8 +423,14 @@ async def _evaluated(
         cancellation = Cancellation()
 
         def steps() -> Steps[T]:
+            isolated = any(map(is_heavy, block.relations()))
+            evaluations: AbstractContextManager[Evaluations] = (
+                coordinator.isolated.evaluations(cancellation)
+                if isolated
+                else coordinator.engine.evaluations(cancellation)
+            )
             with ExitStack() as reading:
-                engine = reading.enter_context(coordinator.engine.evaluations(cancellation))
+                engine = reading.enter_context(evaluations)
                 files = {
                     snapshot.id: replace(
                         inputs[snapshot.id], files=reading.enter_context(snapshot.paths())

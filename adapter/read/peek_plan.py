@@ -22,6 +22,7 @@ from foreshore.adapter.read.local import can_evaluate_locally
 from foreshore.adapter.read.recursion import bind_block, collections_of
 from foreshore.adapter.session.side_effects import calls_in, draws
 from foreshore.constraint import Unique
+from foreshore.expr.cost import is_large
 from foreshore.expr.ir import (
     Column,
     Filter,
@@ -73,11 +74,14 @@ class PeekPlan:
     is_timed: bool  # whether the answer depends on the time of the read
     acts: bool  # whether it calls functions that act on the session
     draws: bool  # whether one of them draws numbers
+    is_large: bool  # whether looking through it takes so long that nobody should wait for it
     lookup: IndexLookup | None = None
     key: KeyLookup | None = None
 
     def way_of(self, relation: Relation) -> Way:
         """Return how the query is answered when all is put in: what is short needs no engine."""
+        if self.is_large:
+            return self.way
         if self.way == "local" and self.reads_nothing and can_evaluate_locally(relation):
             return "constant"
         return self.way
@@ -164,6 +168,7 @@ def plan_peek(
         bool(shards) or bool(query.changes) or "mz_now" in environment,
         acts,
         draws(calls),
+        any(map(is_large, block.relations())),
         lookup,
         key,
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.read.cluster_choice import answering_cluster
-from foreshore.adapter.read.local import can_evaluate_locally, evaluate_linear
+from foreshore.adapter.read.local import can_evaluate_locally, evaluated
 from foreshore.adapter.read.peek import bind_peek
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected
@@ -60,7 +60,7 @@ async def subscribe(
         raise InvalidParameterValue(
             f"UP TO {until} is before AS OF {as_of}", detail="Nothing could come of it."
         )
-    relation, _, _ = bind_peek(session, peek, args, as_of)
+    relation, _, _ = await bind_peek(session, peek, args, as_of)
     form = Form.of(plan)
     # A durable subscription that goes on from its position begins there, not at AS OF.
     progress_from = as_of if snapshot or plan.subscription is None else as_of + 1
@@ -72,7 +72,8 @@ async def subscribe(
         rendering = Rendering(None, form)
         pieces = list(rendering.progress(progress_from))
         if snapshot:
-            pieces += rendering.rows(at_time(evaluate_linear(relation), as_of))
+            found = await evaluated(coordinator.executor, relation, {}, is_large=peek.is_large)
+            pieces += rendering.rows(at_time(found, as_of))
         pieces += rendering.progress(end if until is None else min(end, until))
         rows = _batch_of(pieces)
     else:

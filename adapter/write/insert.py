@@ -18,6 +18,7 @@ from foreshore.adapter.read.local import (
     can_evaluate_locally,
     counted,
     evaluate_linear,
+    evaluated,
     negated,
     repeated,
     split_diffs,
@@ -297,12 +298,14 @@ async def written_rows(
     assert peek is not None
     if peek.reads_nothing:
         now = _now(session)
-        filled_relation, _, _ = bind_peek(session, peek, args, now)
+        filled_relation, _, _ = await bind_peek(session, peek, args, now)
         if peek.acts:
             values = await carried_out(session, calls_in(filled_relation))
             filled_relation = bind_relation(filled_relation, values.get, every=True)
         if peek.way_of(filled_relation) == "constant":
-            return evaluate_linear(filled_relation, counted_each(given))
+            return await evaluated(
+                coordinator.executor, filled_relation, counted_each(given), is_large=peek.is_large
+            )
         return await evaluate_here(session, Block(filled_relation), now, given)
     if transaction.time is None:  # what is written follows from the newest, at any isolation
         transaction.isolation = "strict serializable"
@@ -322,7 +325,7 @@ async def written_rows(
         await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
     if transaction.reads_own_writes(tables) or peek.way == "local":
         time = read_time(session, peek.shards, None, args)
-        filled_relation, _, replace = bind_peek(session, peek, args, time)
+        filled_relation, _, replace = await bind_peek(session, peek, args, time)
         return await evaluate_here(session, peek.block(filled_relation, replace), time, given)
     return counted(await rows_of(session, prepared, args, None, given))
 

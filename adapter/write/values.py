@@ -15,8 +15,8 @@ import pyarrow as pa
 from foreshore.adapter.read.bind_parameters import Givens, bind_scalar
 from foreshore.compute.finish import empty_rows
 from foreshore.errors import DataError
+from foreshore.expr.cost import LIGHT, cost_of_call, is_demanding, size_of
 from foreshore.expr.datum import to_array
-from foreshore.expr.evaluate import growing_calls, is_large
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -30,6 +30,7 @@ from foreshore.expr.ir import (
     Scalar,
     Union,
     inputs_of,
+    walk_scalars,
 )
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.types import INT8, ColumnType, Datum, RelationDesc, arrow_type
@@ -118,21 +119,28 @@ def batch_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.Record
 class Template:
     """Rows of cells over what is given: arguments, what the environment says, and calls' values.
 
-    `calls` act on the session, as nextval() does, and have arguments that are literals. `growing`
-    are the arguments of what may become very long.
+    `calls` act on the session, as nextval() does, and have arguments that are literals. What
+    is `demanding`, a function and its arguments, may take longer than these are long.
     """
 
     givens: Givens
     calls: tuple[Call, ...]
     cells: tuple[tuple[Cell, ...], ...]
-    growing: tuple[tuple[Cell, ...], ...] = ()
+    computes: bool = False
+    demanding: tuple[tuple[str, tuple[Cell, ...]], ...] = ()
 
     def is_large(self, given: Sequence[Datum]) -> bool:
         """Whether a value in the rows may be so long that nobody should wait for it in passing."""
+        if self.computes and sum(map(size_of, given)) > LIGHT:
+            return True
         try:  # one after the other: what is an argument of others has been found to be short
-            return any(is_large([arg(given) for arg in args]) for args in self.growing)
+            for key, args in self.demanding:
+                values = [arg(given) for arg in args]
+                if sum(cost_of_call(key, values, [*map(size_of, values)])) > LIGHT:
+                    return True
         except DataError:  # which the rows may do without
             return True
+        return False
 
     def rows(self, given: Sequence[Datum]) -> list[Row]:
         """Return the rows over the values of `givens`, then `calls`; raises DataError."""
@@ -153,15 +161,22 @@ def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | No
     rows = [tuple(bind_scalar(scalar, places.get) for scalar in row) for row in rows]
     givens = Givens.of(chain.from_iterable(rows))
     rows = [tuple(map(givens.placed, row)) for row in rows]
-    growing = [call for scalar in chain.from_iterable(rows) for call in growing_calls(scalar)]
-    if growing and (calls or len(rows) > MOST_IN_PASSING):
+    made = [call for scalar in chain.from_iterable(rows) for call in _calls_in(scalar)]
+    demanding = [call for call in made if is_demanding(call.function)]
+    if demanding and (calls or len(rows) > MOST_IN_PASSING):
         return None  # what turns out to be large is done in another way, and calls only once
     return Template(
         givens,
         tuple(calls),
         tuple(tuple(map(compiled, row)) for row in rows),
-        tuple(tuple(map(compiled, call.args)) for call in growing),
+        bool(made),
+        tuple((call.function, tuple(map(compiled, call.args))) for call in demanding),
     )
+
+
+def _calls_in(scalar: Scalar) -> list[Call]:
+    """Return the calls within `scalar`, those that are arguments of others first."""
+    return [each for each in walk_scalars(scalar) if isinstance(each, Call)][::-1]
 
 
 def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:

@@ -10,7 +10,7 @@ TRUE one, and in coalesce's arguments if all earlier ones are NULL. Guarded part
 are expensive are evaluated only over the rows that reach them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
@@ -18,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.errors import StatementTooComplex
 from foreshore.expr import datum
+from foreshore.expr.cost import is_light
 from foreshore.expr.functions.function import ScalarFunction, Signature, apply
 from foreshore.expr.functions.registry import scalar_function, signature
 from foreshore.expr.ir import (
@@ -32,10 +34,9 @@ from foreshore.expr.ir import (
     Scalar,
     operands_of,
     type_of,
-    walk_scalars,
     with_operands,
 )
-from foreshore.types import Datum, arrow_type
+from foreshore.types import arrow_type
 
 Errors: TypeAlias = pa.Array | None
 NO_TEXT = pa.scalar(None, pa.string())
@@ -52,11 +53,6 @@ def evaluate(scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array
 def outcome(scalar: Scalar, columns: "Columns", rows: int) -> tuple[pa.Array, pa.Array | None]:
     """Return the values, and the errors (texts of `data_error`), None if no row fails."""
     return _Evaluation(columns, rows).run(scalar)
-
-
-LARGE = 1 << 20  # characters
-# Functions whose result may be longer than all of their arguments together.
-_GROWING = frozenset({"repeat", "lpad", "rpad", "replace"})
 
 
 @lru_cache(65_536)
@@ -240,35 +236,9 @@ def _none_if_empty(errors: pa.Array) -> Errors:
     return None if errors.null_count == len(errors) else errors
 
 
-def may_be_large(scalar: Scalar) -> bool:
-    """Whether a value within `scalar` may be too long to compute on the event loop."""
-    return any(
-        not all(isinstance(arg, Literal) for arg in call.args)
-        or is_large([arg.value for arg in call.args if isinstance(arg, Literal)])
-        for call in growing_calls(scalar)
-    )
-
-
-def growing_calls(scalar: Scalar) -> list[Call]:
-    """Return the calls within `scalar` whose values may be much longer than their arguments.
-
-    Arguments come before the calls that use them.
-    """
-    calls = [each for each in walk_scalars(scalar) if isinstance(each, Call)]
-    return [each for each in reversed(calls) if scalar_function(each.function).name in _GROWING]
-
-
-def is_large(args: Iterable[Datum]) -> bool:
-    """Whether a growing call of these arguments may have a value too long for the event loop."""
-    size = 1
-    for value in args:
-        size *= max(1, value if isinstance(value, int) else len(str(value or "")))
-    return size > LARGE
-
-
 def is_constant(scalar: Scalar) -> bool:
-    """Whether `scalar` depends only on literals and is small enough to be folded."""
-    return not may_be_large(scalar) and _is_constant(scalar)
+    """Whether `scalar` depends only on literals and is cheap enough to be folded."""
+    return _is_constant(scalar) and is_light(scalar)
 
 
 def _is_constant(scalar: Scalar) -> bool:
@@ -284,7 +254,9 @@ def _is_constant(scalar: Scalar) -> bool:
 
 
 def constant(scalar: Scalar) -> Literal | str:
-    """Return the value of a constant scalar, or its error's text."""
+    """Return the value of a constant scalar, or its error's text; it has to be light."""
+    if not is_light(scalar):
+        raise StatementTooComplex("constant expression takes too long to evaluate")
     values, errors = outcome(scalar, (), 1)
     if errors is not None:
         return str(errors[0].as_py())

@@ -42,7 +42,7 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             assert prepared.peek is not None
             assert isinstance(prepared.plan, Insert)
             session.begin()
-            relation, _, _ = bind_peek(session, prepared.peek, args, 0)
+            relation, _, _ = await bind_peek(session, prepared.peek, args, 0)
             desc = session.planner.reader().planned[prepared.plan.table].desc
             template = prepared.template
             rows = template.rows(template.givens.values(args, session.environment_values(0)))

@@ -1,0 +1,202 @@
+"""An engine for what may take long in Python: each evaluation has a process, which can be killed.
+
+Kernels are Python, and while one works at a single long value (a text of many megabytes, a large
+document) no other thread of its process runs: neither the event loop nor the timer of
+statement_timeout. So what is written in a statement and may come to that is evaluated elsewhere.
+
+A process is started when it is first needed, and kept for the next evaluation. One that is
+cancelled is killed. It ends when its standard input does.
+"""
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import IO
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.compute.engine import Cancellation, Input
+from foreshore.errors import DatabaseError, QueryCanceled, Unavailable
+from foreshore.expr.ir import Relation
+from foreshore.ids import GlobalId
+
+COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.isolated.worker")
+MOST_IDLE = 1
+LENGTH = struct.Struct(">Q")
+
+
+class IsolatedEngine:
+    """Evaluates relations in processes that read files below `directories`.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, directories: Sequence[str] = (), command: Sequence[str] = COMMAND) -> None:
+        self._command = [*command, *directories]
+        self._lock = Lock()
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._closed = False
+
+    @contextmanager
+    def evaluations(self, cancellation: Cancellation) -> Iterator["_Worker"]:
+        """Yield evaluations in one process, which `cancellation` kills."""
+        worker = self._take()
+        try:
+            cancellation.arm(worker.kill)
+            try:
+                yield worker
+            except Unavailable:
+                cancellation.check()
+                raise
+            finally:
+                cancellation.disarm()
+        finally:
+            self._give_back(worker)
+
+    def close(self) -> None:
+        """End all processes; what they are evaluating fails."""
+        with self._lock:
+            self._closed = True
+            workers = list(self._all)
+        for worker in workers:
+            worker.end()
+
+    def _take(self) -> "_Worker":
+        with self._lock:
+            if self._closed:
+                raise QueryCanceled
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.alive:
+                    return worker
+                self._all.discard(worker)
+                worker.end()
+            worker = _Worker(self._command)
+            self._all.add(worker)
+            return worker
+
+    def _give_back(self, worker: "_Worker") -> None:
+        with self._lock:
+            if worker.alive and len(self._idle) < MOST_IDLE and not self._closed:
+                self._idle.append(worker)
+                return
+            self._all.discard(worker)
+        worker.end()
+
+
+class _Worker:
+    """A process that evaluates one relation after the other."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        blocking.let_give_way(self._process.pid)
+        self._at_rest = True  # neither asked nor killed
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can be asked."""
+        return self._at_rest and self._process.poll() is None
+
+    def kill(self) -> None:
+        """Let the process end; from any thread, as it does not wait."""
+        self._at_rest = False
+        self._process.kill()
+
+    def end(self) -> None:
+        """End the process and free what it was spoken to by."""
+        self.kill()
+        with suppress(OSError), self._process:
+            pass  # waits, and closes the pipes; what was to be sent is lost
+
+    def parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of `relation` as of a time, all at once."""
+        yield self.rows(relation, inputs, as_of, max_bytes)
+
+    def rows(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
+    ) -> pa.Table:
+        """Return the rows of `relation` as of a time; raises Unavailable if the process ends."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = pickle.dumps((relation, dict(inputs), as_of, max_bytes), protocol=5)
+        self._at_rest = False
+        try:
+            send(self._process.stdin, b"A", asked)
+            kind, answer = receive(self._process.stdout)
+        except (OSError, EOFError, ValueError):
+            raise Unavailable("the process that evaluated the query has ended") from None
+        self._at_rest = True
+        if kind == b"E":
+            raise failure_of(answer)
+        with pa.ipc.open_stream(pa.py_buffer(answer)) as reader:
+            return reader.read_all()
+
+
+def send(pipe: IO[bytes], kind: bytes, data: "bytes | pa.Buffer") -> None:
+    """Write a message: what kind it is, its length, and its bytes."""
+    pipe.write(kind + LENGTH.pack(len(memoryview(data))))
+    pipe.write(data)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> tuple[bytes, bytearray]:
+    """Return the kind and the bytes of the next message; raises EOFError at the end."""
+    start = bytearray(1 + LENGTH.size)
+    _fill(pipe, start)
+    answer = bytearray(LENGTH.unpack(start[1:])[0])
+    _fill(pipe, answer)
+    return bytes(start[:1]), answer
+
+
+def _fill(pipe: IO[bytes], into: bytearray) -> None:
+    """Read `into` full, in pieces, between which other threads run."""
+    descriptor, view, at = pipe.fileno(), memoryview(into), 0
+    while at < len(into):
+        count = os.readv(descriptor, [view[at : at + (1 << 20)]])
+        if not count:
+            raise EOFError
+        at += count
+
+
+def as_failure(error: DatabaseError) -> bytes:
+    """Return an error as bytes."""
+    fields = (error.message, error.sqlstate, error.detail, error.hint)
+    return pickle.dumps((_family_of(error), *fields))
+
+
+def _family_of(error: DatabaseError) -> type[DatabaseError]:
+    """Return the first of the error's classes that is made of these fields alone."""
+    return next(
+        each
+        for each in type(error).__mro__
+        if issubclass(each, DatabaseError) and each.__init__ is DatabaseError.__init__
+    )
+
+
+def failure_of(data: bytes | bytearray) -> DatabaseError:
+    """Return the error that `as_failure` has made bytes of."""
+    family, message, sqlstate, detail, hint = pickle.loads(data)
+    error: DatabaseError = family(message, sqlstate=sqlstate, detail=detail, hint=hint)
+    return error

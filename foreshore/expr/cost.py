@@ -1,0 +1,281 @@
+"""What evaluating a scalar may cost, estimated from the sizes of its literals before it is done.
+
+    light       computed in passing, on the event loop
+    not light   computed where it holds up nobody, and can be ended
+
+The unit is a character that is looked at, some 0.1 microseconds. The size of a column's value is
+not known; a usual one is assumed. Of a call it counts how large its result may be, and how often it
+looks at its arguments; what is not listed here looks at them once and returns no more than them.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, islice
+from math import prod
+
+from foreshore.expr.functions.registry import scalar_function
+from foreshore.expr.ir import (
+    Call,
+    Constant,
+    FlatMap,
+    Join,
+    Let,
+    Literal,
+    Relation,
+    Scalar,
+    Union,
+    inputs_of,
+    operands_of,
+    walk_relations,
+    walk_scalars,
+)
+from foreshore.expr.scalars import scalars_of
+from foreshore.types import Datum
+
+LIGHT = 1 << 17  # units: some ten milliseconds
+SMALL = 16  # the size of what is not as long as one likes
+USUAL = 256  # of a value that is not known
+CALL = 8  # what a call costs beside its arguments
+OVERHEAD = 200  # and once, however many rows there are
+PATTERN = 50  # of a character of a regular expression, when it is compiled
+MATCH = 40  # of a match, beside the characters it has
+MANY_PARTS = 1000  # of a relation
+MANY_ROWS = 1_000_000  # of a join
+MOST = 1 << 62
+
+Values = Sequence[Datum]  # of arguments; None if it is not known
+Sizes = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The size of a value, and what it costs: the dearest of its calls, and all of them."""
+
+    size: int
+    dearest: int = 0
+    total: int = 0
+    calls: int = 0
+
+
+def cost_of(scalar: Scalar) -> Cost:
+    """Return what evaluating `scalar` for one row may cost."""
+    if isinstance(scalar, Literal):
+        return Cost(size_of(scalar.value))
+    operands = operands_of(scalar)
+    parts = [cost_of(each) for each in operands]
+    sizes = [each.size for each in parts]
+    dearest = max((each.dearest for each in parts), default=0)
+    total = sum(each.total for each in parts)
+    calls = sum(each.calls for each in parts) + 1
+    if not isinstance(scalar, Call):
+        return Cost(max(sizes, default=USUAL), dearest, total, calls)
+    values = [each.value if isinstance(each, Literal) else None for each in operands]
+    size, work = cost_of_call(scalar.function, values, sizes)
+    return Cost(size, max(dearest, work), min(total + work, MOST), calls)
+
+
+def size_of(datum: Datum) -> int:
+    """Return the size of a value."""
+    if isinstance(datum, str | bytes):
+        return len(datum)
+    if isinstance(datum, list | tuple):
+        return SMALL + sum(map(size_of, datum))
+    return SMALL
+
+
+def cost_of_call(key: str, values: Values, sizes: Sizes) -> tuple[int, int]:
+    """Return the size of a call's result, and what the call costs without its arguments."""
+    name = scalar_function(key).name
+    grown, worked = _GROWTH.get(name), _WORK.get(name)
+    size = sum(sizes) + SMALL if grown is None else grown(values, sizes)
+    work = CALL + sum(sizes) + size if worked is None else worked(values, sizes) + size
+    return min(size, MOST), min(work, MOST)
+
+
+def is_demanding(key: str) -> bool:
+    """Whether a call may cost more than its arguments' sizes say."""
+    name = scalar_function(key).name
+    return name in _GROWTH or name in _WORK
+
+
+# --- results that are longer than the arguments -------------------------------------------------
+
+
+def _number(value: Datum) -> int:
+    return max(value, 0) if isinstance(value, int) else MOST
+
+
+def _repeated(values: Values, sizes: Sizes) -> int:
+    return sizes[0] * _number(values[1])
+
+
+def _padded(values: Values, sizes: Sizes) -> int:
+    return max(sizes[0], _number(values[1]))
+
+
+def _replaced(values: Values, sizes: Sizes) -> int:
+    old = values[1]
+    parts = sizes[0] // max(len(old), 1) + 1 if isinstance(old, str) else sizes[0]
+    return sizes[0] + parts * sizes[2]
+
+
+def _replaced_by_pattern(values: Values, sizes: Sizes) -> int:
+    return (sizes[0] + 1) * max(sizes[2], 1)
+
+
+def _joined(values: Values, sizes: Sizes) -> int:
+    return sizes[0] * max(sizes[1], 1) + sum(sizes[2:]) * sizes[0] // SMALL
+
+
+def _formatted(values: Values, sizes: Sizes) -> int:
+    pattern = values[0]
+    if not isinstance(pattern, str):
+        return sum(sizes) * 2 + USUAL
+    widths = sum(int(digits[-9:]) for digits in re.findall(r"[0-9]+", pattern))
+    return len(pattern) + widths + (pattern.count("%") + 1) * sum(sizes)
+
+
+def _series(values: Values, sizes: Sizes) -> int:
+    start, stop, *steps = values
+    if not (isinstance(start, int) and isinstance(stop, int)):
+        return MOST  # of times, too
+    step = steps[0] if steps and isinstance(steps[0], int) else 1
+    return SMALL * (1 + max(0, (stop - start) // (step or 1)))
+
+
+def _indented(values: Values, sizes: Sizes) -> int:
+    document = values[0]
+    depth = 8
+    if isinstance(document, str):
+        levels = accumulate((c in "[{") - (c in "]}") for c in document)
+        depth = max(levels, default=0) if len(document) <= LIGHT else len(document)
+    return sizes[0] * (2 + 4 * depth)
+
+
+_GROWTH: dict[str, Callable[[Values, Sizes], int]] = {
+    "repeat": _repeated,
+    "lpad": _padded,
+    "rpad": _padded,
+    "replace": _replaced,
+    "regexp_replace": _replaced_by_pattern,
+    "array_to_string": _joined,
+    "concat_ws": lambda values, sizes: sum(sizes[1:]) + sizes[0] * len(sizes),
+    "format": _formatted,
+    "generate_series": _series,
+    "jsonb_pretty": _indented,
+    "encode": lambda values, sizes: 4 * sizes[0] + SMALL,
+    "quote_literal": lambda values, sizes: 2 * sizes[0] + SMALL,
+    "string_to_array": lambda values, sizes: SMALL * (sizes[0] + 1),
+    "string_to_table": lambda values, sizes: SMALL * (sizes[0] + 1),
+    "regexp_split_to_array": lambda values, sizes: SMALL * (sizes[0] + 1),
+    "regexp_split_to_table": lambda values, sizes: SMALL * (sizes[0] + 1),
+    "regexp_matches": lambda values, sizes: SMALL * (sizes[0] + 1),
+    "length": lambda values, sizes: SMALL,
+}  # fmt: skip
+
+
+# --- calls that look at their arguments more than once ------------------------------------------
+
+
+def _matched(values: Values, sizes: Sizes) -> int:
+    """Return the cost of looking for one match."""
+    text, pattern = sizes[0], sizes[1]
+    return CALL + pattern * PATTERN + text * (1 + pattern // 8)
+
+
+def _matched_all(values: Values, sizes: Sizes) -> int:
+    """Return the cost of looking for all matches, each of which may be looked for to the end."""
+    return _matched(values, sizes) + sizes[0] * MATCH + sizes[0] * sizes[0] // 64
+
+
+def _like(values: Values, sizes: Sizes) -> int:
+    return CALL + sizes[0] * (1 + sizes[1] // 16) + sizes[1]
+
+
+def _quadratic(values: Values, sizes: Sizes) -> int:
+    return CALL + sizes[0] * (1 + sum(sizes[1:]) // 64)
+
+
+_WORK: dict[str, Callable[[Values, Sizes], int]] = {
+    **dict.fromkeys(("~", "!~", "~*", "!~*", "regexp_like", "regexp_match"), _matched),
+    **dict.fromkeys(
+        ("regexp_replace", "regexp_matches", "regexp_count", "regexp_split_to_array",
+         "regexp_split_to_table"),
+        _matched_all,
+    ),
+    **dict.fromkeys(("~~", "!~~", "~~*", "!~~*"), _like),
+    **dict.fromkeys(("array_position", "array_positions", "&&", "@>", "<@"), _quadratic),
+    "length": lambda values, sizes: CALL + sizes[0] // 8,
+}  # fmt: skip
+
+
+# --- relations ----------------------------------------------------------------------------------
+
+
+def is_light(scalar: Scalar) -> bool:
+    """Whether `scalar` may be computed in passing."""
+    cost = cost_of(scalar)
+    return cost.total + OVERHEAD * cost.calls <= LIGHT
+
+
+def is_heavy(relation: Relation) -> bool:
+    """Whether a single call, during which nothing else runs, may take long; or the whole does."""
+    nodes = list(walk_relations(relation))
+    calls = False
+    for node in nodes:
+        scalars = list(scalars_of(node))
+        if isinstance(node, FlatMap):
+            scalars = [*scalars, Call(node.function, node.args, node.columns[0].type)]
+        for scalar in scalars:
+            cost = cost_of(scalar)
+            calls = calls or cost.calls > 0
+            if cost.dearest > LIGHT:
+                return True
+        if isinstance(node, Join) and cost_of_relation(node)[0] > MANY_ROWS:
+            return True
+    return calls and any(isinstance(node, Constant) and _has_long_datum(node) for node in nodes)
+
+
+def is_large(relation: Relation) -> bool:
+    """Whether looking through `relation`, with its scalars, takes milliseconds by itself."""
+    parts = (
+        part
+        for node in walk_relations(relation)
+        for part in chain((node,), *map(walk_scalars, scalars_of(node)))
+    )
+    return next(islice(parts, MANY_PARTS, None), None) is not None
+
+
+def _has_long_datum(constant: Constant) -> bool:
+    return any(
+        isinstance(datum, str | bytes | tuple) and size_of(datum) > LIGHT
+        for row, _ in constant.rows
+        for datum in row
+    )
+
+
+def cost_of_relation(relation: Relation) -> tuple[int, int]:
+    """Return about how many rows `relation` has, and what computing all of them costs.
+
+    What is read counts as one row.
+    """
+    rows, work = 1, 0
+    match relation:
+        case Constant(columns=columns):
+            return len(relation.rows), len(relation.rows) * (2 + 2 * len(columns))
+        case Let(value=value, body=body):
+            rows, work = cost_of_relation(body)
+            return rows, work + cost_of_relation(value)[1]
+    parts = [cost_of_relation(each) for each in inputs_of(relation)]
+    work = sum(work for _, work in parts)
+    if isinstance(relation, Union):
+        return sum(rows for rows, _ in parts), work
+    rows = min(prod(rows for rows, _ in parts), MOST)
+    if isinstance(relation, FlatMap):
+        cost = cost_of(Call(relation.function, relation.args, relation.columns[0].type))
+        return min(rows * max(cost.size // SMALL, 1), MOST), work + rows * cost.total
+    for scalar in scalars_of(relation):
+        cost = cost_of(scalar)
+        work += rows * cost.total + OVERHEAD * cost.calls
+    return rows, min(work, MOST)

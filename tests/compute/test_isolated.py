@@ -1,0 +1,88 @@
+"""Evaluation in a process of its own: the same answers, and it can be stopped whatever it does."""
+
+from collections.abc import Iterator
+from threading import Timer
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.engine import Cancellation, Input
+from foreshore.compute.isolated.engine import IsolatedEngine
+from foreshore.errors import DataError, QueryCanceled, Unavailable
+from foreshore.expr.ir import Call, Column, Get, Join, Literal, Map, Project, Relation, Scalar
+from foreshore.ids import GlobalId
+from foreshore.types import INT4, TEXT, ColumnType
+from foreshore.update import DIFF, update_schema
+
+ONE_ROW = Join((), ())
+ENDLESS = Call(
+    "regexp_replace(text,text,text,text)",
+    (
+        Call("repeat(text,int4)", (Literal("a", TEXT), Literal(1_000_000, INT4)), TEXT),
+        *(Literal(each, TEXT) for each in ("a.*b|a", "c", "g")),
+    ),
+    TEXT,
+)
+
+
+@pytest.fixture
+def engine() -> Iterator[IsolatedEngine]:
+    engine = IsolatedEngine()
+    yield engine
+    engine.close()
+
+
+def value(
+    engine: IsolatedEngine, scalar: Scalar, cancellation: Cancellation | None = None
+) -> object:
+    with engine.evaluations(cancellation or Cancellation()) as evaluations:
+        return evaluations.rows(Map(ONE_ROW, (scalar,)), {}, 0)["c0"][0].as_py()
+
+
+def test_relation_over_given_rows_is_evaluated(engine: IsolatedEngine) -> None:
+    table = GlobalId("u1")
+    rows = pa.schema([pa.field("a", pa.string())])
+    tail = pa.table([["x", "y"], [1, 5], [1, 1]], schema=update_schema(rows))
+    relation: Relation = Get(table, (ColumnType(TEXT),))
+    longer = Call("repeat(text,int4)", (Column(0, TEXT), Literal(3, INT4)), TEXT)
+    relation = Project(Map(relation, (longer,)), (1,))
+    with engine.evaluations(Cancellation()) as evaluations:
+        found = evaluations.rows(relation, {table: Input(rows, (), (tail,))}, 2)
+    assert found.to_pylist() == [{"c0": "xxx", DIFF: 1}]
+
+
+def test_error_of_a_row_is_raised_and_the_process_goes_on(engine: IsolatedEngine) -> None:
+    with pytest.raises(DataError, match="null character not permitted") as caught:
+        value(engine, Call("chr(int4)", (Literal(0, INT4),), TEXT))
+    assert caught.value.sqlstate == "54000"
+    assert value(engine, Call("chr(int4)", (Literal(97, INT4),), TEXT)) == "a"
+
+
+def test_cancelled_evaluation_ends_and_the_next_one_has_another_process(
+    engine: IsolatedEngine,
+) -> None:
+    assert value(engine, Call("chr(int4)", (Literal(97, INT4),), TEXT)) == "a"
+    cancellation = Cancellation()
+    timer = Timer(0.2, cancellation.cancel)
+    timer.start()
+    with pytest.raises(QueryCanceled):
+        value(engine, ENDLESS, cancellation)
+    timer.join()
+    assert value(engine, Call("chr(int4)", (Literal(98, INT4),), TEXT)) == "b"
+
+
+def test_process_that_ends_by_itself_fails_its_evaluation() -> None:
+    engine = IsolatedEngine(command=("/bin/false",))
+    with pytest.raises(Unavailable, match="has ended"):
+        value(engine, Literal("a", TEXT))
+    engine.close()
+
+
+def test_closed_engine_ends_what_it_evaluates(engine: IsolatedEngine) -> None:
+    timer = Timer(0.5, engine.close)
+    timer.start()
+    with pytest.raises(Unavailable):
+        value(engine, ENDLESS)
+    timer.join()
+    with pytest.raises(QueryCanceled):
+        value(engine, Literal("a", TEXT))

@@ -1,0 +1,86 @@
+"""What is light is computed in passing; what may take long is known before it is begun."""
+
+import pytest
+
+from foreshore.errors import StatementTooComplex
+from foreshore.expr.cost import cost_of, is_heavy, is_large, is_light
+from foreshore.expr.evaluate import constant, is_constant
+from foreshore.expr.ir import Call, Column, Constant, FlatMap, Join, Literal, Map, Scalar, Union
+from foreshore.types import INT4, TEXT, ColumnType, array_of
+
+A, B = Literal("a", TEXT), Literal("%b", TEXT)
+
+
+def number(value: int) -> Literal:
+    return Literal(value, INT4)
+
+
+def repeated(text: Scalar, count: Scalar) -> Call:
+    return Call("repeat(text,int4)", (text, count), TEXT)
+
+
+LONG = repeated(A, number(1_000_000))
+
+LIGHT = (
+    repeated(A, number(1000)),
+    repeated(repeated(A, number(100)), number(100)),
+    Call("length(text)", (repeated(A, number(1000)),), INT4),
+    Call("match(text,text)", (repeated(A, number(100)), Literal("^(a+)+$", TEXT)), TEXT),
+    Call("lpad(text,int4)", (Column(0, TEXT), number(20)), TEXT),
+)
+HEAVY = (
+    LONG,
+    repeated(repeated(A, number(1000)), number(1000)),
+    Call("length(text)", (LONG,), INT4),
+    repeated(A, Column(0, INT4)),  # nobody knows how often
+    Call("lpad(text,int4,text)", (A, number(1_000_000), B), TEXT),
+    Call("replace(text,text,text)", (repeated(A, number(1000)), A, repeated(B, number(500))), TEXT),
+    Call("regexp_count(text,text)", (repeated(A, number(10_000)), A), INT4),
+    Call("match(text,text)", (A, repeated(A, number(9000))), TEXT),
+    Call("format(text,any)", (Literal("%100000000s", TEXT), A), TEXT),
+    Call("upper(text)", (Literal("a" * 200_000, TEXT),), TEXT),
+)
+
+
+@pytest.mark.parametrize("scalar", LIGHT)
+def test_short_value_is_light(scalar: Scalar) -> None:
+    assert is_light(scalar)
+    assert not is_heavy(Map(Join((), ()), (scalar,)))
+
+
+@pytest.mark.parametrize("scalar", HEAVY)
+def test_value_that_may_be_long_is_not_computed_in_passing(scalar: Scalar) -> None:
+    assert not is_light(scalar)
+    assert is_heavy(Map(Join((), ()), (scalar,)))
+    assert not is_constant(scalar)
+    with pytest.raises(StatementTooComplex):
+        constant(scalar)
+
+
+def test_length_of_a_long_value_is_a_short_one() -> None:
+    assert cost_of(Call("length(text)", (LONG,), INT4)).size < 100
+
+
+def series(stop: Scalar) -> FlatMap:
+    args = (number(1), stop)
+    return FlatMap(Join((), ()), "generate_series(int4,int4)", args, (ColumnType(INT4),))
+
+
+def test_series_is_heavy_by_the_number_of_its_rows() -> None:
+    assert not is_heavy(series(number(1000)))
+    assert is_heavy(series(number(1_000_000)))
+    assert is_heavy(series(Column(0, INT4)))
+    assert is_heavy(Join((series(number(2000)), series(number(2000))), ()))
+
+
+def test_long_datum_is_heavy_where_something_is_made_of_it() -> None:
+    rows = Constant((((("a" * 1_000_000),), 1),), (ColumnType(TEXT),))
+    assert not is_heavy(rows)
+    assert is_heavy(Map(rows, (Call("upper(text)", (Column(0, TEXT),), TEXT),)))
+    assert not is_heavy(Map(rows, (Literal(None, array_of(TEXT)),)))
+
+
+def test_relation_of_many_parts_is_large() -> None:
+    row = Map(Join((), ()), (repeated(A, number(3)),))
+    assert not is_large(Union((row,) * 100))
+    assert is_large(Union((row,) * 1000))
