@@ -149,10 +149,10 @@ async def _carry_out(
         case Maintain():
             return await control.maintain(session, plan)
         case Prepare():
-            return control.prepare(session, plan)
+            return await control.prepare(session, plan)
         case Execute():
             named = control.named(session, plan.name)
-            session.planner.prepare(named)
+            await session.planner.ready(named)
             values = control.execute_args(session, plan, named)
             return await run(session, named, values, alone=alone)
         case Deallocate():

@@ -93,4 +93,4 @@ async def attempted(
                 raise
         session.begin_again(transaction, locks)
         acted.begin_again()
-        session.planner.prepare(prepared)
+        await session.planner.ready(prepared)

@@ -260,15 +260,15 @@ async def maintain(session: "Session", plan: Maintain) -> Completed:
 # --- prepared statements -------------------------------------------------------------------
 
 
-def prepare(session: "Session", plan: Prepare) -> Completed:
+async def prepare(session: "Session", plan: Prepare) -> Completed:
     """Run PREPARE."""
     if plan.name in session.statements:
         raise DuplicatePreparedStatement(f'prepared statement "{plan.name}" already exists')
-    syntaxes = parse(plan.sql)
+    syntaxes = await session.in_passing(plan.sql, parse, plan.sql)
     if len(syntaxes) != 1:
         raise SyntaxError_("PREPARE takes one statement")
     prepared = Prepared(plan.name, syntaxes[0], plan.parameters)
-    session.planner.prepare(prepared)
+    await session.planner.ready(prepared)
     prepared.batch = -1  # its columns are known from here on
     session.statements[plan.name] = prepared
     return Completed("PREPARE")

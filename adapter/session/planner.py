@@ -146,15 +146,30 @@ class SessionPlanner:
         transaction = self._session.transaction
         return transaction is not None and transaction.reads_own_writes((id,))
 
-    def prepare(self, prepared: Prepared) -> None:
-        """Make the plan of a statement, or keep the one it has if that is still good."""
-        if prepared.syntax is None:
-            return
-        basis = self.basis()
-        if prepared.basis is not None and prepared.basis.is_still(
+    async def ready(self, prepared: Prepared) -> None:
+        """Make the plan of a statement, or keep the one it has if that is still good.
+
+        It is made on a thread if that may take long. Should what it rests on change meanwhile it is
+        made anew, so that it is good when this returns.
+        """
+        syntax = prepared.syntax
+        while syntax is not None and not self._is_good(prepared, self.basis()):
+            await self._session.in_passing(syntax.text, self._prepare, prepared)
+
+    def _is_good(self, prepared: Prepared, basis: Basis) -> bool:
+        """Whether the plan of a statement, if it has one, is what would be made now."""
+        return prepared.basis is not None and prepared.basis.is_still(
             basis, tables_only=prepared.tables_only
-        ):
-            return
+        )
+
+    def prepare_again(self, prepared: Prepared) -> None:
+        """Make the plan of a statement of few words anew, at once, if it is good no longer."""
+        if prepared.syntax is not None and not self._is_good(prepared, self.basis()):
+            self._prepare(prepared)
+
+    def _prepare(self, prepared: Prepared) -> None:
+        """Make the plan of a statement."""
+        basis = self.basis()
         lookups = self.lookups()
         try:
             self._make(prepared, basis, lookups)
@@ -277,10 +292,10 @@ class SessionPlanner:
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
         return described(self._session, plan) or result_desc(plan)
 
-    def prepared_of(self, syntax: Syntax) -> Prepared:
+    async def prepared_of(self, syntax: Syntax) -> Prepared:
         """Return a statement of a Query message, planned."""
         prepared = Prepared("", syntax)
-        self.prepare(prepared)
+        await self.ready(prepared)
         if prepared.parameters:
             raise SyntaxError_("there is no parameter $1", sqlstate="42P02")
         return prepared

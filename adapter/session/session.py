@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LONG_TEXT = 16_384  # characters: some ten milliseconds of parsing
+LONG_TEXT = 512  # characters: some ten milliseconds of parsing and planning at worst
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -401,7 +401,17 @@ class Session:
             known.name, known.batch = name, self.batch
             self.statements[name] = known
             return known
-        syntaxes = await self._in_passing(sql, parse, sql)
+        if self.interrupts.active:  # another's rows are still being fetched
+            return await self._parsed(name, sql, parameter_oids)
+        self._statement_begins(sql)
+        try:
+            return await self._parsed(name, sql, parameter_oids)
+        finally:
+            self._statement_over()
+
+    async def _parsed(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
+        """Prepare a statement that no session has planned yet."""
+        syntaxes = await self.in_passing(sql, parse, sql)
         if len(syntaxes) > 1:
             raise SyntaxError_("cannot insert multiple commands into a prepared statement")
         if not syntaxes:
@@ -411,7 +421,7 @@ class Session:
             prepared = Prepared(name, syntaxes[0], declared, batch=self.batch)
             if self.failed and not sequence.ends_transaction(syntaxes[0]):
                 raise InFailedSqlTransaction
-            await self._in_passing(sql, self.planner.prepare, prepared)
+            await self.planner.ready(prepared)
             self.planner.remember(prepared, sql, parameter_oids)
         self.statements[name] = prepared
         return prepared
@@ -442,7 +452,7 @@ class Session:
             if self.failed:
                 self._check_not_failed(prepared.plan)
             else:
-                self.planner.prepare(prepared)
+                await self.planner.ready(prepared)
         if len(result_formats) > 1:  # one for each of the columns: they are known
             self.told()
         old = self.portals.get(portal)
@@ -482,7 +492,7 @@ class Session:
         is_first = self.transaction is None
         if not self.failed:
             self.begin()
-            self.planner.prepare(prepared)
+            await self.planner.ready(prepared)
         bound.done = True
         self.is_one_of_several = False
         # Whether a COPY is the last, whoever sends its rows says when they are there.
@@ -533,7 +543,7 @@ class Session:
             syntaxes = [known.syntax]
         else:
             known = None
-            syntaxes = await self._in_passing(sql, parse, sql)
+            syntaxes = await self.in_passing(sql, parse, sql)
         if not syntaxes:
             yield EmptyQuery()
         single = len(syntaxes) == 1
@@ -548,7 +558,7 @@ class Session:
                 self.begin()
             prepared = known
             if prepared is None:
-                prepared = await self._in_passing(sql, self.planner.prepared_of, syntax)
+                prepared = await self.planner.prepared_of(syntax)
                 if single:
                     self.planner.remember(prepared, sql)
             outcome = await self._run(prepared, (), alone=single)
@@ -570,7 +580,7 @@ class Session:
         if self._in_implicit():
             await self.commit()
 
-    async def _in_passing(
+    async def in_passing(
         self, text: str, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Return what `work` makes of a text; if that is long, on a thread: nobody else waits."""

@@ -94,7 +94,7 @@ class _Target:
     def _follow_table(self) -> None:
         """Forget what rests on the table as it was, if it has been altered since."""
         if not self._table.is_present():
-            self._session.planner.prepare(self._prepared)
+            self._session.planner.prepare_again(self._prepared)
             self._table = _Table(self._session, self._prepared, self._given)
             self._rows = []
 

@@ -168,10 +168,10 @@ def test_plans_outlast_what_is_temporary_elsewhere(tmp_path: Path) -> None:
         prepared = await session.parse("p", "SELECT * FROM t", ())
         plan = prepared.plan
         await env.query("b", "CREATE TEMP TABLE t (a text); DROP TABLE t")
-        session.planner.prepare(prepared)
+        await session.planner.ready(prepared)
         assert prepared.plan is plan
         await env.query("a", "CREATE TEMP TABLE t (a int)")
-        session.planner.prepare(prepared)
+        await session.planner.ready(prepared)
         assert prepared.plan is not plan
         await session.close_statement("p")
 
