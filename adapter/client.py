@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from foreshore.errors import DatabaseError
 from foreshore.sql.plan import CopyOptions as CopyOptions
+from foreshore.text import OutputStyle
 from foreshore.types import Datum, RelationDesc, SqlType
 
 
@@ -191,6 +192,11 @@ class Session(Protocol):
     @property
     def time_zone(self) -> str:
         """The session's time zone, in which timestamptz are shown and read."""
+        ...
+
+    @property
+    def output_style(self) -> OutputStyle:
+        """How the session's settings have values shown."""
         ...
 
     def changed_parameters(self) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from math import isinf, isnan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,9 +77,23 @@ def parse_text(text: str, type: SqlType, *, zone: str = "UTC", now: int | None =
     return _PARSERS[type.name](text, type, zone, now)
 
 
-def format_text(datum: Datum, type: SqlType, *, zone: str = "UTC") -> str:
+class OutputStyle(NamedTuple):
+    """The session's settings that decide how values are shown.
+
+    `float_digits` is extra_float_digits: above 0 floats are shown by the shortest text that reads
+    back as the same value, else with so many digits more than the 6 or 15 that are always exact.
+    """
+
+    zone: str = "UTC"
+    float_digits: int = 1
+
+
+_DEFAULT_STYLE = OutputStyle()
+
+
+def format_text(datum: Datum, type: SqlType, style: OutputStyle = _DEFAULT_STYLE) -> str:
     """Return the text of `datum`, which is not None, as PostgreSQL displays a value of `type`."""
-    return _FORMATTERS[type.name](datum, type, zone)
+    return _FORMATTERS[type.name](datum, type, style)
 
 
 def _syntax_error(type: SqlType, text: str) -> InvalidTextRepresentation:
@@ -223,7 +238,7 @@ def _format_decimal(value: Decimal, trim: bool) -> str:
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 
-def _format_numeric(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_numeric(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     value = datum if isinstance(datum, Decimal) else Decimal(str(datum))
     if not type.trim and type.scale is not None:
         try:
@@ -233,22 +248,32 @@ def _format_numeric(datum: Datum, type: SqlType, zone: str) -> str:
     return _format_decimal(value, type.trim)
 
 
-def format_float8(value: float) -> str:
-    """Return the shortest text that reads back as `value`, in PostgreSQL's layout."""
+def format_float8(value: float, extra_digits: int = 1) -> str:
+    """Return the shortest text that reads back as `value`, in PostgreSQL's layout.
+
+    Where `extra_digits` is not above 0 it has that many digits more than 15.
+    """
     if isnan(value):
         return "NaN"
     if isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
+    if extra_digits <= 0:
+        return f"{value:.{max(15 + extra_digits, 1)}g}"
     shortest = repr(value)
     if abs(value) >= 2**53:
         shortest = _avoid_midpoint(value, shortest, np.float64)
     return _lay_out(shortest, 15)
 
 
-def format_float4(value: float) -> str:
-    """Return the shortest text that reads back as the same single-precision `value`."""
+def format_float4(value: float, extra_digits: int = 1) -> str:
+    """Return the shortest text that reads back as the same single-precision `value`.
+
+    Where `extra_digits` is not above 0 it has that many digits more than 6.
+    """
     if isnan(value) or isinf(value):
         return format_float8(value)
+    if extra_digits <= 0:
+        return f"{value:.{max(6 + extra_digits, 1)}g}"
     shortest = np.format_float_scientific(np.float32(value), unique=True)
     if abs(value) >= 2**24:
         shortest = _avoid_midpoint(value, shortest, np.float32)
@@ -337,7 +362,7 @@ def truncate_name(text: str) -> str:
     return text.encode()[:63].decode(errors="ignore")
 
 
-def _format_string(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_string(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, str), datum
     if type.name == "bpchar" and type.length is not None:
         return datum.ljust(type.length)
@@ -364,7 +389,7 @@ def _parse_bytea(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
     return bytes(out)
 
 
-def _format_bytea(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_bytea(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, bytes), datum
     return "\\x" + datum.hex()
 
@@ -375,7 +400,7 @@ def _parse_uuid(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
     return bytes.fromhex(re.sub(r"[{}-]", "", text))
 
 
-def _format_uuid(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_uuid(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, bytes), datum
     digits = datum.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
@@ -413,7 +438,7 @@ def _parse_interval(text: str, type: SqlType, zone: str, now: int | None) -> tup
     return months, days, micros if type.length is None else round_micros(micros, type.length)
 
 
-def _format_temporal(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_temporal(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     match type.name, datum:
         case "date", int():
             return calendar.format_date(datum)
@@ -422,7 +447,7 @@ def _format_temporal(datum: Datum, type: SqlType, zone: str) -> str:
         case "timestamp", int():
             return calendar.format_timestamp(datum)
         case "timestamptz", int():
-            return calendar.format_timestamp(datum, calendar.zone_named(zone))
+            return calendar.format_timestamp(datum, calendar.zone_named(style.zone))
         case "interval", (int(months), int(days), int(micros)):
             return calendar.format_interval(months, days, micros)
         case _:
@@ -441,7 +466,7 @@ def _parse_array(text: str, type: SqlType, zone: str, now: int | None) -> tuple[
     )
 
 
-def _format_array(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_array(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert type.element is not None, type
     assert isinstance(datum, tuple | list), datum
     show = _FORMATTERS[type.element.name]
@@ -449,7 +474,7 @@ def _format_array(datum: Datum, type: SqlType, zone: str) -> str:
     return (
         "{"
         + ",".join(
-            "NULL" if item is None else quote_element(show(item, element, zone)) for item in datum
+            "NULL" if item is None else quote_element(show(item, element, style)) for item in datum
         )
         + "}"
     )
@@ -460,7 +485,7 @@ def _parse_vector(text: str, type: SqlType, zone: str, now: int | None) -> tuple
     return tuple(parse(word, element, zone, now) for word in text.split())
 
 
-def _format_vector(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_vector(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, tuple | list), datum
     return " ".join(map(str, datum))
 
@@ -468,25 +493,25 @@ def _format_vector(datum: Datum, type: SqlType, zone: str) -> str:
 # --- the table --------------------------------------------------------------------------------
 
 _Parser = Callable[[str, SqlType, str, int | None], Datum]
-_Formatter = Callable[[Datum, SqlType, str], str]
+_Formatter = Callable[[Datum, SqlType, OutputStyle], str]
 
 
-def _format_str(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_str(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     return str(datum)
 
 
-def _format_bool(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_bool(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     return "t" if datum else "f"
 
 
-def _format_float8_datum(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_float8_datum(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, float | int), datum
-    return format_float8(float(datum))
+    return format_float8(float(datum), style.float_digits)
 
 
-def _format_float4_datum(datum: Datum, type: SqlType, zone: str) -> str:
+def _format_float4_datum(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, float | int), datum
-    return format_float4(float(datum))
+    return format_float4(float(datum), style.float_digits)
 
 
 _STRINGS = ("text", "varchar", "bpchar", "name", "char", "unknown", "void", "record")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from foreshore.errors import UndefinedFunction
 from foreshore.server.text_columns import list_offsets, text_column
-from foreshore.text import OID_NAMES
+from foreshore.text import OID_NAMES, OutputStyle
 from foreshore.types import INT2, OID, SqlType, oid_of
 
 EPOCH_DAYS = 10_957  # from 1970-01-01 to PostgreSQL's epoch, 2000-01-01
@@ -65,7 +65,7 @@ def _bool(column: pa.Array, type: SqlType) -> Bytes:
 
 
 def _strings(column: pa.Array, type: SqlType) -> Bytes:
-    return text_column(column, type, "UTC").cast(pa.binary())
+    return text_column(column, type, OutputStyle()).cast(pa.binary())
 
 
 def _bytes(column: pa.Array, type: SqlType) -> Bytes:

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 from foreshore import calendar
 from foreshore.errors import UndefinedFunction
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, numeric_bytes
-from foreshore.text import OID_NAMES, format_float8, format_text
+from foreshore.text import OID_NAMES, OutputStyle, format_float8, format_text
 from foreshore.types import INT2, OID, SqlType, oid_of
 
-Cell: TypeAlias = Callable[[Any, str], bytes]  # arguments: a datum, not None, and the time zone
+Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not None
 
 _LENGTH = Struct("!i")
 _NULL = b"\xff\xff\xff\xff"
@@ -40,33 +40,33 @@ def text_cell(type: SqlType) -> Cell:
     if name == "float8":
         return _text_float8
 
-    def cell(value: Any, zone: str) -> bytes:
-        return _sized(format_text(value, type, zone=zone).encode())
+    def cell(value: Any, style: OutputStyle) -> bytes:
+        return _sized(format_text(value, type, style).encode())
 
     return cell
 
 
-def _text_integer(value: int, zone: str) -> bytes:
+def _text_integer(value: int, style: OutputStyle) -> bytes:
     data = str(value).encode()
     return _LENGTH.pack(len(data)) + data
 
 
-def _text_decimal(value: Decimal, zone: str) -> bytes:
+def _text_decimal(value: Decimal, style: OutputStyle) -> bytes:
     data = format(value, "f").encode()
     return _LENGTH.pack(len(data)) + data
 
 
-def _text_string(value: str, zone: str) -> bytes:
+def _text_string(value: str, style: OutputStyle) -> bytes:
     data = value.encode()
     return _LENGTH.pack(len(data)) + data
 
 
-def _text_bool(value: bool, zone: str) -> bytes:
+def _text_bool(value: bool, style: OutputStyle) -> bytes:
     return b"\0\0\0\x01t" if value else b"\0\0\0\x01f"
 
 
-def _text_float8(value: float, zone: str) -> bytes:
-    return _sized(format_float8(value).encode())
+def _text_float8(value: float, style: OutputStyle) -> bytes:
+    return _sized(format_float8(value, style.float_digits).encode())
 
 
 def binary_cell(type: SqlType) -> Cell:
@@ -77,10 +77,10 @@ def binary_cell(type: SqlType) -> Cell:
     match type.name:
         case "numeric":
             scale = None if type.trim else type.scale
-            return lambda value, zone: _sized(numeric_bytes(Decimal(value), scale))
+            return lambda value, style: _sized(numeric_bytes(Decimal(value), scale))
         case "bpchar":
             width = type.length or 0
-            return lambda value, zone: _sized(value.ljust(width).encode())
+            return lambda value, style: _sized(value.ljust(width).encode())
         case "array":
             assert type.element is not None, type
             return _array_cell(type.element, 1)
@@ -98,10 +98,10 @@ def _array_cell(element: SqlType, lower_bound: int) -> Cell:
     empty = _sized(Struct("!iiI").pack(0, 0, oid))
     header = Struct("!iiIii")
 
-    def cell(value: Any, zone: str) -> bytes:
+    def cell(value: Any, style: OutputStyle) -> bytes:
         if not value:
             return empty
-        items = [_NULL if item is None else inner(item, zone) for item in value]
+        items = [_NULL if item is None else inner(item, style) for item in value]
         has_null = any(item is None for item in value)
         return _sized(header.pack(1, has_null, oid, len(items), lower_bound) + b"".join(items))
 
@@ -111,7 +111,7 @@ def _array_cell(element: SqlType, lower_bound: int) -> Cell:
 def _packer(form: str) -> Cell:
     pack = Struct(f"!i{form}").pack
     size = Struct(f"!{form}").size
-    return lambda value, zone: pack(size, value)
+    return lambda value, style: pack(size, value)
 
 
 _INT4 = Struct("!ii").pack
@@ -119,27 +119,27 @@ _INT8 = Struct("!iq").pack
 _INTERVAL = Struct("!iqii").pack
 
 
-def _date(value: int, zone: str) -> bytes:
+def _date(value: int, style: OutputStyle) -> bytes:
     finite = calendar.DATE_MINUS_INFINITY < value < calendar.DATE_INFINITY
     return _INT4(4, value - EPOCH_DAYS if finite else value)
 
 
-def _timestamp(value: int, zone: str) -> bytes:
+def _timestamp(value: int, style: OutputStyle) -> bytes:
     finite = calendar.TIMESTAMP_MINUS_INFINITY < value < calendar.TIMESTAMP_INFINITY
     return _INT8(8, value - EPOCH_MICROS if finite else value)
 
 
-def _interval(value: tuple[int, int, int], zone: str) -> bytes:
+def _interval(value: tuple[int, int, int], style: OutputStyle) -> bytes:
     months, days, micros = value
     return _INTERVAL(16, micros, days, months)
 
 
 _BINARY: dict[str, Cell] = {
-    "bool": lambda value, zone: b"\0\0\0\x01\x01" if value else b"\0\0\0\x01\0",
-    "bytea": lambda value, zone: _sized(value),
-    "uuid": lambda value, zone: _sized(value),
-    "jsonb": lambda value, zone: _sized(b"\x01" + value.encode()),
-    "void": lambda value, zone: b"\0\0\0\0",
+    "bool": lambda value, style: b"\0\0\0\x01\x01" if value else b"\0\0\0\x01\0",
+    "bytea": lambda value, style: _sized(value),
+    "uuid": lambda value, style: _sized(value),
+    "jsonb": lambda value, style: _sized(b"\x01" + value.encode()),
+    "void": lambda value, style: b"\0\0\0\0",
     "int2": _packer("h"),
     "int4": _packer("i"),
     "int8": _packer("q"),

@@ -20,6 +20,7 @@ from foreshore.server import message
 from foreshore.server.binary_columns import binary_column, with_lengths
 from foreshore.server.cells import Cell, binary_cell, text_cell
 from foreshore.server.text_columns import text_column
+from foreshore.text import OutputStyle
 from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
 TEXT_FORMAT = 0
@@ -80,20 +81,20 @@ class RowEncoder:
         ]
         self.description = row_description(desc, formats)
 
-    def form(self, zone: str) -> Hashable:
+    def form(self, style: OutputStyle) -> Hashable:
         """Return a key that differs where encoders of the same columns encode differently."""
-        return "row", self._formats, zone
+        return "row", self._formats, style
 
-    def encoded(self, zone: str) -> Callable[[pa.RecordBatch], bytes]:
+    def encoded(self, style: OutputStyle) -> Callable[[pa.RecordBatch], bytes]:
         """Return the function that encodes a batch of at most `CHUNK` rows."""
-        return lambda batch: (self.few if batch.num_rows <= FEW else self.chunk)(batch, zone)
+        return lambda batch: (self.few if batch.num_rows <= FEW else self.chunk)(batch, style)
 
-    def few(self, batch: pa.RecordBatch, zone: str) -> bytes:
+    def few(self, batch: pa.RecordBatch, style: OutputStyle) -> bytes:
         """Return the DataRow messages of a small batch."""
         columns: list[list[bytes]] = []
         for column, (cell, type, direct) in zip(batch.columns, self._cells, strict=True):
             values: list[Any] = column.to_pylist() if direct else from_array(column, type)
-            columns.append([_NULL if value is None else cell(value, zone) for value in values])
+            columns.append([_NULL if value is None else cell(value, style) for value in values])
         width = len(columns)
         if width == 0:
             return bytes(_ROW.pack(b"D", 6, 0) * batch.num_rows)
@@ -104,7 +105,7 @@ class RowEncoder:
             parts.append(body)
         return b"".join(parts)
 
-    def chunk(self, batch: pa.RecordBatch, zone: str) -> bytes:
+    def chunk(self, batch: pa.RecordBatch, style: OutputStyle) -> bytes:
         """Return the DataRow messages of a batch of at most `CHUNK` rows."""
         rows = batch.num_rows
         sizes = np.full(rows, 6, np.int64)
@@ -113,7 +114,7 @@ class RowEncoder:
             values = (
                 binary_column(column, type)
                 if format == BINARY_FORMAT
-                else text_column(column, type, zone).cast(pa.binary())
+                else text_column(column, type, style).cast(pa.binary())
             )
             lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
             sizes += lengths

@@ -225,7 +225,7 @@ class Conversation:
                 self._wire.put(message.EMPTY_QUERY)
             case CopyOut():
                 self._complete(
-                    await copying.copy_out(self._wire, execution, self._session.time_zone)
+                    await copying.copy_out(self._wire, execution, self._session.output_style)
                 )
             case CopyIn():
                 zone = self._session.time_zone
@@ -238,7 +238,7 @@ class Conversation:
 
     async def _rows(self, rows: Rows, encoder: RowEncoder) -> int:
         wire = self._wire
-        zone = self._session.time_zone
+        style = self._session.output_style
         count = 0
         if rows.streaming:
             wire.flush()
@@ -246,15 +246,15 @@ class Conversation:
             size = batch.num_rows
             count += size
             if rows.streaming and size <= CHUNK:
-                wire.put(await ENCODINGS.of(batch, encoder.form(zone), encoder.encoded(zone)))
+                wire.put(await ENCODINGS.of(batch, encoder.form(style), encoder.encoded(style)))
             elif size <= FEW:
-                wire.put(encoder.few(batch, zone))
+                wire.put(encoder.few(batch, style))
             elif size <= INLINE:
-                wire.put(encoder.chunk(batch, zone))
+                wire.put(encoder.chunk(batch, style))
             else:
                 for start in range(0, size, CHUNK):
                     part = batch.slice(start, CHUNK)
-                    wire.put(await blocking.run(None, encoder.chunk, part, zone))
+                    wire.put(await blocking.run(None, encoder.chunk, part, style))
                     await wire.relieve()
             if rows.streaming:
                 wire.flush()

@@ -12,6 +12,7 @@ from foreshore.server import message
 from foreshore.server.binary_columns import binary_column, with_lengths
 from foreshore.server.codec import joined_bytes
 from foreshore.server.text_columns import text_column
+from foreshore.text import OutputStyle
 from foreshore.types import RelationDesc
 
 BINARY_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + b"\0" * 8
@@ -34,11 +35,11 @@ _PLAIN_TYPES = frozenset((
 class CopyFormatter:
     """Formats the rows of one COPY TO STDOUT."""
 
-    def __init__(self, desc: RelationDesc, options: CopyOptions, zone: str) -> None:
+    def __init__(self, desc: RelationDesc, options: CopyOptions, style: OutputStyle) -> None:
         self._types = [column.type for column in desc.columns]
         self._names = desc.names
         self._options = options
-        self._zone = zone
+        self._style = style
         forced = options.force_quote
         self._forced = [forced == "*" or name in forced for name in desc.names]
         special = re.escape(options.delimiter)
@@ -68,7 +69,7 @@ class CopyFormatter:
     @property
     def form(self) -> Hashable:
         """A key that differs where formatters of the same columns format differently."""
-        return "copy", self._options, self._zone
+        return "copy", self._options, self._style
 
     def start(self) -> bytes:
         """Return the messages that come before the rows."""
@@ -118,7 +119,7 @@ class CopyFormatter:
 
     def _texts(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [
-            text_column(column, type, self._zone)
+            text_column(column, type, self._style)
             for column, type in zip(batch.columns, self._types, strict=True)
         ]
 
@@ -145,7 +146,9 @@ class CopyFormatter:
         if not self._types:
             return [pa.array([b"\n"] * batch.num_rows)]
         columns = [
-            pc.fill_null(self._quoted(text_column(c, type, self._zone), forced), self._options.null)
+            pc.fill_null(
+                self._quoted(text_column(c, type, self._style), forced), self._options.null
+            )
             for c, type, forced in zip(batch.columns, self._types, self._forced, strict=True)
         ]
         return [self._joined(columns)]

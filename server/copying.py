@@ -19,13 +19,14 @@ from foreshore.server.copy_in import Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
 from foreshore.server.encodings import ENCODINGS
 from foreshore.server.wire import Wire
+from foreshore.text import OutputStyle
 
 PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # of one COPY, parsed concurrently
 
 
-async def copy_out(wire: Wire, copy: CopyOut, zone: str) -> str:
+async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
     """Send the rows of `copy`; return its tag."""
-    formatter = CopyFormatter(copy.desc, copy.options, zone)
+    formatter = CopyFormatter(copy.desc, copy.options, style)
     wire.put(message.copy_response(b"H", int(formatter.binary), len(copy.desc.columns)))
     if start := formatter.start():
         wire.put(start)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from foreshore import calendar
 from foreshore.expr.datum import from_array
-from foreshore.text import OID_NAMES, format_text
+from foreshore.text import OID_NAMES, OutputStyle, format_text
 from foreshore.types import NUMERIC_DIGITS, SqlType
 
 _YEAR_1 = calendar.days_from_civil(1, 1, 1)
@@ -26,9 +26,9 @@ _YEAR_10000 = calendar.days_from_civil(10_000, 1, 1)
 Texts: TypeAlias = pa.Array  # of strings
 
 
-def text_column(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def text_column(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     """Return the column's values in text format, as an Arrow array of strings."""
-    return _COLUMNS.get(type.name, _one_by_one)(column, type, zone)
+    return _COLUMNS.get(type.name, _one_by_one)(column, type, style)
 
 
 def list_offsets(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
@@ -39,45 +39,49 @@ def list_offsets(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]
     return offsets
 
 
-def _one_by_one(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _one_by_one(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     return pa.array(
-        [None if v is None else format_text(v, type, zone=zone) for v in from_array(column, type)],
+        [None if v is None else format_text(v, type, style) for v in from_array(column, type)],
         pa.string(),
     )
 
 
-def _patch(texts: Texts, column: pa.Array, right: pa.Array, type: SqlType, zone: str) -> Texts:
+def _patch(
+    texts: Texts, column: pa.Array, right: pa.Array, type: SqlType, style: OutputStyle
+) -> Texts:
     """Return `texts`, replaced by `format_text` where `right` is false (NULLs stay NULL)."""
     wrong = pc.invert(pc.fill_null(right, True))
     if not pc.any(wrong).as_py():
         return texts
-    return pc.replace_with_mask(texts, wrong, _one_by_one(column.filter(wrong), type, zone))
+    return pc.replace_with_mask(texts, wrong, _one_by_one(column.filter(wrong), type, style))
 
 
-def _cast(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _cast(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     return column.cast(pa.string())
 
 
-def _as_is(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _as_is(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     return column
 
 
-def _bool(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _bool(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     return pc.if_else(column, "t", "f")
 
 
-def _bpchar(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _bpchar(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     return column if type.length is None else pc.utf8_rpad(column, type.length, " ")
 
 
-def _float(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _float(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
+    if style.float_digits <= 0:
+        return _one_by_one(column, type, style)
     size = pc.abs(column)
     limit = 1e9 if type.name == "float8" else 1e6
     plain = pc.or_(pc.and_(pc.greater_equal(size, 1e-4), pc.less(size, limit)), pc.equal(size, 0.0))
-    return _patch(column.cast(pa.string()), column, plain, type, zone)
+    return _patch(column.cast(pa.string()), column, plain, type, style)
 
 
-def _numeric(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _numeric(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     scale = column.type.scale
     # Arrow formats small numbers with an exponent. So format the unscaled integer, then insert the
     # point.
@@ -106,26 +110,26 @@ def _numeric(column: pa.Array, type: SqlType, zone: str) -> Texts:
     )
 
 
-def _date(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _date(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     days = column.view(pa.int32())
     plain = _between(days, _YEAR_1, _YEAR_10000)
-    return _patch(column.cast(pa.string()), column, plain, type, zone)
+    return _patch(column.cast(pa.string()), column, plain, type, style)
 
 
-def _time(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _time(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     plain = pc.less(column.view(pa.int64()), calendar.DAY)
-    return _patch(_trimmed(column), column, plain, type, zone)
+    return _patch(_trimmed(column), column, plain, type, style)
 
 
-def _timestamp(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _timestamp(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     micros = column.view(pa.int64())
     plain = _between(micros, _YEAR_1 * calendar.DAY, _YEAR_10000 * calendar.DAY)
-    return _patch(_trimmed(column), column, plain, type, zone)
+    return _patch(_trimmed(column), column, plain, type, style)
 
 
-def _timestamptz(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _timestamptz(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     micros = column.view(pa.int64())
-    place = calendar.zone_named(zone)
+    place = calendar.zone_named(style.zone)
     # Leave a day at either end, so that local times are in range too. Arrow knows a zone's rules
     # only as far as its table of transitions goes.
     end = _YEAR_2037 if isinstance(place, ZoneInfo) else _YEAR_10000
@@ -136,7 +140,7 @@ def _timestamptz(column: pa.Array, type: SqlType, zone: str) -> Texts:
     else:
         local, suffix = _in_zone(pc.if_else(plain, micros, 0), place)
     texts = pc.binary_join_element_wise(_trimmed(local), suffix, pa.scalar(""))
-    return _patch(texts, column, plain, type, zone)
+    return _patch(texts, column, plain, type, style)
 
 
 def _in_zone(micros: pa.Array, place: tzinfo) -> tuple[pa.Array, pa.Array]:
@@ -184,12 +188,12 @@ def _nulls_of(column: pa.Array, texts: Texts) -> Texts:
     return texts if column.null_count == 0 else pc.if_else(column.is_valid(), texts, None)
 
 
-def _bytea(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _bytea(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     texts = pc.binary_join_element_wise(pa.scalar("\\x"), hex_texts(column), pa.scalar(""))
     return _nulls_of(column, texts)
 
 
-def _uuid(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _uuid(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     digits = hex_texts(column)
     parts = (
         pc.utf8_slice_codeunits(digits, a, b)
@@ -198,9 +202,9 @@ def _uuid(column: pa.Array, type: SqlType, zone: str) -> Texts:
     return _nulls_of(column, pc.binary_join_element_wise(*parts, pa.scalar("-")))
 
 
-def _array(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _array(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     assert type.element is not None, type
-    texts = text_column(column.flatten(), type.element, zone)
+    texts = text_column(column.flatten(), type.element, style)
     quote = pc.or_(
         pc.match_substring_regex(texts, r'[{},"\\\s\x0b]'),
         pc.or_(pc.equal(texts, ""), pc.equal(pc.ascii_lower(texts), "null")),
@@ -214,14 +218,14 @@ def _array(column: pa.Array, type: SqlType, zone: str) -> Texts:
     return _nulls_of(column, pc.binary_join_element_wise("{", inner, "}", ""))
 
 
-def _vector(column: pa.Array, type: SqlType, zone: str) -> Texts:
+def _vector(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     lists = pa.ListArray.from_arrays(
         pa.array(list_offsets(column)), column.flatten().cast(pa.string())
     )
     return _nulls_of(column, pc.binary_join(lists, " "))
 
 
-_COLUMNS: dict[str, Callable[[pa.Array, SqlType, str], Texts]] = {
+_COLUMNS: dict[str, Callable[[pa.Array, SqlType, OutputStyle], Texts]] = {
     "bool": _bool,
     "bytea": _bytea,
     "bpchar": _bpchar,

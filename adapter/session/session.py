@@ -48,6 +48,7 @@ from foreshore.errors import (
 from foreshore.ids import GlobalId, temporary_schema
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Commit, CopyFrom, Execute, Fetch, Plan, Rollback, Savepoint
+from foreshore.text import OutputStyle
 from foreshore.types import Datum, type_of_oid
 
 if TYPE_CHECKING:
@@ -125,6 +126,11 @@ class Session:
     def time_zone(self) -> str:
         """The session's time zone."""
         return self.variables["timezone"]
+
+    @property
+    def output_style(self) -> OutputStyle:
+        """How the session's settings have values shown."""
+        return OutputStyle(self.time_zone, int(self.variables["extra_float_digits"]))
 
     @property
     def temporary_schema(self) -> str:

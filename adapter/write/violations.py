@@ -11,7 +11,7 @@ from foreshore.constraint import Check
 from foreshore.errors import CheckViolation, NotNullViolation, Subject, UniqueViolation
 from foreshore.expr.datum import from_array
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.text import format_text
+from foreshore.text import OutputStyle, format_text
 from foreshore.types import Datum, RelationDesc, SqlType
 
 
@@ -20,7 +20,7 @@ def _about(state: State, table: Item, subject: Subject, name: str) -> dict[Subje
 
 
 def _shown(datum: Datum, type: SqlType, zone: str) -> str:
-    return "null" if datum is None else format_text(datum, type, zone=zone)
+    return "null" if datum is None else format_text(datum, type, OutputStyle(zone))
 
 
 def failing_row(columns: Sequence[pa.Array], desc: RelationDesc, row: int, zone: str) -> str:

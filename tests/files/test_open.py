@@ -21,6 +21,7 @@ import pytest
 from foreshore.compute.bulk.spark_session import SparkOptions, start_spark
 from foreshore.server.text_columns import text_column
 from foreshore.storage.controller import ShardWrite
+from foreshore.text import OutputStyle
 from foreshore.types import arrow_type
 from foreshore.update import update_schema
 from tests.files.writing import TYPES, busy, create, written
@@ -44,7 +45,7 @@ NAMES = {name: (name, f"public.{name}", f"foreshore.public.{name}") for name in 
 def rows_of(table: pa.Table, name: str) -> Rows:
     """Return the rows that a script has read, in the text format of the wire."""
     columns = [
-        text_column(column.combine_chunks().cast(arrow_type(type)), type, "UTC").to_pylist()
+        text_column(column.combine_chunks().cast(arrow_type(type)), type, OutputStyle()).to_pylist()
         for column, type in zip(table.columns, TYPES[name], strict=False)
     ]
     diffs = table.column("__diff").to_pylist()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError
-from foreshore.text import format_text, parse_text
+from foreshore.text import OutputStyle, format_text, parse_text
 from foreshore.types import (
     CHAR,
     DATE,
@@ -75,7 +75,7 @@ def test_a_text_that_only_rounding_to_even_would_read_back_is_not_shown() -> Non
 def test_shown_timestamps_read_back(micros: int) -> None:
     assert parse_text(format_text(micros, TIMESTAMP), TIMESTAMP) == micros
     for zone in ("UTC", "America/New_York", "Asia/Kolkata"):
-        shown = format_text(micros, TIMESTAMPTZ, zone=zone)
+        shown = format_text(micros, TIMESTAMPTZ, OutputStyle(zone))
         assert parse_text(shown, TIMESTAMPTZ, zone="Europe/Berlin") == micros
 
 

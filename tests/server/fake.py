@@ -33,6 +33,7 @@ from foreshore.errors import (
     QueryCanceled,
     SyntaxError_,
 )
+from foreshore.text import OutputStyle
 from foreshore.types import ColumnType, Datum, RelationDesc, SqlType, type_of_oid
 
 Answer = Callable[["FakeSession", Sequence[Datum]], Execution | Any]
@@ -169,6 +170,7 @@ class FakeSession:
         self.secret = 0xDEADBEEF
         self.transaction_status = "I"
         self.time_zone = "UTC"
+        self.output_style = OutputStyle()
         self.parameters = dict(PARAMETERS)
         self.pending_notices: list[Notice] = []
         self.cancelled = asyncio.Event()

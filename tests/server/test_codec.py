@@ -16,7 +16,7 @@ from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
 from foreshore.server.parse_columns import parse_column
 from foreshore.server.text_columns import text_column
-from foreshore.text import format_text, parse_text
+from foreshore.text import OutputStyle, format_text, parse_text
 from foreshore.types import (
     BOOL,
     BPCHAR,
@@ -131,10 +131,12 @@ def test_few_rows_and_many_are_encoded_alike(
     type, data = picked
     encoder = RowEncoder(RelationDesc(("x",), (ColumnType(type),)), (format,))
     batch = batch_of(type, data)
-    few = encoder.few(batch, zone)
-    assert few == encoder.chunk(batch, zone)
+    few = encoder.few(batch, OutputStyle(zone))
+    assert few == encoder.chunk(batch, OutputStyle(zone))
     if format == 0:
-        shown = [[None if v is None else format_text(v, type, zone=zone).encode()] for v in data]
+        shown = [
+            [None if v is None else format_text(v, type, OutputStyle(zone)).encode()] for v in data
+        ]
         assert cells(few) == shown
 
 
@@ -157,7 +159,7 @@ def _both_nan(left: pa.Array, right: pa.Array) -> bool:
 def test_text_format_round_trips_by_column(picked: tuple[SqlType, list[Datum]], zone: str) -> None:
     type, data = picked
     column = to_array(data, type)
-    read = parse_column(text_column(column, type, zone), type, zone)
+    read = parse_column(text_column(column, type, OutputStyle(zone)), type, zone)
     assert read.equals(column) or _both_nan(read, column)
 
 
@@ -224,8 +226,8 @@ def type_and_text(error: Exception) -> tuple[str, str]:
 def test_row_without_columns_is_sent() -> None:
     encoder = RowEncoder(RelationDesc((), ()), ())
     empty = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
-    assert cells(encoder.few(empty, "UTC")) == [[], []]
-    assert cells(encoder.chunk(empty, "UTC")) == [[], []]
+    assert cells(encoder.few(empty, OutputStyle())) == [[], []]
+    assert cells(encoder.chunk(empty, OutputStyle())) == [[], []]
 
 
 def test_result_formats_are_expanded_to_columns() -> None:
@@ -241,6 +243,6 @@ def test_columns_of_any_size_are_encoded() -> None:
     column = pa.array(np.arange(100_000))
     encoder = RowEncoder(RelationDesc(("x",), (ColumnType(INT8),)), (1,))
     batch = pa.RecordBatch.from_arrays([column], ["x"])
-    got = cells(encoder.chunk(batch.slice(90_000, 10_000), "UTC"))
+    got = cells(encoder.chunk(batch.slice(90_000, 10_000), OutputStyle()))
     assert got[-1] == [struct.pack("!q", 99_999)]
     assert len(got) == 10_000

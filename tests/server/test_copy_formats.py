@@ -19,7 +19,7 @@ from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array, to_array
 from foreshore.server.copy_in import CopyParser
 from foreshore.server.copy_out import CopyFormatter
-from foreshore.text import format_text, parse_text
+from foreshore.text import OutputStyle, format_text, parse_text
 from foreshore.types import INT4, TEXT, RelationDesc, SqlType, array_of, numeric
 from tests.server.fake import FakeClient, FakeTarget, desc_of
 
@@ -103,7 +103,7 @@ def test_copy_out_sends_as_postgresql(options: dict[str, Any], wanted: list[str]
         for (_, values), c in zip(OUT["columns"].values(), desc.columns, strict=True)
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=desc.arrow_schema())
-    formatter = CopyFormatter(desc, options_of(options), "UTC")
+    formatter = CopyFormatter(desc, options_of(options), OutputStyle())
     sent = messages(formatter.start() + formatter.rows(batch) + formatter.end())
     if formatter.binary:
         sent, wanted = [b"".join(sent)], ["".join(wanted)]
@@ -125,7 +125,7 @@ def test_copy_out_then_copy_in_round_trips(
         to_array([b for _, b in values], TEXT),
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=desc.arrow_schema())
-    formatter = CopyFormatter(desc, options, "UTC")
+    formatter = CopyFormatter(desc, options, OutputStyle())
     data = b"".join(messages(formatter.rows(batch)))
     wanted = [[None if a is None else str(a), b] for a, b in values]
     assert read(desc, options, data, step, bulk=True) == wanted
