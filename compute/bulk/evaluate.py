@@ -1,10 +1,13 @@
 """Common parts of evaluations: the two plans of a relation, and checks of results."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from foreshore.compute.engine import Input
 from foreshore.errors import DataError, InternalError
 from foreshore.expr.ir import Constant, Negate, Relation, sources_of, walk_relations
 from foreshore.expr.lowered import check_lowered
@@ -38,6 +41,28 @@ def takes_away(relation: Relation) -> bool:
         or (isinstance(node, Constant) and any(count < 0 for _, count in node.rows))
         for node in walk_relations(relation)
     )
+
+
+def adds_only(input: Input) -> bool:
+    """Whether no update of `input` takes rows away, as far as can be told at little cost."""
+    return all(map(_file_adds_only, input.files)) and all(
+        (pc.min(table.column(DIFF)).as_py() or 0) >= 0 for table in input.tail
+    )
+
+
+@lru_cache(maxsize=4096)
+def _file_adds_only(path: str) -> bool:
+    """Whether the statistics of a batch's file, which never changes, show no negative diff."""
+    try:
+        metadata = pq.read_metadata(path)
+    except (OSError, pa.ArrowInvalid):  # the engine meets the same, and says what it is
+        return False
+    place = metadata.schema.names.index(DIFF)
+    for i in range(metadata.num_row_groups):
+        statistics = metadata.row_group(i).column(place).statistics
+        if statistics is None or not statistics.has_min_max or statistics.min < 0:
+            return False
+    return True
 
 
 def check_result(relation: Relation, rows: pa.Table) -> pa.Table:

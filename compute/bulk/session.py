@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from foreshore.compute.bulk.aggregates import Idioms
 from foreshore.compute.bulk.dialect import ArrowFunction, Dialect
-from foreshore.compute.bulk.evaluate import takes_away
+from foreshore.compute.bulk.evaluate import adds_only, takes_away
 from foreshore.compute.bulk.render import Renderer
 from foreshore.compute.delta.tables import (
     by_position,
@@ -24,7 +24,7 @@ from foreshore.compute.delta.tables import (
     row_layout,
 )
 from foreshore.compute.engine import Input, result_schema
-from foreshore.expr.ir import Constant, Get, Relation, columns_of, walk_relations
+from foreshore.expr.ir import Constant, Get, Relation, columns_of, sources_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, update_schema
@@ -41,7 +41,9 @@ class Session(ABC):
         self._constants = count()
         self._registered = 0
         self._items: dict[GlobalId, tuple[Input, int, str]] = {}  # the last one of each input
-        self._selects: dict[tuple[Relation, tuple[str, ...]], str] = {}  # by the items they read
+        self._selects: dict[
+            tuple[Relation, tuple[str, ...], bool], str
+        ] = {}  # by the items they read
 
     @abstractmethod
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
@@ -88,7 +90,7 @@ class Session(ABC):
         max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of an infallible relation as of a time, by `result_schema`."""
-        select = self._select(relation, inputs, as_of)
+        select = self._select(relation, inputs, as_of, consolidated=True)
         return self.read(select, result_schema(columns_of(relation)), max_bytes)
 
     def evaluate_parts(
@@ -98,21 +100,38 @@ class Session(ABC):
         as_of: int,
         max_bytes: int | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of an infallible relation as of a time, part by part: at least one."""
-        schema = result_schema(columns_of(relation))
-        for part in self.stream(self._select(relation, inputs, as_of), max_bytes):
-            yield cast_to_schema(part, schema)
+        """Yield the rows of an infallible relation as of a time, part by part: at least one.
 
-    def _select(self, relation: Relation, inputs: Mapping[GlobalId, Input], as_of: int) -> str:
+        Equal rows are added up only where some entries may cancel others. Otherwise each part
+        comes as soon as it is computed, and the engine holds no table of all rows. Without columns
+        all rows are equal, and are one.
+        """
+        columns = columns_of(relation)
+        consolidated = (
+            not columns
+            or takes_away(relation)
+            or not all(adds_only(inputs[id]) for id in sources_of(relation))
+        )
+        select = self._select(relation, inputs, as_of, consolidated=consolidated)
+        for part in self.stream(select, max_bytes):
+            yield cast_to_schema(part, result_schema(columns))
+
+    def _select(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        *,
+        consolidated: bool,
+    ) -> str:
         """Return the statement for the rows of a relation over inputs, rendered once."""
         columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
         sources = {id: self._kept_source(id, inputs[id], columns[id], as_of) for id in columns}
-        key = (relation, tuple(sources.values()))
+        key = (relation, tuple(sources.values()), consolidated)
         select = self._selects.get(key)
         if select is None:
             renderer = Renderer(self.dialect, self.idioms, sources, constant=self.constant)
-            plain = not sources and not takes_away(relation)
-            render = renderer.statement if plain else renderer.consolidated
+            render = renderer.consolidated if consolidated else renderer.statement
             select = self._selects[key] = render(relation)
         return select
 

@@ -6,6 +6,7 @@ from threading import Thread, Timer
 from time import sleep
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -58,6 +59,34 @@ def test_an_evaluation_is_what_the_plan_means(
     else:
         result = engine.evaluate(case.relation, initial(case), START)
         assert rows_of(result, columns_of(case.relation)) == rows
+        parts = engine.evaluate_parts(case.relation, initial(case), START, Cancellation())
+        assert rows_of(pa.concat_tables(parts), columns_of(case.relation)) == rows
+
+
+def test_parts_of_what_was_only_added_to_are_streamed_and_deleted_rows_stay_out(
+    engine: DuckDbEngine, tmp_path: Path
+) -> None:
+    table = Get(GlobalId("u1"), (ColumnType(INT4),))
+    added = updates(table.columns, [((1,), START, 1), ((1,), START, 1), ((2,), START, 1)])
+    deleted = updates(table.columns, [((2,), START, -1)])
+    names = {name: str(tmp_path / name) for name in ("added", "deleted")}
+    pq.write_table(added, names["added"])
+    pq.write_table(deleted, names["deleted"])
+    schema = schema_of(table.columns)
+    files = DuckDbEngine(threads=1, directories=[str(tmp_path)])
+    for input, streamed, rows in (
+        (Input(schema, (), (added,)), 3, [1, 1, 2]),
+        (Input(schema, (names["added"],), ()), 3, [1, 1, 2]),
+        (Input(schema, (), (added, deleted)), 1, [1]),
+        (Input(schema, (names["added"], names["deleted"]), ()), 1, [1]),
+        (Input(schema, (names["added"],), (deleted,)), 1, [1]),
+    ):
+        parts = list(files.evaluate_parts(table, {table.id: input}, START, Cancellation()))
+        found = pa.concat_tables(parts)
+        assert found.num_rows == streamed
+        assert sorted(set(found.column(0).to_pylist())) == sorted(set(rows))
+        assert sum(found.column(1).to_pylist()) == (2 if streamed == 1 else len(rows))
+    files.close()
 
 
 def test_a_row_that_changed_often_is_joined_as_what_it_is(engine: DuckDbEngine) -> None:
