@@ -1,15 +1,25 @@
 """Peeks that several replicas are asked: whose answer counts, and whose failure."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from foreshore.compute.controller.cluster import Cluster, Replica
 from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
 from foreshore.compute.controller.process import ProcessLauncher
-from foreshore.compute.protocol import CreateInstance, Failure, PeekResponse, Response
+from foreshore.compute.protocol import (
+    CancelPeek,
+    CreateInstance,
+    Failure,
+    Message,
+    PeekPartTaken,
+    PeekResponse,
+    Response,
+)
 from foreshore.compute.result import Result
 from foreshore.compute.transport import Connection
 from foreshore.errors import DatabaseError
@@ -23,8 +33,14 @@ NOT_UP = Failure("57P03", "the engine is not up")
 class Deaf:
     """A connection on which nobody is heard."""
 
+    def __init__(self) -> None:
+        self.sent: list[Message] = []  # to this replica alone
+
     def send_frame(self, parts: list[Any]) -> None:
         pass
+
+    def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
+        self.sent.append(message)
 
 
 async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
@@ -78,5 +94,69 @@ def test_a_peek_waits_for_a_replica_to_come_when_the_last_is_dropped() -> None:
         peeks.dropped(cluster)
         peeks.answered(one, PeekResponse(1, 1), (ROWS,))
         assert (await task).num_rows == 0
+
+    run(scenario)
+
+
+def rows(*numbers: int) -> tuple[pa.Table]:
+    """Return rows as they come with a response."""
+    values = [f"w{n}" for n in numbers]
+    return (pa.table([pa.array(numbers, pa.int32()), pa.array(values)], ["k", "v"]),)
+
+
+def sent_to(replica: Replica) -> list[Message]:
+    """Return what was sent to one replica alone."""
+    return cast(Deaf, replica.connection).sent
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not come true")
+
+
+def test_parts_come_from_the_first_replica_and_the_others_are_cancelled() -> None:
+    async def scenario() -> None:
+        cluster, peeks, task = await asked("a", "b")
+        one, other = cluster.replicas.values()
+        peeks.answered(one, PeekResponse(1, 1, more=True), rows(1, 2))
+        assert sent_to(other) == [CancelPeek(1)]
+        peeks.answered(other, PeekResponse(1, 1, more=True), rows(8, 9))
+        peeks.answered(other, PeekResponse(1, 0, Failure("57014", "canceled")), ())
+        await soon(lambda: sent_to(one) == [PeekPartTaken(1)])
+        peeks.answered(one, PeekResponse(1, 1), rows(3))
+        assert (await task).whole().column(0).to_pylist() == [1, 2, 3]
+
+    run(scenario)
+
+
+def test_peek_starts_again_when_its_replica_is_lost_before_the_last_part() -> None:
+    async def scenario() -> None:
+        cluster, peeks, task = await asked("a", "b")
+        one, other = cluster.replicas.values()
+        peeks.answered(one, PeekResponse(1, 1, more=True), rows(1, 2))
+        await soon(lambda: sent_to(one) == [PeekPartTaken(1)])
+        one.connection = None
+        peeks.lost(cluster, one)
+        await soon(lambda: list(cluster.peeks) == [2])
+        peeks.answered(other, PeekResponse(2, 1, more=True), rows(2, 1))
+        peeks.answered(other, PeekResponse(2, 1), rows(3))
+        assert (await task).whole().column(0).to_pylist() == [2, 1, 3]
+
+    run(scenario)
+
+
+def test_failure_after_the_first_part_fails_the_peek() -> None:
+    async def scenario() -> None:
+        cluster, peeks, task = await asked("a", "b")
+        one, _ = cluster.replicas.values()
+        peeks.answered(one, PeekResponse(1, 1, more=True), rows(1, 2))
+        peeks.answered(one, PeekResponse(1, 0, Failure("53200", "out of memory")), ())
+        with pytest.raises(DatabaseError, match="out of memory"):
+            await task
+        assert not cluster.peeks
 
     run(scenario)

@@ -1,0 +1,127 @@
+"""Results: in memory while small, in a scratch file beyond, given up at any moment."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute import result as results
+from foreshore.compute.finish import finished_parts
+from foreshore.compute.result import KEPT_BYTES, PART_BYTES, Result, collected, sized
+from foreshore.errors import OutOfMemory
+from foreshore.expr.ir import Column, Finishing, OrderKey
+from foreshore.types import INT8
+
+SCHEMA = pa.schema([pa.field("c0", pa.int64()), pa.field("c1", pa.string())])
+
+
+def batch(start: int, count: int, width: int = 100) -> pa.RecordBatch:
+    """Return rows that are numbered from `start` on."""
+    numbers = pa.array(range(start, start + count), pa.int64())
+    return pa.RecordBatch.from_arrays([numbers, pa.array(["x" * width] * count)], schema=SCHEMA)
+
+
+def counted(start: int, count: int, diff: int = 1) -> pa.Table:
+    """Return numbered rows with their multiplicity."""
+    diffs = pa.array([diff] * count, pa.int64())
+    return pa.table([pa.array(range(start, start + count), pa.int64()), diffs], ["c0", "__diff"])
+
+
+def numbers(result: Result) -> list[int]:
+    """Return the numbers of all rows, as they are taken."""
+    return [n for rows in iter(result.take, None) for n in rows.column(0).to_pylist()]
+
+
+def test_small_result_stays_in_memory() -> None:
+    result = collected([batch(0, 10), batch(10, 10)])
+    assert result.is_at_hand()
+    assert not result.spilled_bytes
+    assert numbers(result) == list(range(20))
+
+
+def test_large_result_is_taken_in_order_from_its_file_in_small_parts() -> None:
+    result = collected(batch(start, 10_000) for start in range(0, 100_000, 10_000))
+    assert result.num_rows == 100_000
+    assert result.spilled_bytes > 100_000 * 100 - KEPT_BYTES
+    sizes = []
+    taken = []
+    while (rows := result.take()) is not None:
+        sizes.append(rows.nbytes)
+        taken += rows.column(0).to_pylist()
+    assert taken == list(range(100_000))
+    assert max(sizes) <= 2 * PART_BYTES
+
+
+def test_closed_result_has_no_file_and_takes_and_gives_nothing_more() -> None:
+    result = collected([batch(0, 50_000)])
+    file = result._file
+    assert file is not None
+    result.close()
+    assert file.closed
+    result.add(batch(0, 50_000))
+    assert result._file is None
+    assert result.take() is None
+
+
+def test_result_that_is_closed_while_a_thread_uses_the_file_is_closed_after_that() -> None:
+    result = collected([batch(0, 50_000)])
+    file = result._begin()
+    assert file is not None
+    result.close()
+    assert not file.closed
+    result._finish()
+    assert file.closed
+
+
+def test_failure_while_a_result_is_collected_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Result] = []
+
+    class Watched(Result):
+        def __init__(self, schema: pa.Schema) -> None:
+            super().__init__(schema)
+            made.append(self)
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield batch(0, 50_000)
+        raise OutOfMemory("too large")
+
+    monkeypatch.setattr(results, "Result", Watched)
+    with pytest.raises(OutOfMemory):
+        collected(failing())
+    assert made[0]._file is None
+    assert made[0].take() is None
+
+
+def test_batches_are_joined_and_cut_to_the_size_of_a_part() -> None:
+    found = list(sized([batch(0, 1), batch(1, 0), batch(1, 50_000), batch(50_001, 3)]))
+    assert [n for rows in found for n in rows.column(0).to_pylist()] == list(range(50_004))
+    assert all(rows.nbytes >= PART_BYTES for rows in found[:-1])
+    assert all(rows.nbytes <= 2 * PART_BYTES for rows in found)
+    assert [rows.num_rows for rows in sized([batch(0, 0), batch(0, 0)])] == [0]
+
+
+@pytest.mark.parametrize("diff", [1, 3])
+@pytest.mark.parametrize(
+    ("offset", "limit"), [(0, None), (0, 0), (5, 7), (9, 1), (12, 100), (99, 5)]
+)
+def test_parts_are_finished_as_the_whole_would_be(
+    diff: int, offset: int, limit: int | None
+) -> None:
+    rows = [n for n in range(20) for _ in range(diff)]
+    expected = rows[offset:] if limit is None else rows[offset : offset + limit]
+    parts = [counted(start, 5, diff) for start in range(0, 20, 5)]
+    found = list(finished_parts(parts, Finishing((), limit, offset, (0,))))
+    assert [n for each in found for n in each.column(0).to_pylist()] == expected
+    ordered = Finishing((OrderKey(Column(0, INT8), descending=True),), limit, offset, (0,))
+    backwards = rows[::-1][offset:] if limit is None else rows[::-1][offset : offset + limit]
+    found = list(finished_parts(parts, ordered))
+    assert [n for each in found for n in each.column(0).to_pylist()] == backwards
+
+
+def test_no_part_after_the_limit_is_computed() -> None:
+    def parts() -> Iterator[pa.Table]:
+        yield counted(0, 5)
+        raise AssertionError("it is not asked for")
+
+    (found,) = finished_parts(parts(), Finishing((), 3, 1, (0,)))
+    assert found.column(0).to_pylist() == [1, 2, 3]
