@@ -23,7 +23,7 @@ def snapshot() -> IntrospectionSnapshot:
 
 
 @pytest.mark.parametrize("builtin", all_builtins(), ids=lambda b: f"{b.schema}.{b.name}")
-def test_a_builtin_relation_gives_rows_of_its_description(builtin: Builtin) -> None:
+def test_builtin_relation_returns_rows_of_its_description(builtin: Builtin) -> None:
     table = builtin.table(snapshot())
     assert table.column_names == list(builtin.desc.names)
     for name, column in zip(builtin.desc.names, builtin.desc.columns, strict=True):

@@ -67,21 +67,21 @@ def test_a_table_with_views_is_not_dropped_without_cascade() -> None:
     assert drop(transaction, table, cascade=True) == ["m", "v", "i", "t"]
 
 
-def test_indexes_go_silently_with_their_relation() -> None:
+def test_indexes_are_dropped_with_their_relation() -> None:
     transaction = Transaction(first_state())
     table = add(transaction, "table", "t")
     add(transaction, "index", "i", table, on=table)
     assert drop(transaction, table) == ["i", "t"]
 
 
-def test_what_is_named_together_is_dropped_together() -> None:
+def test_objects_named_together_are_dropped_together() -> None:
     transaction = Transaction(first_state())
     table = add(transaction, "table", "t")
     view = add(transaction, "view", "v", table)
     assert drop(transaction, table, view) == ["v", "t"]
 
 
-def test_a_schema_in_use_is_not_dropped_but_a_database_goes_whole() -> None:
+def test_schema_in_use_is_not_dropped_but_database_is() -> None:
     transaction = Transaction(first_state())
     add(transaction, "table", "t")
     with pytest.raises(DependentObjectsStillExist):
@@ -120,7 +120,7 @@ def test_a_rename_keeps_the_id_and_frees_the_name() -> None:
     add(transaction, "table", "t")
 
 
-def test_the_shard_adds_up_to_the_state() -> None:
+def test_rows_of_shard_decode_to_state() -> None:
     states = [first_state()]
     transaction = Transaction(states[-1])
     table = add(transaction, "table", "t")
@@ -142,13 +142,13 @@ def test_the_shard_adds_up_to_the_state() -> None:
     assert load([]) is None
 
 
-def test_a_shard_that_holds_a_row_twice_is_reported() -> None:
+def test_duplicate_row_in_shard_is_reported() -> None:
     rows = difference(None, first_state(), 0)
     with pytest.raises(DataCorrupted):
         load([rows, rows])
 
 
-def test_items_come_after_what_they_depend_on() -> None:
+def test_items_come_after_their_dependencies() -> None:
     transaction = Transaction(first_state())
     first = add(transaction, "table", "t")
     view = add(transaction, "view", "v", first)

@@ -41,13 +41,13 @@ def bearable(cost: Cost) -> float:
 
 
 @pytest.mark.parametrize("name", COSTS)
-def test_a_backlog_is_worked_off_about_as_quickly_as_can_be(name: str) -> None:
+def test_backlog_is_processed_near_optimal_rate(name: str) -> None:
     spent = worked_off(BatchSizing(16, seconds=0.25), COSTS[name])
     assert spent < bearable(COSTS[name])
 
 
 @pytest.mark.parametrize("name", COSTS)
-def test_steps_that_take_now_longer_now_less_do_not_mislead_it(name: str) -> None:
+def test_noisy_step_times_do_not_mislead_batch_sizing(name: str) -> None:
     for seed in range(20):
         spent = worked_off(BatchSizing(16, seconds=0.25), COSTS[name], Random(seed))
         assert spent < 3 * bearable(COSTS[name]), seed
@@ -55,14 +55,14 @@ def test_steps_that_take_now_longer_now_less_do_not_mislead_it(name: str) -> Non
 
 @pytest.mark.parametrize("before", COSTS)
 @pytest.mark.parametrize("name", COSTS)
-def test_it_learns_anew_when_costs_change(name: str, before: str) -> None:
+def test_batch_size_adapts_to_changed_costs(name: str, before: str) -> None:
     batch_sizing = BatchSizing(16, seconds=0.25)
     worked_off(batch_sizing, COSTS[before])
     spent = [worked_off(batch_sizing, COSTS[name]) for _ in range(4)]
     assert spent[-1] < 1.5 * bearable(COSTS[name])
 
 
-def test_few_times_at_once_say_nothing_of_many() -> None:
+def test_small_window_does_not_change_batch_size() -> None:
     batch_sizing = BatchSizing(16, seconds=0.25)
     for _ in range(100):
         batch_sizing.stepped(3, 0.01)
@@ -75,7 +75,7 @@ def test_few_times_at_once_say_nothing_of_many() -> None:
 
 @pytest.mark.parametrize("room", [1, 3, 16, 100])
 @pytest.mark.parametrize("name", COSTS)
-def test_what_did_not_fit_in_memory_is_seldom_tried_again(name: str, room: int) -> None:
+def test_size_exceeding_memory_is_rarely_retried(name: str, room: int) -> None:
     batch_sizing = BatchSizing(16, seconds=0.25)
     steps, failures = 0, 0
     for _ in range(1_000):
@@ -89,7 +89,7 @@ def test_what_did_not_fit_in_memory_is_seldom_tried_again(name: str, room: int) 
 
 
 @pytest.mark.parametrize("name", COSTS)
-def test_what_did_not_fit_once_does_not_bound_it_for_ever(name: str) -> None:
+def test_memory_limit_of_batch_size_is_lifted(name: str) -> None:
     batch_sizing = BatchSizing(16, seconds=0.25)
     for times in (16, 8, 4, 2, 1):  # the rows of one time were too many
         batch_sizing.exhausted(times)
@@ -100,7 +100,7 @@ def test_what_did_not_fit_once_does_not_bound_it_for_ever(name: str) -> None:
     assert worked_off(batch_sizing, COSTS[name]) < bearable(COSTS[name])
 
 
-def test_few_times_at_once_that_did_not_fit_bound_it_for_a_while() -> None:
+def test_small_window_exceeding_memory_limits_batch_size() -> None:
     batch_sizing = BatchSizing(16, seconds=0.25)
     worked_off(batch_sizing, COSTS["linear"])
     before = batch_sizing.times

@@ -44,7 +44,7 @@ def engine() -> Iterator[DuckDbEngine]:
 
 @settings(max_examples=examples(200))
 @given(lowered_relations(size=5, failing=True), histories(1))
-def test_an_evaluation_is_what_the_plan_means(
+def test_evaluation_matches_model(
     engine: DuckDbEngine, relation: Relation, history: list[Contents]
 ) -> None:
     case = Case(relation, history)
@@ -89,7 +89,7 @@ def test_parts_of_what_was_only_added_to_are_streamed_and_deleted_rows_stay_out(
     files.close()
 
 
-def test_a_row_that_changed_often_is_joined_as_what_it_is(engine: DuckDbEngine) -> None:
+def test_often_changed_row_joins_once(engine: DuckDbEngine) -> None:
     """Each of five joined with all that each other has been would be 10^15 and more."""
     table = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(INT4)))
     many = 1000
@@ -101,25 +101,25 @@ def test_a_row_that_changed_often_is_joined_as_what_it_is(engine: DuckDbEngine) 
     assert rows_of(engine.evaluate(total, inputs, START), columns_of(total)) == {(1,): 1}
 
 
-def test_values_of_every_type_come_back_unchanged(tmp_path: Path) -> None:
+def test_values_of_every_type_round_trip(tmp_path: Path) -> None:
     engine = DuckDbEngine(directories=[str(tmp_path)])
     check_every_type(engine, tmp_path)
     engine.close()
 
 
-def test_what_lies_in_files_is_found_by_its_value(tmp_path: Path) -> None:
+def test_values_in_files_are_found(tmp_path: Path) -> None:
     engine = DuckDbEngine(directories=[str(tmp_path)])
     check_comparisons(engine, tmp_path, VALUES)
     engine.close()
 
 
-def test_a_path_is_that_of_one_file(tmp_path: Path) -> None:
+def test_path_pattern_matches_only_itself(tmp_path: Path) -> None:
     engine = DuckDbEngine(directories=[str(tmp_path / place) for place in PLACES])
     check_paths(engine, tmp_path)
     engine.close()
 
 
-def test_files_elsewhere_are_out_of_reach(tmp_path: Path) -> None:
+def test_engine_cannot_read_other_files(tmp_path: Path) -> None:
     table = Get(GlobalId("u1"), (ColumnType(INT4),))
     file = tmp_path / "secret.parquet"
     pq.write_table(updates(table.columns, [((1,), 0, 1)]), file)
@@ -145,7 +145,7 @@ def test_an_evaluation_can_be_cancelled(engine: DuckDbEngine) -> None:
 _NUMBER = (ColumnType(INT4, False),)
 
 
-def test_what_exceeds_the_memory_is_spilled(tmp_path: Path) -> None:
+def test_data_exceeding_memory_is_spilled(tmp_path: Path) -> None:
     numbers = FlatMap(
         Join(()), "generate_series(int4,int4)", (Literal(1, INT4), Literal(900, INT4)), _NUMBER
     )
@@ -160,7 +160,7 @@ def test_what_exceeds_the_memory_is_spilled(tmp_path: Path) -> None:
     assert roomy.evaluate(groups, {}, START)["c0"].to_pylist() == [900 * 900]
 
 
-def test_an_engine_that_somebody_is_using_is_closed_nevertheless() -> None:
+def test_engine_in_use_is_closed() -> None:
     engine = DuckDbEngine()
     using = Thread(
         target=lambda: engine._connection.execute("SELECT sum(i) FROM range(400_000_000) t(i)")

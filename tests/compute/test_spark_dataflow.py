@@ -69,15 +69,15 @@ def test_each_operator_is_exact_at_every_time(engine: SparkEngine, name: str) ->
     check_packed(engine, PLANS[name], Random(name), CASES)
 
 
-def test_values_of_every_type_come_back_unchanged(engine: SparkEngine, tmp_path: Path) -> None:
+def test_values_of_every_type_round_trip(engine: SparkEngine, tmp_path: Path) -> None:
     check_every_type(engine, tmp_path)
 
 
-def test_what_lies_in_files_is_found_by_its_value(engine: SparkEngine, tmp_path: Path) -> None:
+def test_values_in_files_are_found(engine: SparkEngine, tmp_path: Path) -> None:
     check_comparisons(engine, tmp_path, (FLOAT8, DATE, TIME_OF_DAY, TIMESTAMPTZ))
 
 
-def test_a_path_is_that_of_one_file(engine: SparkEngine, tmp_path: Path) -> None:
+def test_path_pattern_matches_only_itself(engine: SparkEngine, tmp_path: Path) -> None:
     check_paths(engine, tmp_path)
 
 
@@ -103,9 +103,7 @@ def test_a_random_plan_is_exact_at_every_time(
 
 @settings(max_examples=10, phases=[Phase.generate], derandomize=True)
 @given(lowered_relations(size=4, failing=True), st.randoms(use_true_random=False))
-def test_an_evaluation_is_what_the_plan_means(
-    engine: SparkEngine, relation: Relation, random: Random
-) -> None:
+def test_evaluation_matches_model(engine: SparkEngine, relation: Relation, random: Random) -> None:
     case = Case(relation, random_history(random, 1))
     rows, errors = evaluate(relation, case.history[0])
     if errors:

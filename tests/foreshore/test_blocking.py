@@ -18,7 +18,7 @@ def niceness(id: int) -> int:
     return os.getpriority(os.PRIO_PROCESS, id)
 
 
-def test_a_background_thread_and_what_it_starts_give_way() -> None:
+def test_background_thread_and_children_have_low_priority() -> None:
     seen: list[int] = []
 
     def look() -> None:
@@ -35,7 +35,7 @@ def test_a_background_thread_and_what_it_starts_give_way() -> None:
     assert niceness(threading.get_native_id()) == before
 
 
-def test_a_process_gives_way_and_one_that_has_ended_is_no_matter() -> None:
+def test_low_priority_of_ended_process_is_ignored() -> None:
     process = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         blocking.let_give_way(process.pid)

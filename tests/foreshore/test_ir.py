@@ -10,7 +10,7 @@ ONE = Constant((((1, "x"), 2),), (ColumnType(INT4), ColumnType(TEXT)))
 EQUIVALENCES = ((Column(0, INT4), Column(2, INT4)),)
 
 
-def test_a_relation_travels_unchanged() -> None:
+def test_relation_round_trips() -> None:
     arrays = Constant(((((1, 2),), 1),), (ColumnType(array_of(INT4)),))
     join = Join((ONE, ONE, arrays), (*EQUIVALENCES, (Literal("x", TEXT), Column(1, TEXT))), (1,))
     assert decode_relation(encode_relation(join)) == join

@@ -29,7 +29,7 @@ def one(sequence: Sequence, at: Position) -> Position | None:
     offset=st.integers(0, 9),
     count=st.integers(1, 25),
 )
-def test_many_numbers_are_those_of_as_many_steps(
+def test_many_numbers_equal_single_steps(
     minimum: int, width: int, increment: int, cycle: bool, called: bool, offset: int, count: int
 ) -> None:
     maximum = minimum + width

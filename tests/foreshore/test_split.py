@@ -40,7 +40,7 @@ def test_a_plan_that_cannot_fail_has_no_errors() -> None:
     assert split_errors(plan, fallible) == (plan, None)
 
 
-def test_nothing_is_said_twice_in_the_errors() -> None:
+def test_errors_have_no_duplicates() -> None:
     join = Join((TABLES[0], TABLES[1]), ((B, Column(3, INT4)),))
     once = Map(join, (QUOTIENT,))
     twice = Map(once, (Call("divide(int4,int4)", (Column(5, INT4), A), INT4),))

@@ -139,7 +139,7 @@ def load(directory: Path, batch: Batch, schema: pa.Schema) -> pa.Table:
 
 
 @pytest.mark.parametrize("type", [FLOAT8, array_of(FLOAT8)], ids=str)
-def test_nans_of_other_bits_cancel_and_zeros_of_other_signs_do_not(
+def test_nans_cancel_regardless_of_bits_but_signed_zeros_do_not(
     tmp_path: Path, type: SqlType
 ) -> None:
     schema = update_schema(pa.schema([("v", arrow_type(type))]))
@@ -158,9 +158,7 @@ def test_nans_of_other_bits_cancel_and_zeros_of_other_signs_do_not(
 
 
 @pytest.mark.parametrize(("type", "values"), VALUES, ids=[str(type) for type, _ in VALUES])
-def test_every_value_comes_back_as_it_was(
-    tmp_path: Path, type: SqlType, values: list[object]
-) -> None:
+def test_every_value_round_trips(tmp_path: Path, type: SqlType, values: list[object]) -> None:
     values = [*values, None]
     schema = update_schema(pa.schema([("v", arrow_type(type))]))
     array = column(type, values)
@@ -180,7 +178,7 @@ def test_every_value_comes_back_as_it_was(
     assert duckdb.execute(query, [path]).fetchone() == (n, n - 1, 2 * n)
 
 
-def test_columns_are_meant_by_position_and_names_made_unique(tmp_path: Path) -> None:
+def test_columns_go_by_position_and_names_are_made_unique(tmp_path: Path) -> None:
     names = ["a", "A", "__time", "__diff", "a_1", "select", 'x"y', ""]
     schema = update_schema(pa.schema([(name, pa.int64()) for name in names]))
     assert column_names(schema) == [
@@ -230,7 +228,7 @@ def test_consolidation_moves_times_to_since_and_cancels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("repeated", [False, True])
-def test_pieces_are_small_however_unlike_the_rows_are(tmp_path: Path, repeated: bool) -> None:
+def test_pieces_stay_small_with_uneven_rows(tmp_path: Path, repeated: bool) -> None:
     schema = update_schema(pa.schema([("k", pa.int64()), ("v", pa.string())]))
     wide = 200_000
     texts = [("x" if repeated else str(i % 10)) * wide for i in range(400)]
@@ -261,7 +259,7 @@ def test_pieces_are_small_however_unlike_the_rows_are(tmp_path: Path, repeated: 
     assert len(sizes[1 << 20]) < 200  # and narrow ones are not read in crumbs
 
 
-def test_diffs_that_do_not_fit_fail_rather_than_wrap(tmp_path: Path) -> None:
+def test_overflowing_diffs_fail(tmp_path: Path) -> None:
     schema = update_schema(pa.schema([("v", pa.int64())]))
     table = pa.table([pa.array([1, 1]), pa.array([1, 1]), pa.array([MOST, 1])], schema=schema)
     with pytest.raises(duckdb.Error, match="out of range"):
@@ -269,7 +267,7 @@ def test_diffs_that_do_not_fit_fail_rather_than_wrap(tmp_path: Path) -> None:
     assert not (tmp_path / "scratch.parquet").exists()
 
 
-def test_a_file_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
+def test_changed_file_is_refused(tmp_path: Path) -> None:
     schema = update_schema(pa.schema([("v", pa.string())]))
     n = 100
     table = pa.table(

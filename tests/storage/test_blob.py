@@ -39,20 +39,20 @@ def blob(opened: Open) -> Blob:
     return opened()
 
 
-def test_a_blob_is_what_was_put_last(blob: Blob) -> None:
+def test_get_returns_last_put(blob: Blob) -> None:
     assert blob.get("a/b") is None
     blob.put("a/b", b"one")
     blob.put("a/b", b"two")
     assert blob.get("a/b") == b"two"
 
 
-def test_an_empty_blob_is_there(blob: Blob) -> None:
+def test_empty_blob_exists(blob: Blob) -> None:
     blob.put("a", b"")
     assert blob.get("a") == b""
     assert list(blob.list("")) == [("a", 0)]
 
 
-def test_a_blob_may_be_large(blob: Blob, tmp_path: Path) -> None:
+def test_large_blob_is_stored(blob: Blob, tmp_path: Path) -> None:
     data = os.urandom((17 << 20) + 1)  # S3 takes it in parts
     file = tmp_path / "made"
     file.write_bytes(data)
@@ -63,7 +63,7 @@ def test_a_blob_may_be_large(blob: Blob, tmp_path: Path) -> None:
     assert (tmp_path / "fetched").read_bytes() == data
 
 
-def test_a_file_is_handed_over_and_fetched(blob: Blob, tmp_path: Path) -> None:
+def test_file_is_put_and_fetched(blob: Blob, tmp_path: Path) -> None:
     file = tmp_path / "made"
     file.write_bytes(b"content")
     blob.put_file("x/y/z.parquet", file)
@@ -76,13 +76,13 @@ def test_a_file_is_handed_over_and_fetched(blob: Blob, tmp_path: Path) -> None:
     assert local is None or local.read_bytes() == b"content"
 
 
-def test_a_disk_that_is_full_is_no_fault_of_the_store(blob: Blob) -> None:
+def test_full_disk_at_fetch_is_not_store_fault(blob: Blob) -> None:
     blob.put("a", bytes(3 << 20))
     with pytest.raises(OSError, match="No space left on device"):
         blob.fetch("a", Path("/dev/full"))
 
 
-def test_one_of_those_who_create_at_once_succeeds(opened: Open) -> None:
+def test_concurrent_creates_have_one_winner(opened: Open) -> None:
     found: list[tuple[bytes, bool]] = []
 
     def create(name: bytes) -> None:
@@ -100,7 +100,7 @@ def test_one_of_those_who_create_at_once_succeeds(opened: Open) -> None:
     assert opened().get("mark") == winner
 
 
-def test_readers_see_all_of_what_is_put_or_nothing(opened: Open) -> None:
+def test_put_is_atomic_for_readers(opened: Open) -> None:
     versions = [bytes([i]) * 300_000 for i in range(8)]
     seen: set[bytes | None] = set()
     done = threading.Event()
@@ -120,7 +120,7 @@ def test_readers_see_all_of_what_is_put_or_nothing(opened: Open) -> None:
     assert seen <= {None, *versions}
 
 
-def test_a_deleted_blob_is_gone_and_deleting_again_is_no_fault(blob: Blob) -> None:
+def test_delete_is_idempotent(blob: Blob) -> None:
     blob.put("a/b", b"1")
     blob.delete("a/b")
     blob.delete("a/b")
@@ -130,7 +130,7 @@ def test_a_deleted_blob_is_gone_and_deleting_again_is_no_fault(blob: Blob) -> No
     assert blob.get("a/b") == b"2"
 
 
-def test_list_gives_keys_and_sizes_by_prefix(blob: Blob) -> None:
+def test_list_yields_keys_and_sizes_by_prefix(blob: Blob) -> None:
     for key in ("u1/a", "u1/b", "u10/a", "u2/a", "u"):
         blob.put(key, key.encode())
     assert sorted(blob.list("u1/")) == [("u1/a", 4), ("u1/b", 4)]
@@ -139,14 +139,14 @@ def test_list_gives_keys_and_sizes_by_prefix(blob: Blob) -> None:
     assert list(blob.list("v")) == []
 
 
-def test_a_list_may_be_long(blob: Blob) -> None:
+def test_long_list_is_complete(blob: Blob) -> None:
     keys = [f"u1/{i:05}" for i in range(1100)]  # S3 gives a thousand at a time
     for key in keys:
         blob.put(key, b"")
     assert sorted(key for key, _ in blob.list("u1/")) == keys
 
 
-def test_what_an_interrupted_put_left_is_no_blob(tmp_path: Path) -> None:
+def test_interrupted_put_leaves_no_blob(tmp_path: Path) -> None:
     blob = FileBlob(tmp_path / "blob")
     blob.put("a", b"1")
     (tmp_path / "blob" / ".scratch" / "999999999-1-1").write_bytes(b"half")
@@ -156,7 +156,7 @@ def test_what_an_interrupted_put_left_is_no_blob(tmp_path: Path) -> None:
     assert list((tmp_path / "blob" / ".scratch").iterdir()) == []
 
 
-def test_a_file_of_another_file_system_is_copied(
+def test_file_from_other_file_system_is_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "blob"
@@ -178,7 +178,7 @@ def test_a_file_of_another_file_system_is_copied(
     assert list((root / ".scratch").iterdir()) == []
 
 
-def test_urls_choose(tmp_path: Path) -> None:
+def test_url_selects_service(tmp_path: Path) -> None:
     assert isinstance(open_blob(None, tmp_path), FileBlob)
     blob = open_blob(f"file://{tmp_path}/a%20b", tmp_path)
     blob.put("c", b"")
@@ -193,7 +193,7 @@ def test_urls_choose(tmp_path: Path) -> None:
 # --- S3: what may go wrong between here and there ------------------------------------------------
 
 
-def test_what_s3_refuses_has_not_happened(objects: ObjectStore, tmp_path: Path) -> None:
+def test_request_refused_by_s3_is_determinate(objects: ObjectStore, tmp_path: Path) -> None:
     blob = S3Blob(objects.url("p").replace(objects.bucket, "no-such-bucket"))
     with pytest.raises(Determinate, match="no-such-bucket"):
         blob.put("a", b"1")
@@ -201,7 +201,7 @@ def test_what_s3_refuses_has_not_happened(objects: ObjectStore, tmp_path: Path) 
         list(blob.list(""))
 
 
-def test_where_nobody_answers_it_is_not_known_what_happened(
+def test_unanswered_request_is_indeterminate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foreshore.storage.s3_blob.RETRIES", 1)

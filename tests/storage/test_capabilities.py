@@ -49,7 +49,7 @@ def pass_time(controller: StorageController, clock: ManualClock, ms: int) -> Non
         controller.expire()
 
 
-def test_what_was_not_given_out_is_refused(tmp_path: Path) -> None:
+def test_unknown_capabilities_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, written = await controller.create(U1, ROWS)
@@ -90,7 +90,7 @@ def test_what_was_not_given_out_is_refused(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_write_by_what_is_not_live_is_refused(tmp_path: Path) -> None:
+def test_write_with_ended_capability_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         clock = ManualClock()
         controller = await open_at(tmp_path, clock=clock)
@@ -129,7 +129,7 @@ def test_a_write_by_what_is_not_live_is_refused(tmp_path: Path) -> None:
     run(main)
 
 
-def test_no_token_is_ever_given_out_twice(tmp_path: Path) -> None:
+def test_tokens_are_unique(tmp_path: Path) -> None:
     async def main() -> None:
         seen: set[str] = set()
         for _ in range(3):
@@ -147,7 +147,7 @@ def test_no_token_is_ever_given_out_twice(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_capability_never_goes_back(tmp_path: Path) -> None:
+def test_frontier_of_capability_only_advances(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, written = await controller.create(U1, ROWS)
@@ -184,7 +184,7 @@ asyncio.run(main())
 """
 
 
-def test_a_lease_is_handed_on_to_another_process_and_outlives_its_own(tmp_path: Path) -> None:
+def test_lease_passed_to_other_process_outlives_its_own(tmp_path: Path) -> None:
     made = subprocess.run(
         [sys.executable, "-P", "-c", _CLONE, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -212,7 +212,7 @@ def test_a_lease_is_handed_on_to_another_process_and_outlives_its_own(tmp_path: 
     run(main)
 
 
-def test_any_number_of_downgrades_is_one_record(tmp_path: Path) -> None:
+def test_many_downgrades_take_one_record(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path, compacting=False)
         read, _ = await controller.create(U1, ROWS)
@@ -233,7 +233,7 @@ def test_any_number_of_downgrades_is_one_record(tmp_path: Path) -> None:
     run(main)
 
 
-def test_what_is_held_while_another_lets_go_is_held_after_a_restart(tmp_path: Path) -> None:
+def test_remaining_capability_holds_after_restart(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path, compacting=False)
         read, _ = await controller.create(U1, ROWS)
@@ -252,7 +252,7 @@ def test_what_is_held_while_another_lets_go_is_held_after_a_restart(tmp_path: Pa
     run(main)
 
 
-def test_a_lease_lasts_as_long_as_its_holder_is_heard(tmp_path: Path) -> None:
+def test_lease_lasts_while_heartbeats_arrive(tmp_path: Path) -> None:
     async def main() -> None:
         clock = ManualClock()
         controller = await open_at(tmp_path, clock=clock, compacting=False)
@@ -306,7 +306,7 @@ def _uses(controller: StorageController, read: ReadCapability) -> list[Callable[
     ]
 
 
-def test_a_lease_expires_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_expires_without_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foreshore.storage.grants.TICK_SECONDS", 0.01)
 
     async def main() -> None:
@@ -328,7 +328,7 @@ def test_a_lease_expires_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run(main)
 
 
-def test_jumps_of_the_clock_and_standing_still_end_no_lease(tmp_path: Path) -> None:
+def test_clock_jumps_and_stalls_do_not_end_lease(tmp_path: Path) -> None:
     async def main() -> None:
         clock = ManualClock(10**12)
         controller = await open_at(tmp_path, clock=clock)
@@ -353,7 +353,7 @@ def test_jumps_of_the_clock_and_standing_still_end_no_lease(tmp_path: Path) -> N
     run(main)
 
 
-def test_a_lease_begins_anew_in_a_new_environment_and_what_is_none_ends(tmp_path: Path) -> None:
+def test_new_environment_restarts_leases_and_ends_other_capabilities(tmp_path: Path) -> None:
     async def main() -> None:
         clock = ManualClock()
         controller = await open_at(tmp_path, clock=clock)
@@ -382,7 +382,7 @@ def test_a_lease_begins_anew_in_a_new_environment_and_what_is_none_ends(tmp_path
     run(main)
 
 
-def test_what_expired_may_be_had_again_and_what_was_given_up_may_not(tmp_path: Path) -> None:
+def test_expired_frontier_can_be_acquired_again_but_dropped_cannot(tmp_path: Path) -> None:
     async def main() -> None:
         clock = ManualClock()
         controller = await open_at(tmp_path, clock=clock)
@@ -506,7 +506,7 @@ def test_the_life_of_an_id(tmp_path: Path, leave: str) -> None:
     run(main)
 
 
-def test_append_at_is_of_the_times_between_its_frontiers(tmp_path: Path) -> None:
+def test_append_at_accepts_only_times_between_frontiers(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path, compacting=False)
         read, first = await controller.create(U1, ROWS)
@@ -542,7 +542,7 @@ def test_append_at_is_of_the_times_between_its_frontiers(tmp_path: Path) -> None
     run(main)
 
 
-def test_upper_goes_where_all_who_write_have_gone(tmp_path: Path) -> None:
+def test_upper_advances_to_least_write_frontier(tmp_path: Path) -> None:
     async def main() -> None:
         clock = ManualClock()
         controller = await open_at(tmp_path, clock=clock, compacting=False)
@@ -567,7 +567,7 @@ def test_upper_goes_where_all_who_write_have_gone(tmp_path: Path) -> None:
     run(main)
 
 
-def test_what_is_appended_before_the_end_stays_before_it(tmp_path: Path) -> None:
+def test_append_before_end_of_writer_is_kept(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path, compacting=False, segment_records=2)
         read, written = await controller.create(U1, ROWS)
@@ -597,7 +597,7 @@ def test_what_is_appended_before_the_end_stays_before_it(tmp_path: Path) -> None
     run(main)
 
 
-def test_a_subscription_that_nobody_holds_any_more_ends_with_an_error(tmp_path: Path) -> None:
+def test_subscription_without_hold_fails(tmp_path: Path) -> None:
     async def main() -> None:
         clock = ManualClock()
         controller = await open_at(tmp_path, clock=clock)
@@ -618,7 +618,7 @@ def test_a_subscription_that_nobody_holds_any_more_ends_with_an_error(tmp_path: 
     run(main)
 
 
-def test_one_granted_while_the_log_turned_over_is_there_after_a_kill(tmp_path: Path) -> None:
+def test_grant_during_segment_change_survives_kill(tmp_path: Path) -> None:
     """The new segment's opening tells of it, and so does the record that follows."""
 
     async def main() -> None:
@@ -656,7 +656,7 @@ def test_one_granted_while_the_log_turned_over_is_there_after_a_kill(tmp_path: P
     run(main)
 
 
-def test_a_clone_that_nobody_waits_for_holds_nothing(tmp_path: Path) -> None:
+def test_cancelled_clone_holds_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, written = await controller.create(U1, ROWS)

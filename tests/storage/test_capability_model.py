@@ -258,7 +258,7 @@ class Machine:
 
 @settings(max_examples=examples(25))
 @given(st.lists(STEP, max_size=14))
-def test_capabilities_are_what_the_model_says(steps: list[tuple[str, int, int]]) -> None:
+def test_capabilities_match_model(steps: list[tuple[str, int, int]]) -> None:
     async def main(directory: Path) -> None:
         machine = Machine(directory)
         await machine.start()

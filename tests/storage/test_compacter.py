@@ -95,7 +95,7 @@ def test_sealed_segments_become_batches_and_leave_the_log(tmp_path: Path) -> Non
     run(main)
 
 
-def test_space_follows_the_live_rows_once_since_has_passed(tmp_path: Path) -> None:
+def test_compaction_bounds_space_by_live_rows(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path, segment_records=50)
         read, _ = await controller.create(U1, ROWS)
@@ -140,7 +140,7 @@ def test_a_batch_whose_history_since_has_passed_is_rewritten(
     run(main)
 
 
-def test_compaction_goes_no_further_than_a_durable_since(tmp_path: Path) -> None:
+def test_compaction_stops_at_durable_since(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, _ = await controller.create(U1, ROWS)
@@ -183,7 +183,7 @@ def test_a_file_stays_until_its_snapshot_is_released(tmp_path: Path) -> None:
     run(main)
 
 
-def test_dropping_frees_the_files_also_if_it_died_before(tmp_path: Path) -> None:
+def test_drop_frees_files_even_after_kill(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         await controller.create(U1, ROWS)
@@ -203,7 +203,7 @@ def test_dropping_frees_the_files_also_if_it_died_before(tmp_path: Path) -> None
     run(main)
 
 
-def test_a_tombstone_is_set_once(tmp_path: Path) -> None:
+def test_tombstone_is_written_once(tmp_path: Path) -> None:
     async def main() -> None:
         for _ in range(3):
             controller = await open_at(tmp_path)
@@ -220,7 +220,7 @@ def test_a_tombstone_is_set_once(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_late_listener_hears_what_lies_in_batches_first(tmp_path: Path) -> None:
+def test_late_listener_gets_batches_first(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         await controller.create(U1, ROWS)
@@ -262,7 +262,7 @@ def test_unreferenced_files_are_removed_at_the_start(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_changed_batch_is_found_before_it_is_read_and_takes_nothing_else_out(
+def test_changed_batch_is_detected_before_reading(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
@@ -293,7 +293,7 @@ def test_a_changed_batch_is_found_before_it_is_read_and_takes_nothing_else_out(
     run(main)
 
 
-def test_what_a_later_environment_has_deleted_is_no_damage(
+def test_file_deleted_by_later_environment_is_not_corruption(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -397,7 +397,7 @@ class Watching(SqliteConsensus):
 
 @pytest.mark.parametrize("wakes", ["before the newcomer has begun", "after that"])
 @pytest.mark.parametrize("dropped", [False, True])
-def test_an_older_environment_stands_still_before_it_sets_the_first_state_of_a_shard(
+def test_fenced_environment_cannot_set_first_state_of_shard(
     tmp_path: Path, wakes: str, dropped: bool
 ) -> None:
     async def over(consensus: SqliteConsensus) -> StorageController:
@@ -503,7 +503,7 @@ def test_faults_of_the_services_lose_and_repeat_nothing(
     run(main)
 
 
-def test_states_that_do_not_tile_are_damage() -> None:
+def test_states_that_do_not_tile_are_corrupt() -> None:
     def batch(lower: int, upper: int) -> Batch:
         return Batch(f"u1/{lower}", lower, upper, 0, 1, 0, 1, 0)
 
@@ -565,7 +565,7 @@ async def agrees(directory: Path, times: int) -> None:
     await controller.close()
 
 
-def test_a_shard_that_cannot_be_compacted_holds_up_nobody_else(
+def test_failing_compaction_of_shard_does_not_block_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compacter, "RETRY_SECONDS", 0.001)

@@ -31,7 +31,7 @@ def model(updates: Sequence[Update], since: int) -> PTvc[Row, int]:
 
 @settings(max_examples=examples(40))
 @given(UPDATES, st.integers(0, END))
-def test_consolidation_is_compaction(updates: list[Update], since: int) -> None:
+def test_consolidation_matches_compaction_of_model(updates: list[Update], since: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         pieces = list(consolidate(table(updates).to_batches(), SCHEMA, since, Path(scratch)))
     found = updates_of(pieces)
@@ -41,9 +41,7 @@ def test_consolidation_is_compaction(updates: list[Update], since: int) -> None:
 
 @settings(max_examples=examples(40))
 @given(UPDATES, st.integers(0, END - 1))
-def test_the_least_multiplicity_is_that_of_any_readable_time(
-    updates: list[Update], since: int
-) -> None:
+def test_least_multiplicity_covers_all_readable_times(updates: list[Update], since: int) -> None:
     tvc = model(updates, since)
     counts = [n for time in range(since, END) for n in tvc.read(time).values()]
     with tempfile.TemporaryDirectory() as scratch:

@@ -74,7 +74,7 @@ async def closing(consensus: Consensus) -> AsyncIterator[Consensus]:
         await consensus.close()
 
 
-def test_the_head_is_what_was_committed_last(run: Run) -> None:
+def test_head_is_last_committed_version(run: Run) -> None:
     async def test(consensus: Consensus) -> None:
         assert await consensus.head("k") is None
         first = await consensus.compare_and_set("k", None, b"a")
@@ -88,7 +88,7 @@ def test_the_head_is_what_was_committed_last(run: Run) -> None:
     run(test)
 
 
-def test_a_mismatch_changes_nothing_and_tells_the_head(run: Run) -> None:
+def test_mismatch_changes_nothing_and_returns_head(run: Run) -> None:
     async def test(consensus: Consensus) -> None:
         assert await consensus.compare_and_set("k", 1, b"x") == Mismatch(None)
         first = await consensus.compare_and_set("k", None, b"a")
@@ -101,7 +101,7 @@ def test_a_mismatch_changes_nothing_and_tells_the_head(run: Run) -> None:
     run(test)
 
 
-def test_of_concurrent_sets_one_wins(run: Run) -> None:
+def test_concurrent_sets_have_one_winner(run: Run) -> None:
     async def test(consensus: Consensus) -> None:
         outcomes = await asyncio.gather(
             *(consensus.compare_and_set("k", None, bytes([i])) for i in range(10))
@@ -111,7 +111,7 @@ def test_of_concurrent_sets_one_wins(run: Run) -> None:
     run(test)
 
 
-def test_clients_that_race_make_one_order_and_lose_nothing(opened: Open) -> None:
+def test_racing_clients_get_one_order_without_losses(opened: Open) -> None:
     """Each adds what it has to say behind what the head says, and forgets versions as it goes."""
 
     async def add(consensus: Consensus, name: int, times: int) -> list[int]:
@@ -199,7 +199,7 @@ def test_a_value_may_be_large_and_hold_any_byte(run: Run) -> None:
 
 
 @pytest.mark.parametrize("opened", ["sqlite", "postgres"], indirect=True)
-def test_what_was_committed_outlives_the_client(opened: Open) -> None:
+def test_committed_value_outlives_client(opened: Open) -> None:
     async def main() -> None:
         one, two = opened(), opened()
         assert isinstance(await one.compare_and_set("k", None, b"a"), Committed)
@@ -214,7 +214,7 @@ def test_what_was_committed_outlives_the_client(opened: Open) -> None:
     asyncio.run(main())
 
 
-def test_urls_choose(tmp_path: Path) -> None:
+def test_url_selects_service(tmp_path: Path) -> None:
     assert isinstance(open_consensus(None, tmp_path), SqliteConsensus)
     assert isinstance(open_consensus("memory:", tmp_path), MemoryConsensus)
     assert isinstance(open_consensus("postgresql://u:secret@h/db", tmp_path), PostgresConsensus)
@@ -297,7 +297,7 @@ async def disturbed(postgres_url: str) -> AsyncIterator[tuple[Between, Consensus
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_connection_lost_during_the_commit_leaves_it_open_what_happened(
+def test_connection_lost_during_commit_is_indeterminate(
     postgres_url: str,
 ) -> None:
     async def main() -> None:
@@ -319,7 +319,7 @@ def test_a_connection_lost_during_the_commit_leaves_it_open_what_happened(
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_answer_that_does_not_come_in_time_leaves_it_open_what_happened(
+def test_answer_after_timeout_is_indeterminate(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_consensus, "STATEMENT_SECONDS", 0.3)
@@ -343,7 +343,7 @@ def test_an_answer_that_does_not_come_in_time_leaves_it_open_what_happened(
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_register_finds_out_what_happened(postgres_url: str) -> None:
+def test_register_resolves_indeterminate_change(postgres_url: str) -> None:
     async def main() -> None:
         async with disturbed(postgres_url) as (between, consensus):
             register = Register(consensus, "epoch", EpochState)
@@ -368,7 +368,7 @@ def test_a_register_finds_out_what_happened(postgres_url: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_connection_that_a_driver_can_use_no_more_is_a_lost_one(
+def test_unusable_connection_counts_as_lost(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -394,7 +394,7 @@ def test_a_connection_that_a_driver_can_use_no_more_is_a_lost_one(
 @pytest.mark.parametrize(
     "lost", [asyncpg.InternalClientError("cannot switch to state 12"), TimeoutError()]
 )
-def test_a_change_whose_answer_the_driver_lost_may_have_happened(
+def test_change_with_lost_answer_is_indeterminate(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, lost: Exception
 ) -> None:
     async def main() -> None:
@@ -420,7 +420,7 @@ def test_a_change_whose_answer_the_driver_lost_may_have_happened(
 
 
 @pytest.mark.usefixtures("quick")
-def test_sessions_ended_by_the_server_are_begun_anew(postgres_url: str) -> None:
+def test_session_ended_by_server_is_replaced(postgres_url: str) -> None:
     async def main() -> None:
         async with closing(PostgresConsensus(new_schema(postgres_url))) as consensus:
             seqno = None
@@ -436,7 +436,7 @@ def test_sessions_ended_by_the_server_are_begun_anew(postgres_url: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_session_that_ends_after_its_answer_takes_nothing_back(
+def test_session_ended_after_answer_keeps_change(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ended(_: object, **__: object) -> None:
@@ -463,7 +463,7 @@ def end_sessions(url: str) -> int:
 
 
 @pytest.mark.usefixtures("quick")
-def test_where_nobody_listens_nothing_has_happened() -> None:
+def test_refused_connection_is_determinate() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # and does not listen
 
@@ -478,7 +478,7 @@ def test_where_nobody_listens_nothing_has_happened() -> None:
         asyncio.run(main())
 
 
-def test_a_statement_that_the_server_refuses_has_not_happened(postgres_url: str) -> None:
+def test_refused_statement_is_determinate(postgres_url: str) -> None:
     async def main() -> None:
         url = new_schema(postgres_url)
         async with closing(PostgresConsensus(url)) as consensus:
@@ -511,7 +511,7 @@ class Failing:
         return self.connection.execute(sql, parameters)
 
 
-def test_what_could_not_be_taken_back_is_so_before_anything_else(tmp_path: Path) -> None:
+def test_failed_rollback_is_repeated_before_next_call(tmp_path: Path) -> None:
     async def main() -> None:
         consensus = SqliteConsensus(tmp_path / "c.sqlite")
         connection = consensus._connection

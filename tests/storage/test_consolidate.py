@@ -48,9 +48,7 @@ def check(schema: pa.Schema, tables: list[pa.Table], since: int, rows: int, scra
 
 
 @pytest.mark.parametrize("type", [type for type, _ in VALUES], ids=str)
-def test_values_of_every_type_come_in_the_order_they_are_sorted_in(
-    type: SqlType, tmp_path: Path
-) -> None:
+def test_values_of_every_type_are_merged_in_sort_order(type: SqlType, tmp_path: Path) -> None:
     given = next(values for each, values in VALUES if each == type)
     schema = update_schema(pa.schema([("a", arrow_type(type)), ("b", pa.int32())]))
     chance = random.Random(str(type))
@@ -71,7 +69,7 @@ def test_values_of_every_type_come_in_the_order_they_are_sorted_in(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_merge_is_a_consolidation(seed: int, tmp_path: Path) -> None:
+def test_merge_equals_consolidation(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
 
     def updates() -> Iterator[Update]:
@@ -84,7 +82,7 @@ def test_a_merge_is_a_consolidation(seed: int, tmp_path: Path) -> None:
     check(update_schema(ROWS), tables, since, chance.choice([3, 7, 50]), tmp_path)
 
 
-def test_what_cancels_over_the_ends_of_pieces_is_gone(tmp_path: Path) -> None:
+def test_updates_cancel_across_pieces(tmp_path: Path) -> None:
     schema = update_schema(ROWS)
     runs = [
         [((k, "x"), 0, 1) for k in range(10)],
@@ -96,7 +94,7 @@ def test_what_cancels_over_the_ends_of_pieces_is_gone(tmp_path: Path) -> None:
         assert list(merged) == []
 
 
-def test_one_row_that_changes_for_ever_is_held_once(tmp_path: Path) -> None:
+def test_changing_row_is_held_once_during_merge(tmp_path: Path) -> None:
     """Each piece becomes the one row to which the next adds."""
     pieces = 50
 
@@ -108,7 +106,7 @@ def test_one_row_that_changes_for_ever_is_held_once(tmp_path: Path) -> None:
     assert updates_of([pa.table(batch)]) == [((1, "x"), pieces, 2 * 50 * pieces)]
 
 
-def test_pieces_out_of_order_are_damage(tmp_path: Path) -> None:
+def test_unsorted_pieces_raise_data_corrupted(tmp_path: Path) -> None:
     pieces = [table([((k, "x"), 0, 1)]).to_batches()[0] for k in (1, 3, 2)]
     with pytest.raises(DataCorrupted, match="not sorted"):
         list(merge([iter(pieces)], update_schema(ROWS), 0, tmp_path))

@@ -49,7 +49,7 @@ async def open_at(directory: Path) -> StorageController:
     return await open_compacting(directory, compacting=False)
 
 
-def test_what_is_appended_is_read_before_and_after_a_restart(tmp_path: Path) -> None:
+def test_appends_are_readable_before_and_after_restart(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, _ = await controller.create(U1, ROWS)
@@ -94,7 +94,7 @@ def test_many_rows_are_compressed_in_the_log(tmp_path: Path) -> None:
     run(main)
 
 
-def test_what_is_small_in_the_log_and_large_in_memory_becomes_a_batch(tmp_path: Path) -> None:
+def test_updates_small_in_log_but_large_in_memory_become_batch(tmp_path: Path) -> None:
     count = 300_000
     columns = [pa.repeat(pa.scalar(value), count) for value in (7, "the same", 3, 1)]
 
@@ -130,7 +130,7 @@ def test_an_append_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
     run(main)
 
 
-def test_of_two_appends_at_once_to_the_same_upper_one_wins(tmp_path: Path) -> None:
+def test_concurrent_appends_at_same_upper_have_one_winner(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         await controller.create(U1, ROWS)
@@ -168,7 +168,7 @@ def test_updates_outside_their_interval_or_of_another_shape_are_refused(tmp_path
     run(main)
 
 
-def test_a_listener_hears_every_update_once_and_in_order(tmp_path: Path) -> None:
+def test_listener_gets_every_update_once_in_order(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         await controller.create(U1, ROWS)
@@ -194,7 +194,7 @@ def test_a_listener_hears_every_update_once_and_in_order(tmp_path: Path) -> None
     run(main)
 
 
-def test_whoever_acts_on_a_delivery_confuses_nobody(tmp_path: Path) -> None:
+def test_append_from_listener_keeps_order_for_others(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         for id in (U1, U2):
@@ -224,7 +224,7 @@ def test_whoever_acts_on_a_delivery_confuses_nobody(tmp_path: Path) -> None:
     run(main)
 
 
-def test_shards_advance_together_by_one_step(tmp_path: Path) -> None:
+def test_shared_upper_advances_all_attached_shards(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         for id in (U1, U2):
@@ -256,7 +256,7 @@ def test_shards_advance_together_by_one_step(tmp_path: Path) -> None:
     run(main)
 
 
-def test_an_advance_waits_for_what_is_in_flight(tmp_path: Path) -> None:
+def test_advance_waits_for_writes_in_flight(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, _ = await controller.create(U1, ROWS)
@@ -284,7 +284,7 @@ def test_an_advance_waits_for_what_is_in_flight(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compacting", [False, True])
-def test_a_dropped_id_is_gone_and_spent_for_ever(tmp_path: Path, compacting: bool) -> None:
+def test_dropped_id_is_never_reused(tmp_path: Path, compacting: bool) -> None:
     async def main() -> None:
         controller = await open_compacting(tmp_path, compacting=compacting)
         read, _ = await controller.create(U1, ROWS)
@@ -312,7 +312,7 @@ def test_a_dropped_id_is_gone_and_spent_for_ever(tmp_path: Path, compacting: boo
     run(main)
 
 
-def test_reads_outside_what_is_held_are_refused(tmp_path: Path) -> None:
+def test_reads_outside_held_times_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, written = await controller.create(U1, ROWS)
@@ -369,7 +369,7 @@ def test_since_is_the_meet_of_the_live_read_capabilities(tmp_path: Path) -> None
     run(main)
 
 
-def test_an_older_environment_fails_at_its_next_write(tmp_path: Path) -> None:
+def test_fenced_environment_fails_at_next_write(tmp_path: Path) -> None:
     async def main() -> None:
         older = await open_at(tmp_path)
         await older.create(U1, ROWS)
@@ -391,7 +391,7 @@ def test_an_older_environment_fails_at_its_next_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be listed")
-def test_it_lets_go_of_its_files_though_its_work_has_failed(
+def test_close_after_failure_closes_files(
     tmp_path: Path,
 ) -> None:
     def held() -> list[str]:
@@ -413,7 +413,7 @@ def test_it_lets_go_of_its_files_though_its_work_has_failed(
     run(main)
 
 
-def test_of_environments_that_open_at_once_the_last_epoch_writes(tmp_path: Path) -> None:
+def test_last_epoch_wins_among_concurrent_opens(tmp_path: Path) -> None:
     async def main() -> None:
         first = await open_at(tmp_path)
         await first.create(U1, ROWS)
@@ -445,7 +445,7 @@ def test_of_environments_that_open_at_once_the_last_epoch_writes(tmp_path: Path)
     run(main)
 
 
-def test_all_of_one_call_is_one_record(tmp_path: Path) -> None:
+def test_writes_of_one_call_share_record(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         for id in (U1, U2, U3):
@@ -464,7 +464,7 @@ def test_all_of_one_call_is_one_record(tmp_path: Path) -> None:
     run(main)
 
 
-def test_tables_of_many_chunks_come_back_whole(tmp_path: Path) -> None:
+def test_chunked_table_is_recovered_whole(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         await controller.create(U1, ROWS)
@@ -479,7 +479,7 @@ def test_tables_of_many_chunks_come_back_whole(tmp_path: Path) -> None:
     run(main)
 
 
-def test_an_id_is_taken_by_who_no_longer_waits_for_it(tmp_path: Path) -> None:
+def test_cancelled_create_still_takes_id(tmp_path: Path) -> None:
     """What is in the log already comes true: a second shard of the id would be damage."""
 
     async def main() -> None:
@@ -501,7 +501,7 @@ def test_an_id_is_taken_by_who_no_longer_waits_for_it(tmp_path: Path) -> None:
     run(main)
 
 
-def test_the_log_goes_on_when_who_asked_for_a_new_segment_has_gone(tmp_path: Path) -> None:
+def test_log_continues_after_cancelled_seal(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         await controller.create(U1, ROWS)
@@ -517,7 +517,7 @@ def test_the_log_goes_on_when_who_asked_for_a_new_segment_has_gone(tmp_path: Pat
     run(main)
 
 
-def test_a_fence_that_cannot_be_raised_leaves_no_file_open(tmp_path: Path) -> None:
+def test_failed_fence_leaves_no_open_file(tmp_path: Path) -> None:
     Fence(tmp_path / FENCE, 2).close()
     before = os.listdir("/proc/self/fd")
     with pytest.raises(Fenced):

@@ -60,7 +60,7 @@ def contents_of(contents: Contents) -> list[list[Update]]:
     ]
 
 
-def test_cut_anywhere_the_log_gives_whole_groups_from_the_start(tmp_path: Path) -> None:
+def test_truncated_log_yields_prefix_of_whole_groups(tmp_path: Path) -> None:
     info = asyncio.run(fill(tmp_path))
     path = log_file(tmp_path, info)
     whole = path.read_bytes()
@@ -76,7 +76,7 @@ def test_cut_anywhere_the_log_gives_whole_groups_from_the_start(tmp_path: Path) 
     assert seen == set(range(GROUPS + 1))
 
 
-def test_a_byte_changed_anywhere_is_noticed(tmp_path: Path) -> None:
+def test_changed_byte_is_detected(tmp_path: Path) -> None:
     info = asyncio.run(fill(tmp_path))
     path = log_file(tmp_path, info)
     whole = path.read_bytes()
@@ -88,7 +88,7 @@ def test_a_byte_changed_anywhere_is_noticed(tmp_path: Path) -> None:
             read_segment(path, info.number, info.epoch, None)
 
 
-def test_a_torn_tail_is_cut_off_reported_and_written_over(
+def test_torn_tail_is_cut_off_and_overwritten(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -120,7 +120,7 @@ def test_a_torn_tail_is_cut_off_reported_and_written_over(
     ],
     ids=["missing", "empty", "cut", "hole", "changed"],
 )
-def test_a_damaged_segment_stops_the_start(
+def test_corrupt_segment_stops_start(
     tmp_path: Path, sealed: bool, corruption: Callable[[Path], None]
 ) -> None:
     async def main() -> None:
@@ -140,7 +140,7 @@ def test_a_damaged_segment_stops_the_start(
     run(main)
 
 
-def test_an_older_segment_in_the_place_of_a_newer_is_noticed(tmp_path: Path) -> None:
+def test_older_segment_under_newer_name_is_detected(tmp_path: Path) -> None:
     async def main() -> None:
         info = await fill(tmp_path)
         path = log_file(tmp_path, info)
@@ -156,7 +156,7 @@ def test_an_older_segment_in_the_place_of_a_newer_is_noticed(tmp_path: Path) -> 
     run(main)
 
 
-def test_what_a_fenced_environment_wrote_behind_is_not_read(tmp_path: Path) -> None:
+def test_writes_of_fenced_environment_are_ignored(tmp_path: Path) -> None:
     async def main() -> None:
         older = await open_at(tmp_path, compacting=False)
         await older.create(U1, ROWS)
@@ -174,9 +174,7 @@ def test_what_a_fenced_environment_wrote_behind_is_not_read(tmp_path: Path) -> N
     run(main)
 
 
-def test_after_a_failed_fsync_nothing_is_written_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_fsync_stops_all_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def failing(descriptor: int) -> None:
@@ -205,7 +203,7 @@ def test_after_a_failed_fsync_nothing_is_written_any_more(
     run(main)
 
 
-def test_an_opening_says_all_there_is(tmp_path: Path) -> None:
+def test_opening_holds_complete_state(tmp_path: Path) -> None:
     async def main() -> None:
         info = await fill(tmp_path)
         await abandon(await open_at(tmp_path, compacting=False))

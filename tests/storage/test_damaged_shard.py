@@ -110,7 +110,7 @@ async def check_refused(controller: StorageController, read: ReadCapability, pat
 @pytest.mark.parametrize(
     ("damaged", "number"), [(id, i) for id, sizes in SIZES.items() for i in range(len(sizes))]
 )
-def test_a_damaged_batch_takes_out_its_shard_alone_until_it_is_back(
+def test_corrupt_batch_disables_only_its_shard(
     tmp_path: Path, kind: str, damaged: GlobalId, number: int
 ) -> None:
     async def main() -> None:
@@ -151,7 +151,7 @@ def test_a_damaged_batch_takes_out_its_shard_alone_until_it_is_back(
     run(main)
 
 
-def test_a_merge_that_meets_damage_leaves_the_shard_as_it_is_and_does_the_others(
+def test_merge_skips_corrupt_shard(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
@@ -186,7 +186,7 @@ def test_a_merge_that_meets_damage_leaves_the_shard_as_it_is_and_does_the_others
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_shard_can_be_dropped(tmp_path: Path, kind: str) -> None:
+def test_corrupt_shard_can_be_dropped(tmp_path: Path, kind: str) -> None:
     async def main() -> None:
         paths = await fill(tmp_path)
         DAMAGES[kind](paths[U1][0])
@@ -207,7 +207,7 @@ def test_a_damaged_shard_can_be_dropped(tmp_path: Path, kind: str) -> None:
     run(main)
 
 
-def test_a_shard_whose_end_is_in_the_log_alone_is_not_damaged_any_more(tmp_path: Path) -> None:
+def test_shard_dropped_only_in_log_is_not_corrupt(tmp_path: Path) -> None:
     async def main() -> None:
         paths = await fill(tmp_path)
         controller = await open_at(tmp_path, compacting=False)
@@ -221,7 +221,7 @@ def test_a_shard_whose_end_is_in_the_log_alone_is_not_damaged_any_more(tmp_path:
     run(main)
 
 
-def test_who_is_told_of_damage_has_it_looked_for(tmp_path: Path) -> None:
+def test_examine_finds_reported_corruption(tmp_path: Path) -> None:
     async def main() -> None:
         paths = await fill(tmp_path)
         controller = await open_at(tmp_path)
@@ -246,7 +246,7 @@ def test_who_is_told_of_damage_has_it_looked_for(tmp_path: Path) -> None:
     run(main)
 
 
-def test_who_listens_hears_what_is_new_of_a_damaged_shard(tmp_path: Path) -> None:
+def test_listener_of_corrupt_shard_gets_new_updates(tmp_path: Path) -> None:
     """For that nothing is read: so uppers go on, and who waits for them is not left waiting."""
 
     async def main() -> None:
@@ -264,7 +264,7 @@ def test_who_listens_hears_what_is_new_of_a_damaged_shard(tmp_path: Path) -> Non
     run(main)
 
 
-def test_a_disk_that_cannot_read_a_batch_has_damaged_it(
+def test_unreadable_batch_counts_as_corrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:

@@ -87,9 +87,7 @@ def check(connection: psycopg.Connection[Any], *numbers: int) -> None:
     assert parity == [(p, n) for p, n in ((0, len(numbers) - odd), (1, odd)) if n]
 
 
-def test_writes_are_refused_reads_go_on_and_room_is_all_it_takes(
-    disk: SmallDisk, server: Server
-) -> None:
+def test_full_disk_refuses_writes_until_there_is_room(disk: SmallDisk, server: Server) -> None:
     with server.connect() as connection, server.connect() as other:
         other.execute("BEGIN")
         assert other.execute("SELECT count(*) FROM kept").fetchall() == [(2,)]
@@ -110,9 +108,7 @@ def test_writes_are_refused_reads_go_on_and_room_is_all_it_takes(
         assert connection.execute("SELECT count(*) FROM more").fetchall() == [(5000,)]
 
 
-def test_what_was_acknowledged_while_the_disk_filled_is_there_after_a_kill(
-    disk: SmallDisk, server: Server
-) -> None:
+def test_writes_acknowledged_while_disk_fills_survive_kill(disk: SmallDisk, server: Server) -> None:
     """The last record may be torn; nothing that was acknowledged later may lie behind it."""
     sent: set[int] = set()
     acknowledged: set[int] = set()
@@ -167,9 +163,7 @@ def test_what_was_acknowledged_while_the_disk_filled_is_there_after_a_kill(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_disk_that_fills_again_and_again_under_writes_definitions_and_kills(
-    disk: SmallDisk, server: Server
-) -> None:
+def test_disk_filling_repeatedly_under_load_loses_nothing(disk: SmallDisk, server: Server) -> None:
     choose = random.Random(20130103)
     sent: set[int] = set()
     acknowledged: set[int] = set()
@@ -254,7 +248,7 @@ def test_a_disk_that_fills_again_and_again_under_writes_definitions_and_kills(
     assert whole.returncode == 0, whole.stdout
 
 
-def test_what_does_not_fit_fails_alone(disk: SmallDisk, server: Server) -> None:
+def test_large_write_without_room_fails_alone(disk: SmallDisk, server: Server) -> None:
     """A large write shares its group with small ones, for which there is room."""
     stop = threading.Event()
     failures: list[BaseException] = []
@@ -287,7 +281,7 @@ def test_what_does_not_fit_fails_alone(disk: SmallDisk, server: Server) -> None:
         check(connection, 1, 2, *written)
 
 
-def test_a_start_on_a_full_disk_says_so_and_harms_nothing(disk: SmallDisk, server: Server) -> None:
+def test_start_on_full_disk_fails_without_harm(disk: SmallDisk, server: Server) -> None:
     with server.connect() as connection:
         connection.execute("INSERT INTO kept VALUES (3, 'three')")
         disk.fill()
@@ -325,7 +319,7 @@ def test_a_start_on_a_full_disk_says_so_and_harms_nothing(disk: SmallDisk, serve
         check(connection, 1, 2, 3)
 
 
-def test_it_ends_in_good_order_while_the_disk_is_full(disk: SmallDisk, server: Server) -> None:
+def test_shutdown_on_full_disk_is_clean(disk: SmallDisk, server: Server) -> None:
     with server.connect() as connection:
         assert connection.execute("SELECT nextval('numbers')").fetchall() == [(1,)]
         disk.fill()
@@ -341,9 +335,7 @@ def test_it_ends_in_good_order_while_the_disk_is_full(disk: SmallDisk, server: S
         assert number > 1
 
 
-def test_compaction_goes_on_when_there_is_room_and_leaves_nothing_behind(
-    disk: SmallDisk, server: Server
-) -> None:
+def test_compaction_resumes_when_there_is_room(disk: SmallDisk, server: Server) -> None:
     def stuck() -> bool:
         return "no room for compaction" in server.log.read_text()
 
@@ -380,7 +372,7 @@ def test_compaction_goes_on_when_there_is_room_and_leaves_nothing_behind(
         check(connection, *numbers)
 
 
-def test_a_backup_to_a_full_disk_leaves_the_one_before_it(disk: SmallDisk, tmp_path: Path) -> None:
+def test_backup_to_full_disk_keeps_previous_backup(disk: SmallDisk, tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
 
     place = disk.path / "backup"
@@ -408,7 +400,7 @@ def test_a_backup_to_a_full_disk_leaves_the_one_before_it(disk: SmallDisk, tmp_p
         server.stop()
 
 
-def test_what_a_query_spills_to_a_full_disk_is_that_query_s_error(disk: SmallDisk) -> None:
+def test_query_spilling_to_full_disk_fails_alone(disk: SmallDisk) -> None:
     engine = DuckDbEngine(
         memory_limit="50MB", threads=1, scratch=str(disk.seen / "spill"), spill_limit="1GB"
     )

@@ -37,14 +37,14 @@ async def trace(seed: int) -> tuple[list[tuple[str, str, Fate]], list[bytes], li
     return faults.log, [version.data for version in await inner.scan("k", 0)], pauses
 
 
-def test_one_seed_is_one_run() -> None:
+def test_same_seed_repeats_run() -> None:
     first, again, other = (asyncio.run(trace(seed)) for seed in (1, 1, 2))
     assert first == again
     assert first != other
     assert {fate for _, _, fate in first[0]} == set(Fate)
 
 
-def test_what_was_refused_did_not_happen_and_what_was_lost_may_have(tmp_path: Path) -> None:
+def test_refused_requests_have_no_effect_and_lost_ones_may(tmp_path: Path) -> None:
     for seed in range(30):
         inner = MemoryBlob()
         faults = Faults(seed, Rates.even(0.9))
@@ -81,7 +81,7 @@ class Overtaken(MemoryConsensus):
         return await super().compare_and_set(key, expected, new)
 
 
-def test_no_epoch_is_taken_twice_when_an_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_answer_does_not_reuse_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epoch, "PAUSE_SECONDS", 0.0)
     consensus = Overtaken()
     mine = asyncio.run(epoch.take_epoch(consensus))

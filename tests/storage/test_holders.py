@@ -107,7 +107,7 @@ async def settled(condition: Any) -> None:
             await asyncio.sleep(0.02)
 
 
-def test_a_clone_is_used_by_another_process_until_that_is_not_heard(tmp_path: Path) -> None:
+def test_clone_in_other_process_works_until_heartbeats_stop(tmp_path: Path) -> None:
     place = tmp_path / "capability.json"
 
     async def main() -> None:

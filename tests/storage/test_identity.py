@@ -46,7 +46,7 @@ async def check(directory: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["log", "blob", "consensus"])
 @pytest.mark.parametrize("new", [False, True])
-def test_a_part_of_another_database_is_refused_and_left_alone(
+def test_part_of_other_database_is_refused_and_unchanged(
     tmp_path: Path, wrong: str, new: bool
 ) -> None:
     async def main() -> None:
@@ -99,7 +99,7 @@ def test_a_database_made_before_there_were_ids_gets_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", [b"\xff\x00", b"", b"0123456789abcdef"])
 @pytest.mark.parametrize("part", ["log", "blob"])
-def test_a_damaged_mark_is_said_to_be_one(tmp_path: Path, part: str, mark: bytes) -> None:
+def test_corrupt_mark_is_reported(tmp_path: Path, part: str, mark: bytes) -> None:
     async def main() -> None:
         await make(tmp_path)
         (tmp_path / part / NAME).write_bytes(mark)

@@ -60,7 +60,7 @@ async def check(directory: Path, acknowledged: int) -> int:
     return upper
 
 
-def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+def test_killed_writer_loses_no_acknowledged_write(tmp_path: Path) -> None:
     pauses = random.Random(7)
     upper = 0
     for _ in range(ROUNDS):

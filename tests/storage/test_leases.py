@@ -72,7 +72,7 @@ def let_end(path: Path) -> None:
 @example(b'{"holds": [], "lease_ms": 0}')
 @example(b'{"holds": "blob", "lease_ms": 1}')
 @example(b'{"holds": [], "lease_ms": 1}{')
-def test_what_is_no_lease_holds_everything(data: bytes) -> None:
+def test_invalid_lease_holds_everything(data: bytes) -> None:
     found = decode("name", NOW, data)
     assert found.problem is not None
     assert (found.holds, found.lease_ms) == (EVERYTHING, MAX_LEASE_MS)
@@ -91,22 +91,20 @@ def test_a_torn_lease_holds_everything(form: dict[str, object], data: st.DataObj
 
 
 @given(st.lists(FORM), st.sampled_from(PATHS))
-def test_a_path_stands_for_itself_and_all_below_it(
-    forms: list[dict[str, object]], path: str
-) -> None:
+def test_path_holds_itself_and_everything_below(forms: list[dict[str, object]], path: str) -> None:
     found = [decode("name", NOW, json.dumps(form).encode()) for form in forms]
     holds = [each.rstrip("/") for one in found for each in one.holds]
     expected = any(each == "" or f"{path}/".startswith(f"{each}/") for each in holds)
     assert holding(found)(path) == expected
 
 
-def test_a_lease_lives_near_the_time_of_its_file() -> None:
+def test_lease_is_live_near_its_mtime() -> None:
     found = LeaseFile("name", NOW, 10, ())
     alive = [time - NOW for time in range(NOW - 20, NOW + 21) if found.lives(time)]
     assert alive == list(range(-9, 10))  # a clock that was set back keeps nothing for ever either
 
 
-def test_what_is_not_a_file_is_no_lease(tmp_path: Path) -> None:
+def test_directory_entry_that_is_no_file_is_no_lease(tmp_path: Path) -> None:
     assert find_leases(tmp_path) == []
     (tmp_path / DIRECTORY).write_bytes(b"")
     assert find_leases(tmp_path) == []
@@ -153,7 +151,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(200))
 @given(STEPS)
-def test_the_collector_deletes_what_no_live_lease_holds(steps: list[tuple[object, ...]]) -> None:
+def test_collector_deletes_only_files_without_live_lease(steps: list[tuple[object, ...]]) -> None:
     """The collector against a model of it: leases as (renewed, length, what it holds)."""
     clock = ManualClock(NOW)
     leases: dict[str, tuple[int, int, list[str]]] = {}
@@ -213,7 +211,7 @@ def test_the_collector_deletes_what_no_live_lease_holds(steps: list[tuple[object
 
 
 @pytest.mark.parametrize("order", sorted(set(itertools.permutations("RRRRCCC"))), ids="".join)
-def test_in_no_order_of_steps_is_a_file_taken_from_its_reader(
+def test_no_order_of_steps_deletes_file_under_reader(
     tmp_path: Path, order: tuple[str, ...]
 ) -> None:
     """A reader: takes a lease, reads the state, holds what it names, reads. The collector: commits
@@ -255,7 +253,7 @@ def test_in_no_order_of_steps_is_a_file_taken_from_its_reader(
     run(main)
 
 
-def test_what_becomes_garbage_while_it_looks_at_the_leases_has_to_wait(tmp_path: Path) -> None:
+def test_file_condemned_during_lease_check_waits(tmp_path: Path) -> None:
     first, second = PATHS[:2]
 
     async def main() -> None:
@@ -284,7 +282,7 @@ def test_what_becomes_garbage_while_it_looks_at_the_leases_has_to_wait(tmp_path:
     run(main)
 
 
-def test_a_lease_that_has_ended_and_cannot_be_removed_holds_on(
+def test_ended_lease_that_cannot_be_removed_still_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(tmp_path)
@@ -350,7 +348,7 @@ async def two_shards(directory: Path) -> StorageController:
     return controller
 
 
-def test_what_a_lease_holds_stays_over_compaction_drop_and_restart(tmp_path: Path) -> None:
+def test_leased_files_survive_compaction_drop_and_restart(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await two_shards(tmp_path)
         taken = lease(tmp_path, "reader", "blob/u1", "log")
@@ -375,7 +373,7 @@ def test_what_a_lease_holds_stays_over_compaction_drop_and_restart(tmp_path: Pat
     run(main)
 
 
-def test_a_lease_that_ends_while_the_server_is_away_holds_nothing_at_the_start(
+def test_lease_ended_while_server_was_down_holds_nothing(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
@@ -394,7 +392,7 @@ def test_a_lease_that_ends_while_the_server_is_away_holds_nothing_at_the_start(
     run(main)
 
 
-def test_a_lease_that_is_not_readable_is_said_once_and_holds_everything_until_it_is_old(
+def test_unreadable_lease_is_logged_once_and_holds_until_old(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -434,7 +432,7 @@ def test_nothing_is_deleted_while_the_leases_cannot_be_listed(
     run(main)
 
 
-def test_a_server_that_cannot_make_the_place_for_leases_starts(
+def test_server_starts_without_lease_directory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:

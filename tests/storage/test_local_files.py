@@ -54,7 +54,7 @@ def test_a_file_is_fetched_once_and_also_serves_the_next_process(tmp_path: Path)
     assert sorted(blob.fetched) == [a.key, b.key]
 
 
-def test_what_is_wrong_in_the_store_is_never_handed_out(tmp_path: Path) -> None:
+def test_wrong_file_in_store_is_never_returned(tmp_path: Path) -> None:
     blob = Counting()
     a, b = stored(blob, "a"), stored(blob, "b")
     files = LocalFiles(blob, tmp_path / "c")
@@ -76,7 +76,7 @@ def test_what_is_wrong_in_the_store_is_never_handed_out(tmp_path: Path) -> None:
         assert path.read_bytes() == whole
 
 
-def test_what_has_gone_wrong_here_is_fetched_again(tmp_path: Path) -> None:
+def test_corrupt_cached_file_is_fetched_again(tmp_path: Path) -> None:
     blob = Counting()
     a = stored(blob, "a")
     files = LocalFiles(blob, tmp_path / "c")
@@ -90,7 +90,7 @@ def test_what_has_gone_wrong_here_is_fetched_again(tmp_path: Path) -> None:
     assert len(blob.fetched) == 4
 
 
-def test_beyond_the_bound_what_was_used_longest_ago_goes_and_what_is_in_use_stays(
+def test_full_cache_drops_least_recently_used_unused_files(
     tmp_path: Path,
 ) -> None:
     blob = Counting()
@@ -107,7 +107,7 @@ def test_beyond_the_bound_what_was_used_longest_ago_goes_and_what_is_in_use_stay
     assert sum(file.stat().st_size for file in (tmp_path / "c").iterdir()) <= 250
 
 
-def test_what_is_stored_is_kept_and_what_is_deleted_is_not(tmp_path: Path) -> None:
+def test_stored_files_are_cached_until_deleted(tmp_path: Path) -> None:
     blob = Counting()
     files = LocalFiles(blob, tmp_path / "c")
     made = tmp_path / "made"
@@ -121,7 +121,7 @@ def test_what_is_stored_is_kept_and_what_is_deleted_is_not(tmp_path: Path) -> No
     assert kept(tmp_path / "c") == []
 
 
-def test_a_store_that_does_not_answer_leaves_nothing_half_done(tmp_path: Path) -> None:
+def test_unavailable_store_leaves_no_partial_file(tmp_path: Path) -> None:
     blob = Counting()
     a = stored(blob, "a")
     faults = Faults(1, Rates(reads=1.0))
@@ -134,7 +134,7 @@ def test_a_store_that_does_not_answer_leaves_nothing_half_done(tmp_path: Path) -
         assert path.exists()
 
 
-def test_what_another_process_is_fetching_is_left_to_it(tmp_path: Path) -> None:
+def test_file_being_fetched_by_other_process_is_kept(tmp_path: Path) -> None:
     """The one that is taken over from still reads, and fetches, for a while."""
     blob = Counting()
     a = stored(blob, "a")
@@ -150,7 +150,7 @@ def test_what_another_process_is_fetching_is_left_to_it(tmp_path: Path) -> None:
     assert kept(tmp_path / "c") == [its.name]
 
 
-def test_readers_at_once_each_have_their_files_in_little_room(tmp_path: Path) -> None:
+def test_concurrent_readers_get_files_in_small_cache(tmp_path: Path) -> None:
     blob = Counting()
     all_files = [stored(blob, name) for name in "abcdefgh"]
     files = LocalFiles(blob, tmp_path / "c", kept_bytes=300)

@@ -95,9 +95,7 @@ async def refused(directory: Path) -> bool:
     return outcome
 
 
-def test_a_bit_of_consensus_that_is_changed_loses_nothing(
-    filled: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_flipped_bit_of_consensus_loses_nothing(filled: tuple[Path, Path], tmp_path: Path) -> None:
     async def main() -> None:
         source = random.Random(5)
         size = (filled[0] / DATABASE).stat().st_size
@@ -115,9 +113,7 @@ def test_a_bit_of_consensus_that_is_changed_loses_nothing(
     run(main)
 
 
-def test_a_file_of_somebody_else_in_the_log_is_left_alone(
-    filled: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_foreign_file_in_log_is_ignored(filled: tuple[Path, Path], tmp_path: Path) -> None:
     async def main() -> None:
         shutil.copytree(filled[0], tmp_path / "data")
         notes = tmp_path / "data" / "log" / "my-notes.log"
@@ -128,7 +124,7 @@ def test_a_file_of_somebody_else_in_the_log_is_left_alone(
     run(main)
 
 
-def test_consensus_that_went_back_is_refused_or_loses_nothing(
+def test_older_consensus_is_refused_or_loses_nothing(
     filled: tuple[Path, Path], tmp_path: Path
 ) -> None:
     async def main() -> None:
@@ -144,9 +140,7 @@ def test_consensus_that_went_back_is_refused_or_loses_nothing(
     run(main)
 
 
-def test_consensus_that_was_cut_or_emptied_is_refused(
-    filled: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_truncated_consensus_is_refused(filled: tuple[Path, Path], tmp_path: Path) -> None:
     async def main() -> None:
         for length in (0, 50, 4096, 10_000):
             directory = tmp_path / str(length)
@@ -170,7 +164,7 @@ def heads_by_server(directory: Path) -> dict[str, Versioned]:
 
 
 @pytest.mark.parametrize("read", [heads_by_server, read_heads, foreshore_files.states])
-def test_whichever_bit_flips_no_earlier_version_is_the_last(
+def test_flipped_bit_does_not_expose_earlier_version(
     tmp_path: Path, read: Callable[[Path], object]
 ) -> None:
     """A key or a number may be another one and all pages be in order: `log` may become `lof`."""
@@ -225,7 +219,7 @@ def kill_in_a_commit(path: Path, to: Path) -> None:
     connection.close()
 
 
-def test_the_journal_of_a_commit_that_was_killed_takes_it_back(tmp_path: Path) -> None:
+def test_journal_of_killed_commit_rolls_it_back(tmp_path: Path) -> None:
     copies = tmp_path / "killed"
     kill_in_a_commit(tmp_path / DATABASE, copies)
     before = {each.name: each.read_bytes() for each in copies.iterdir()}
@@ -242,7 +236,7 @@ def test_the_journal_of_a_commit_that_was_killed_takes_it_back(tmp_path: Path) -
 
 @pytest.mark.parametrize("moment", [0, 1, 2])
 @pytest.mark.parametrize("read", [read_heads, foreshore_files.states])
-def test_a_server_may_take_the_commit_back_while_somebody_looks(
+def test_server_may_roll_back_during_read(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     read: Callable[[Path], object],

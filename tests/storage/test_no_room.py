@@ -99,9 +99,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1, 31, 32, 33, 200])
-def test_what_follows_a_record_that_did_not_fit_is_found(
-    tmp_path: Path, disk: Disk, room: int
-) -> None:
+def test_record_after_refused_one_is_recovered(tmp_path: Path, disk: Disk, room: int) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         await controller.create(U1, SCHEMA)
@@ -122,9 +120,7 @@ def test_what_follows_a_record_that_did_not_fit_is_found(
     run(main)
 
 
-def test_what_was_asked_on_top_of_a_refused_append_is_refused_too(
-    tmp_path: Path, disk: Disk
-) -> None:
+def test_appends_after_refused_one_are_refused(tmp_path: Path, disk: Disk) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         await controller.create(U1, SCHEMA)
@@ -151,7 +147,7 @@ def test_what_was_asked_on_top_of_a_refused_append_is_refused_too(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_a_sync_that_failed_ends_the_log(tmp_path: Path, disk: Disk, code: int) -> None:
+def test_failed_sync_ends_log(tmp_path: Path, disk: Disk, code: int) -> None:
     """The pages may be gone and the next sync may say that all is well: nothing is tried again."""
 
     async def main() -> None:
@@ -175,7 +171,7 @@ def test_a_sync_that_failed_ends_the_log(tmp_path: Path, disk: Disk, code: int) 
     run(main)
 
 
-def test_what_does_not_go_back_waits_for_room(tmp_path: Path, disk: Disk) -> None:
+def test_irrevocable_entries_wait_for_room(tmp_path: Path, disk: Disk) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         controller.set_wait_for_room(True)
@@ -206,7 +202,7 @@ def test_what_does_not_go_back_waits_for_room(tmp_path: Path, disk: Disk) -> Non
     run(main)
 
 
-def test_at_its_end_nothing_waits_for_room(tmp_path: Path, disk: Disk) -> None:
+def test_shutdown_does_not_wait_for_room(tmp_path: Path, disk: Disk) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         controller.set_wait_for_room(True)
@@ -226,9 +222,7 @@ def test_at_its_end_nothing_waits_for_room(tmp_path: Path, disk: Disk) -> None:
     run(main)
 
 
-def test_the_present_segment_goes_on_while_there_is_no_room_for_another(
-    tmp_path: Path, disk: Disk
-) -> None:
+def test_segment_is_extended_while_there_is_no_room_for_next(tmp_path: Path, disk: Disk) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path, segment_records=4, compacting=False)
         await controller.create(U1, SCHEMA)
@@ -286,7 +280,7 @@ async def full_before_the_next_segment_is_listed(
     return controller, written
 
 
-def test_a_segment_that_the_log_s_state_does_not_list_is_not_written_to(tmp_path: Path) -> None:
+def test_unlisted_segment_is_not_written(tmp_path: Path) -> None:
     async def main() -> None:
         consensus = FullConsensus(tmp_path / "consensus.sqlite")
         controller, written = await full_before_the_next_segment_is_listed(tmp_path, consensus)
@@ -305,7 +299,7 @@ def test_a_segment_that_the_log_s_state_does_not_list_is_not_written_to(tmp_path
     run(main)
 
 
-def test_who_ends_before_a_segment_is_listed_leaves_what_can_be_opened(tmp_path: Path) -> None:
+def test_end_before_segment_is_listed_can_be_reopened(tmp_path: Path) -> None:
     async def main() -> None:
         consensus = FullConsensus(tmp_path / "consensus.sqlite")
         controller, written = await full_before_the_next_segment_is_listed(tmp_path, consensus)

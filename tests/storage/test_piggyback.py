@@ -23,7 +23,7 @@ def events(entries: list[Entry]) -> list[object]:
     return [entry.content for entry in entries]
 
 
-def test_nothing_is_let_go_before_it_is_durable_how_far_all_are() -> None:
+def test_downgrade_is_logged_after_uppers() -> None:
     async def main() -> None:
         waiting, shard = piggybacked()
         for upper in (10, 20, 30):  # as often as there is anything to let go
@@ -40,7 +40,7 @@ def test_nothing_is_let_go_before_it_is_durable_how_far_all_are() -> None:
     asyncio.run(main())
 
 
-def test_what_a_record_had_no_room_for_rides_with_the_next() -> None:
+def test_events_of_refused_record_go_with_the_next() -> None:
     async def main() -> None:
         waiting, shard = piggybacked()
         shard.advance(10)

@@ -47,7 +47,7 @@ SELECTIONS = st.builds(
 
 
 @given(st.lists(ROW, min_size=1, max_size=8), SELECTIONS, st.none() | st.integers(0, 5))
-def test_parts_are_left_out_in_which_nothing_is_wanted(
+def test_row_groups_without_selected_rows_are_skipped(
     rows: Sequence[tuple[object, ...]], selection: Selection, after: int | None
 ) -> None:
     table = pa.Table.from_arrays(

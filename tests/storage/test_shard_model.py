@@ -240,7 +240,7 @@ class Machine:
 
 @settings(max_examples=examples(15))
 @given(st.lists(STEP, max_size=10))
-def test_a_shard_is_the_formalism(steps: list[tuple[str, object, object]]) -> None:
+def test_random_history_matches_model(steps: list[tuple[str, object, object]]) -> None:
     async def main(directory: Path) -> None:
         machine = Machine(directory)
         await machine.start()

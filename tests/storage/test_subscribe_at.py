@@ -140,7 +140,7 @@ def test_contents_and_changes_add_up_at_every_frontier(
     run(main)
 
 
-def test_what_is_not_wanted_is_neither_read_nor_told(tmp_path: Path) -> None:
+def test_unselected_data_is_neither_read_nor_delivered(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path, segment_bytes=64 << 20)
         read, _ = await controller.create(U1, ROWS)
@@ -175,7 +175,7 @@ def test_what_is_not_wanted_is_neither_read_nor_told(tmp_path: Path) -> None:
     run(main)
 
 
-def test_changes_lie_between_two_times(tmp_path: Path) -> None:
+def test_changes_returns_updates_between_times(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, _ = await controller.create(U1, ROWS)
@@ -200,7 +200,7 @@ def test_changes_lie_between_two_times(tmp_path: Path) -> None:
     run(main)
 
 
-def test_either_end_ends_it(tmp_path: Path) -> None:
+def test_cancel_or_drop_ends_subscription(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, _ = await controller.create(U1, ROWS)
@@ -218,7 +218,7 @@ def test_either_end_ends_it(tmp_path: Path) -> None:
     run(main)
 
 
-def test_nothing_is_kept_for_those_who_have_left(tmp_path: Path) -> None:
+def test_cancelled_listens_are_freed(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, _ = await controller.create(U1, ROWS)
@@ -246,7 +246,7 @@ def test_nothing_is_kept_for_those_who_have_left(tmp_path: Path) -> None:
     run(main)
 
 
-def test_what_comes_before_the_beginning_is_not_kept_for_it(tmp_path: Path) -> None:
+def test_updates_before_start_are_not_queued(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
         read, _ = await controller.create(U1, ROWS)

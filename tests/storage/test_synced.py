@@ -134,7 +134,7 @@ def acknowledged(disk: Disk, controller: StorageController) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["beside", "on another file system"])
-def test_what_is_named_or_acknowledged_was_synced_before(
+def test_named_or_acknowledged_data_was_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
     if elsewhere:
@@ -182,7 +182,7 @@ def test_what_is_named_or_acknowledged_was_synced_before(
     run(main)
 
 
-def test_what_a_killed_process_wrote_and_did_not_sync_is_synced_before_it_counts(
+def test_unsynced_writes_of_killed_process_are_synced_at_recovery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(tmp_path, monkeypatch)
@@ -220,7 +220,7 @@ def test_what_a_killed_process_wrote_and_did_not_sync_is_synced_before_it_counts
 
 
 @pytest.mark.parametrize("linked", [True, False])
-def test_a_backup_and_what_is_made_of_it_are_durable(
+def test_backup_and_restore_are_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
 ) -> None:
     def refuse(source: Path, target: Path) -> None:
@@ -251,9 +251,7 @@ def test_a_backup_and_what_is_made_of_it_are_durable(
     assert disk.lost == []
 
 
-def test_a_fence_is_durable_when_it_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_raised_fence_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(tmp_path, monkeypatch)
     for epoch in (1, 2):
         Fence(tmp_path / FENCE, epoch).close()
@@ -283,7 +281,7 @@ def test_a_store_that_a_killed_process_made_is_synced_when_it_is_used(
     assert disk.read("blob/u1/a") == b"a"
 
 
-def test_a_store_in_a_directory_that_may_not_be_read_is_written(
+def test_store_in_unreadable_directory_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync = blob_module.sync_directory

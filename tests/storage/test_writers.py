@@ -13,7 +13,7 @@ from tests.storage.test_capabilities import LEASE_MS, A, pass_time
 
 
 @pytest.mark.parametrize("how", ["expired", "dropped", "downgraded"])
-def test_the_end_of_one_writer_holds_up_no_other(tmp_path: Path, how: str) -> None:
+def test_end_of_one_writer_does_not_block_others(tmp_path: Path, how: str) -> None:
     async def main() -> None:
         clock = ManualClock()
         controller = await open_at(tmp_path, clock=clock)

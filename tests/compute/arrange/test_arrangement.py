@@ -55,7 +55,7 @@ rows = st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.sampled_from([None,
 
 @settings(max_examples=examples(100))
 @given(st.data())
-def test_it_holds_what_its_updates_add_up_to_at_every_readable_time(data: st.DataObject) -> None:
+def test_arrangement_matches_model_at_every_time(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "TAIL_ROWS", 6)
         patch.setattr(module, "TAIL_PARTS", 3)
@@ -112,7 +112,7 @@ def test_a_negative_multiplicity_is_an_error_that_names_the_collection() -> None
         subject.look_up([(1,)], 0)
 
 
-def test_only_times_between_since_and_upper_can_be_read() -> None:
+def test_reads_outside_since_and_upper_fail() -> None:
     subject = arrangement(5)
     subject.insert(table([(1, "a", 5, 1)]), 8)
     subject.compact(6)
@@ -122,7 +122,7 @@ def test_only_times_between_since_and_upper_can_be_read() -> None:
     assert contents(subject.scan(7)) == {(1, "a"): 1}
 
 
-def test_space_is_that_of_the_live_rows_once_compacted() -> None:
+def test_compacted_arrangement_has_size_of_live_rows() -> None:
     subject = arrangement()
     for time in range(1000):
         updates = [(time, "x", time, 1)]
@@ -156,7 +156,7 @@ EQUAL_KEYS: list[tuple[SqlType, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("type", "x", "y"), EQUAL_KEYS)
-def test_a_key_is_found_by_what_sql_calls_equal(type: SqlType, x: Any, y: Any) -> None:
+def test_key_lookup_uses_sql_equality(type: SqlType, x: Any, y: Any) -> None:
     schema = pa.schema([("k", arrow_type(type))])
     subject = Arrangement("u1", schema, (type,), lambda rows: [rows.column(0)], 0)
     for time, datum in enumerate((x, y, None)):
@@ -170,7 +170,7 @@ def test_a_key_is_found_by_what_sql_calls_equal(type: SqlType, x: Any, y: Any) -
 
 
 @pytest.mark.parametrize("type", [FLOAT8, array_of(FLOAT8)])
-def test_rows_are_told_apart_by_the_sign_of_zero_but_not_by_the_bits_of_a_nan(
+def test_row_identity_keeps_sign_of_zero_but_not_nan_bits(
     type: SqlType,
 ) -> None:
     nans = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64)
@@ -190,7 +190,7 @@ def test_rows_are_told_apart_by_the_sign_of_zero_but_not_by_the_bits_of_a_nan(
     assert repr(subject.scan(4).column(0).to_pylist()) in ("[0.0]", "[[0.0]]")
 
 
-def test_a_value_that_the_key_cannot_have_is_not_found() -> None:
+def test_impossible_key_value_is_not_found() -> None:
     schema = pa.schema([("k", arrow_type(numeric(10, 2)))])
     subject = Arrangement("u1", schema, (numeric(10, 2),), lambda rows: [rows.column(0)], 0)
     column = to_array(["1.00"], numeric(10, 2))
@@ -223,7 +223,7 @@ def test_hashes_of_different_rows_differ() -> None:
 
 @settings(max_examples=examples(50))
 @given(st.data())
-def test_a_merge_in_slices_gives_what_one_in_whole_gives(data: st.DataObject) -> None:
+def test_sliced_merge_equals_whole_merge(data: st.DataObject) -> None:
     update = st.tuples(st.integers(0, 9), st.just("v"), st.integers(0, 5), st.sampled_from([1, -1]))
     subject = arrangement()
     parts = [subject._updates_of(table(data.draw(st.lists(update, min_size=1)))) for _ in range(2)]

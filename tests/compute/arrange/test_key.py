@@ -22,7 +22,7 @@ rows = st.lists(
 
 
 @given(rows)
-def test_a_row_hashes_alone_as_among_others(rows: list[tuple[int, str, bytes]]) -> None:
+def test_single_row_hash_equals_column_hash(rows: list[tuple[int, str, bytes]]) -> None:
     columns: list[pa.Array] = [
         to_array([row[i] for row in rows], type) for i, type in enumerate(TYPES)
     ]

@@ -26,7 +26,7 @@ def rounded(total: Fraction) -> float:
 
 
 @given(st.lists(st.tuples(FINITE, st.integers(-5, 9)), max_size=6))
-def test_the_sum_is_the_exact_one_rounded(entries: list[tuple[float, int]]) -> None:
+def test_sum_is_exact_and_rounded_once(entries: list[tuple[float, int]]) -> None:
     exact = sum((Fraction(x) * d for x, d in entries), Fraction())
     assert sum_float(entries) == rounded(exact)
 
@@ -36,7 +36,7 @@ def test_a_retraction_leaves_nothing_behind() -> None:
 
 
 @given(st.lists(st.tuples(FINITE, FINITE, st.integers(1, 5)), min_size=1, max_size=5))
-def test_comoment_is_the_exact_one_rounded(entries: list[tuple[float, float, int]]) -> None:
+def test_comoment_is_exact_and_rounded_once(entries: list[tuple[float, float, int]]) -> None:
     count = sum(d for _, _, d in entries)
     first = sum((Fraction(x) * d for x, _, d in entries), Fraction())
     second = sum((Fraction(y) * d for _, y, d in entries), Fraction())

@@ -20,7 +20,7 @@ class StoreOfAFullDisk(SparkStore):
         raise OSError("no space left on device")
 
 
-def test_a_step_is_done_though_its_contents_cannot_be_written(
+def test_step_succeeds_when_contents_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark, "TAIL_ENTRIES", 1)

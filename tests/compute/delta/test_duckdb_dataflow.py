@@ -54,7 +54,7 @@ def test_a_dataflow_is_exact_at_every_time(engine: DuckDbEngine, case: Case) -> 
 
 @settings(max_examples=examples(200))
 @given(cases(failing=True))
-def test_errors_come_and_go_with_the_rows_that_fail(engine: DuckDbEngine, case: Case) -> None:
+def test_errors_follow_failing_rows(engine: DuckDbEngine, case: Case) -> None:
     check_maintained(engine, case)
 
 
@@ -68,14 +68,12 @@ def test_each_operator_is_exact_at_every_time(engine: DuckDbEngine, name: str) -
 
 @settings(max_examples=examples(50))
 @given(lowered_relations(size=4), st.randoms(use_true_random=False))
-def test_many_cases_in_one_are_each_exact(
-    engine: DuckDbEngine, relation: Relation, random: Random
-) -> None:
+def test_packed_cases_are_exact(engine: DuckDbEngine, relation: Relation, random: Random) -> None:
     check_packed(engine, relation, random, cases=4)
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_rows_that_come_and_go_all_the_time_are_there_when_they_are(
+def test_flickering_rows_are_exact(
     engine: DuckDbEngine, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(duckdb, "CONSOLIDATE_TAIL_AFTER", 3)
@@ -87,7 +85,7 @@ def test_rows_that_come_and_go_all_the_time_are_there_when_they_are(
     check_maintained(engine, Case(PLANS[name], history, cuts))
 
 
-def test_a_row_that_changed_often_is_joined_as_what_it_is(engine: DuckDbEngine) -> None:
+def test_often_changed_row_joins_once(engine: DuckDbEngine) -> None:
     """Each of five joined with all that each other has been would be some thousand million."""
     many = 120
     history = [
@@ -98,7 +96,7 @@ def test_a_row_that_changed_often_is_joined_as_what_it_is(engine: DuckDbEngine) 
 
 
 @pytest.mark.parametrize("count", [300_000, 600_000, 1_000_000])
-def test_a_window_that_does_not_fit_is_out_of_memory_wherever_that_shows(count: int) -> None:
+def test_window_exceeding_memory_raises_out_of_memory(count: int) -> None:
     """When contents are added up, when they grow, and when the updates are loaded."""
     engine = DuckDbEngine(memory_limit="20MB", threads=1)
     join = Join((U1, U2), ((column(0), column(3)),))

@@ -54,7 +54,7 @@ def least_by_key() -> Reduce:
 
 @settings(max_examples=examples(100))
 @given(lowered_relations(size=4), histories(4), st.sets(st.integers(2, 3)))
-def test_where_a_window_is_cut_changes_nothing(
+def test_output_does_not_depend_on_window_cuts(
     engine: DuckDbEngine, relation: object, history: object, cuts: set[int]
 ) -> None:
     whole, cut = (
@@ -120,7 +120,7 @@ def test_an_update_and_its_retraction_leave_no_trace(engine: DuckDbEngine) -> No
     assert rows_of(outputs[1].rows, columns_of(least_by_key())) == Counter()
 
 
-def test_a_step_that_fails_has_not_happened(engine: DuckDbEngine) -> None:
+def test_failed_step_changes_nothing(engine: DuckDbEngine) -> None:
     total = numeric_of_scale(0)
     relation = Reduce(T, (), (Aggregate("sum", (Column(1, INT8),), total), count_all()))
     case = Case(relation, [{T.id: Counter({(1, 5): 1})}])

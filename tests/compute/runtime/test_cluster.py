@@ -19,17 +19,17 @@ from foreshore.errors import InvalidParameterValue
         "yarn",
     ],
 )
-def test_spark_may_have_any_of_its_masters(master: str) -> None:
+def test_valid_spark_masters_are_accepted(master: str) -> None:
     check_size(f"spark:{master}")
 
 
 @pytest.mark.parametrize("master", ["local[abc]", "local[0]", "local[]", "spark://", "there"])
-def test_what_is_no_master_is_refused(master: str) -> None:
+def test_invalid_spark_master_is_refused(master: str) -> None:
     with pytest.raises(InvalidParameterValue, match="invalid Spark master"):
         check_size(f"spark:{master}")
 
 
-def test_sizes_without_a_master_are_as_they_were() -> None:
+def test_cluster_size_without_master_is_unchanged() -> None:
     for size in ("embedded", "spark"):
         check_size(size)
     with pytest.raises(InvalidParameterValue, match="unknown cluster replica size"):

@@ -49,7 +49,7 @@ class FailingOnce(LinearFirst):
         return dataflow
 
 
-def test_nothing_is_passed_over_while_a_step_is_to_be_tried_again(tmp_path: Path) -> None:
+def test_pending_retry_skips_no_updates(tmp_path: Path) -> None:
     (get,) = table("u1")
     description = DataflowDescription(id_("u2"), get, (U1,), (index_on("u3", 0, of=get),), 1)
     snapshot = InputSnapshot(U1, 1, 2, (), 1, encode_schema(KV_SCHEMA))
@@ -73,7 +73,7 @@ def test_nothing_is_passed_over_while_a_step_is_to_be_tried_again(tmp_path: Path
 
 
 @pytest.mark.parametrize("at", ["hydration", "a step"])
-def test_what_was_done_before_an_insertion_failed_is_not_done_again(
+def test_work_before_failed_insertion_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     (get,) = table("u1")
@@ -133,7 +133,7 @@ def joined(imports: Mapping[GlobalId, Contents]) -> DataflowState:
     return running
 
 
-def test_windows_have_no_more_times_than_the_pace(tmp_path: Path) -> None:
+def test_windows_respect_batch_size(tmp_path: Path) -> None:
     """What came before hydration, out of order, and what comes later, in one part or in several."""
     backlog = pa.concat_tables([with_times(rows((t, "b")), t) for t in (9, 3, 7, 3, 4)])
     snapshot = InputSnapshot(U1, 1, 10, (), 2, encode_schema(KV_SCHEMA))
@@ -164,7 +164,7 @@ def test_windows_have_no_more_times_than_the_pace(tmp_path: Path) -> None:
         assert found == wanted, time
 
 
-def test_a_window_costs_what_is_in_it_however_much_waits() -> None:
+def test_window_cost_is_independent_of_backlog() -> None:
     count, most = 200_000, 16
     queue = ImportQueue(count)
     parts = [with_times(rows((t, "b")), t) for t in range(1_000)]
@@ -182,7 +182,7 @@ def test_a_window_costs_what_is_in_it_however_much_waits() -> None:
 
 
 @pytest.mark.parametrize("at", ["hydration", "a step"])
-def test_what_waits_of_several_imports_is_put_back_once(
+def test_window_of_several_imports_is_returned_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     relation = Join(table("u1", "u2"), ())
@@ -241,9 +241,7 @@ def test_what_waits_of_several_imports_is_put_back_once(
     assert running.progress(5)  # nothing waits
 
 
-def test_a_window_for_which_memory_is_wanting_is_cut_in_two(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_window_exceeding_memory_is_halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = InputSnapshot(U1, 1, 2, (), 1, encode_schema(KV_SCHEMA))
     files = LocalFiles(FileBlob(tmp_path), tmp_path)
     tail = (with_times(rows((0, "a")), 1),)

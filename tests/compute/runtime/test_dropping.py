@@ -11,7 +11,7 @@ from foreshore.storage.controller import ReadCapability
 from tests.compute.runtime.harness import environment, id_, index_on, run, table
 
 
-def test_who_waits_for_a_table_that_is_dropped_is_told(tmp_path: Path) -> None:
+def test_wait_for_dropped_table_fails(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             await env.create("u1")
@@ -25,9 +25,7 @@ def test_who_waits_for_a_table_that_is_dropped_is_told(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_nothing_begins_in_a_cluster_that_is_dropped_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_starts_in_dropped_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             env.compute.create_cluster("c")

@@ -144,9 +144,7 @@ class Life:
         max_size=5,
     ),
 )
-def test_the_errors_outlive_their_dataflows(
-    changes: list[Change], made: int, lives: list[Life]
-) -> None:
+def test_errors_outlive_dataflow(changes: list[Change], made: int, lives: list[Life]) -> None:
     """Dataflows follow one another; some end between the store and the shard."""
 
     async def main() -> None:
@@ -182,7 +180,7 @@ def test_the_errors_outlive_their_dataflows(
     asyncio.run(main())
 
 
-def test_nothing_is_written_where_errors_do_not_change() -> None:
+def test_unchanged_errors_are_not_stored() -> None:
     async def main() -> None:
         store = Store()
         log = ErrorLog(VIEW, 5, store)
@@ -203,7 +201,7 @@ def test_nothing_is_written_where_errors_do_not_change() -> None:
     asyncio.run(main())
 
 
-def test_errors_that_come_and_go_for_ever_take_bounded_room(
+def test_repeated_errors_take_bounded_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of what is long ago more is an error than was, never less."""
@@ -233,7 +231,7 @@ def test_errors_that_come_and_go_for_ever_take_bounded_room(
     asyncio.run(main())
 
 
-def test_errors_are_waited_for_up_to_the_time_asked() -> None:
+def test_wait_for_errors_ends_at_requested_time() -> None:
     async def main() -> None:
         log = ErrorLog(VIEW, 5, Store(steps={2: "22012 x", 3: None}))
         await log.known(4)
@@ -254,7 +252,7 @@ def test_errors_are_waited_for_up_to_the_time_asked() -> None:
     asyncio.run(main())
 
 
-def test_what_cannot_be_read_is_not_made_up() -> None:
+def test_unreadable_stored_errors_raise() -> None:
     store = Store(corruption=CollectionCorrupted("the table", "a batch is missing"))
     log = ErrorLog(VIEW, 5, store)
     for lower in (4, 5):

@@ -122,7 +122,7 @@ InHouse = Callable[[Callable[[House], Awaitable[None]]], None]
 
 
 @pytest.mark.parametrize("asked", ["before", "after"])
-def test_the_errors_of_what_is_made_of_it_are_not_waited_for(in_house: InHouse, asked: str) -> None:
+def test_readers_of_dependents_fail_without_waiting(in_house: InHouse, asked: str) -> None:
     async def scenario(house: House) -> None:
         for read in ("u1", "u2", "i3"):
             house.says("r1")
@@ -138,7 +138,7 @@ def test_the_errors_of_what_is_made_of_it_are_not_waited_for(in_house: InHouse, 
     in_house(scenario)
 
 
-def test_who_waits_hears_when_the_only_replica_that_did_not_fail_ends(in_house: InHouse) -> None:
+def test_waiters_fail_when_last_working_replica_ends(in_house: InHouse) -> None:
     async def scenario(house: House) -> None:
         house.add("r2")
         waiting = [
@@ -159,7 +159,7 @@ def test_who_waits_hears_when_the_only_replica_that_did_not_fail_ends(in_house: 
     in_house(scenario)
 
 
-def test_what_begins_anew_after_it_has_failed_is_waited_for(in_house: InHouse) -> None:
+def test_restarted_dataflow_is_waited_for(in_house: InHouse) -> None:
     async def scenario(house: House) -> None:
         house.says("r1", "u1")
         assert await heard(house.compute.maintained.check_errors([id_("u1")], 7)) == NO_MEMORY
@@ -175,7 +175,7 @@ def test_what_begins_anew_after_it_has_failed_is_waited_for(in_house: InHouse) -
     in_house(scenario)
 
 
-def test_who_waits_for_the_errors_of_a_view_hears_that_it_is_dropped(in_house: InHouse) -> None:
+def test_wait_for_errors_of_dropped_view_fails(in_house: InHouse) -> None:
     async def scenario(house: House) -> None:
         waiting = asyncio.ensure_future(
             heard(house.compute.maintained.check_errors([id_("u1")], 7))
@@ -187,7 +187,7 @@ def test_who_waits_for_the_errors_of_a_view_hears_that_it_is_dropped(in_house: I
     in_house(scenario)
 
 
-def test_who_waits_for_the_errors_of_a_view_waits_on_where_another_dataflow_writes_it(
+def test_wait_for_errors_continues_after_handoff(
     in_house: InHouse,
 ) -> None:
     async def scenario(house: House) -> None:
@@ -208,7 +208,7 @@ def test_who_waits_for_the_errors_of_a_view_waits_on_where_another_dataflow_writ
     in_house(scenario)
 
 
-def test_what_is_still_on_its_way_of_a_dataflow_is_not_said_of_the_next(in_house: InHouse) -> None:
+def test_late_output_is_not_attributed_to_next_dataflow(in_house: InHouse) -> None:
     async def scenario(house: House) -> None:
         house.is_told("r1", "u1", 4)
         await house.written("u1", 4)
@@ -226,7 +226,7 @@ def test_what_is_still_on_its_way_of_a_dataflow_is_not_said_of_the_next(in_house
     in_house(scenario)
 
 
-def test_what_is_dropped_while_the_errors_of_another_are_waited_for_is_no_fault(
+def test_drop_while_waiting_for_errors_is_harmless(
     in_house: InHouse,
 ) -> None:
     async def scenario(house: House) -> None:
@@ -241,7 +241,7 @@ def test_what_is_dropped_while_the_errors_of_another_are_waited_for_is_no_fault(
     in_house(scenario)
 
 
-def test_the_errors_of_what_nobody_maintains_any_more_are_not_waited_for(in_house: InHouse) -> None:
+def test_errors_of_unmaintained_view_are_not_waited_for(in_house: InHouse) -> None:
     async def scenario(house: House) -> None:
         waiting = asyncio.ensure_future(
             heard(house.compute.maintained.check_errors([id_("i3")], 7))
@@ -253,7 +253,7 @@ def test_the_errors_of_what_nobody_maintains_any_more_are_not_waited_for(in_hous
     in_house(scenario)
 
 
-def test_the_errors_of_a_view_are_known_while_another_dataflow_takes_it_over(
+def test_errors_of_view_are_known_during_handoff(
     in_house: InHouse,
 ) -> None:
     async def scenario(house: House) -> None:

@@ -30,7 +30,7 @@ async def until_held_at(env: Environment, time: int) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_holds_move_on_after_a_shard_was_dropped_under_a_dataflow(
+def test_holds_advance_after_input_was_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(input_holds, "HOLDS_SECONDS", 0.01)
@@ -65,7 +65,7 @@ def test_holds_move_on_after_a_shard_was_dropped_under_a_dataflow(
     run(scenario)
 
 
-def test_holds_move_on_after_a_look_at_them_has_failed(
+def test_holds_advance_after_failed_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(input_holds, "HOLDS_SECONDS", 0.01)
@@ -87,7 +87,7 @@ def test_holds_move_on_after_a_look_at_them_has_failed(
     run(scenario)
 
 
-def test_a_query_that_cannot_be_asked_holds_no_files(tmp_path: Path) -> None:
+def test_failed_peek_holds_no_files(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             env.compute.create_cluster("c")

@@ -36,7 +36,7 @@ def test_an_index_is_exact_at_every_time(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_replica_tells_how_it_is(tmp_path: Path) -> None:
+def test_replica_reports_status(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             env.compute.create_cluster("c")

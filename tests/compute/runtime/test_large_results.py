@@ -43,27 +43,27 @@ def engine() -> DuckDbEngine:
     return DuckDbEngine(memory_limit="100MB")
 
 
-def test_a_result_within_the_bound_comes_as_it_would_without(engine: DuckDbEngine) -> None:
+def test_result_within_limit_is_unchanged(engine: DuckDbEngine) -> None:
     bounded = engine.evaluate(numbers(300_000), {}, 0, max_bytes=16 << 20)
     assert bounded.sort_by("c0") == engine.evaluate(numbers(300_000), {}, 0).sort_by("c0")
     assert bounded.schema == result_schema(columns_of(numbers(1)))
     assert engine.evaluate(numbers(0), {}, 0, max_bytes=1).num_rows == 0
 
 
-def test_a_result_beyond_the_bound_is_refused(engine: DuckDbEngine) -> None:
+def test_result_over_limit_is_refused(engine: DuckDbEngine) -> None:
     with pytest.raises(OutOfMemory) as raised:
         engine.evaluate(numbers(300_000), {}, 0, max_bytes=1 << 20)
     assert (raised.value.sqlstate, raised.value.message) == ("53200", "out of memory")
 
 
-def test_a_state_beyond_the_limit_is_refused_and_the_engine_goes_on(engine: DuckDbEngine) -> None:
+def test_oversized_state_is_refused_and_engine_continues(engine: DuckDbEngine) -> None:
     with pytest.raises(OutOfMemory):
         engine.evaluate(PAIRS, {}, 0, max_bytes=1 << 30)
     counted = Reduce(numbers(5), (), (count_all(),))
     assert engine.evaluate(counted, {}, 0)["c0"].to_pylist() == [5]
 
 
-def test_what_is_spilled_is_bounded_too(tmp_path: Path) -> None:
+def test_spilled_data_is_bounded(tmp_path: Path) -> None:
     small = DuckDbEngine(memory_limit="50MB", scratch=str(tmp_path / "spill"), spill_limit="20MB")
     with pytest.raises(OutOfMemory):
         small.evaluate(PAIRS, {}, 0, max_bytes=1 << 30)
@@ -71,7 +71,7 @@ def test_what_is_spilled_is_bounded_too(tmp_path: Path) -> None:
     small.close()
 
 
-def test_cancelled_it_ends_at_once_wherever_it_is(engine: DuckDbEngine) -> None:
+def test_cancellation_ends_evaluation_at_any_point(engine: DuckDbEngine) -> None:
     for relation in (PAIRS, Reduce(PAIRS, (), (count_all(),))):
         cancellation = Cancellation()
         timer = threading.Timer(0.3, cancellation.cancel)
@@ -85,7 +85,7 @@ def rows_of(values: list[str], diffs: list[int]) -> pa.Table:
     return pa.table([values, diffs], schema=result_schema((ColumnType(TEXT, False),)))
 
 
-def test_rows_that_are_there_often_are_expanded_only_as_far_as_asked() -> None:
+def test_repeated_rows_are_expanded_only_up_to_limit() -> None:
     result = rows_of(["a", "b"], [10**12, 3])
     finishing = Finishing((), 6, 1, (0,))
     assert expanded(result, finishing).column(0).to_pylist() == ["a"] * 7 + ["b"] * 3
@@ -93,7 +93,7 @@ def test_rows_that_are_there_often_are_expanded_only_as_far_as_asked() -> None:
         expanded(result)
 
 
-def test_the_weight_of_a_rare_long_value_is_its_own() -> None:
+def test_weight_counts_rare_long_value_once() -> None:
     long = "x" * (1 << 20)
     short = [""] * 1000
     beyond = MAX_RESULT_BYTES // len(long) + 1
@@ -122,7 +122,7 @@ TOO_MUCH = [
 
 
 @pytest.mark.parametrize("query", TOO_MUCH)
-def test_one_query_cannot_take_the_machine(server: Server, query: str) -> None:
+def test_query_memory_is_bounded(server: Server, query: str) -> None:
     assert server.process is not None
     with server.connect() as one, server.connect() as other:
         pids = {server.process.pid} | server.children()
@@ -148,7 +148,7 @@ def test_one_query_cannot_take_the_machine(server: Server, query: str) -> None:
         assert pids == {server.process.pid} | server.children()  # nobody had to be started again
 
 
-def test_limits_of_what_is_there_often_are_answered(server: Server) -> None:
+def test_limit_of_repeated_row_is_answered(server: Server) -> None:
     with server.connect() as one:
         assert one.execute("SELECT 1 FROM t a, t b LIMIT 3").fetchall() == [(1,)] * 3
 
@@ -159,7 +159,7 @@ def seconds_of_work(pid: int) -> float:
 
 
 @pytest.mark.parametrize("how", ["cancel", "cut"])
-def test_a_query_that_nobody_waits_for_stops_working(server: Server, how: str) -> None:
+def test_abandoned_query_stops(server: Server, how: str) -> None:
     one = server.connect()
     (replica,) = server.children()
     before = seconds_of_work(replica)

@@ -76,7 +76,7 @@ def duckdb() -> Engine:
 @pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
 @settings(max_examples=examples(15))
 @given(one=windows, two=windows)
-def test_it_puts_out_what_the_bulk_engine_does(
+def test_linear_dataflow_equals_bulk_engine(
     duckdb: Engine,
     plan: Relation,
     one: list[list[tuple[tuple[int | None, str | None], int, int]]],
@@ -107,7 +107,7 @@ def test_it_puts_out_what_the_bulk_engine_does(
         dataflow.close()
 
 
-def test_what_is_not_linear_is_left_to_the_bulk_engine(duckdb: Engine) -> None:
+def test_nonlinear_plan_uses_bulk_engine(duckdb: Engine) -> None:
     description = DataflowDescription(id_("u9"), counts_of(ONE), (id_("u1"),), (), 1)
     dataflow = LinearFirst(duckdb).create(description, {id_("u1"): KV_SCHEMA})
     assert not isinstance(dataflow, LinearDataflow)

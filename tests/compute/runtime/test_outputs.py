@@ -63,7 +63,7 @@ def test_each_update_counts_once_whatever_the_windows(
     assert seen == list(range(reached))
 
 
-def test_a_gap_is_a_bug_and_not_passed_over() -> None:
+def test_gap_in_updates_raises() -> None:
     with pytest.raises(InternalError, match="gap"):
         new_part(5, 8, updates(6), 4)
 
@@ -78,7 +78,7 @@ def test_a_subscription_fails_with_the_error_in_the_data() -> None:
     asyncio.run(scenario())
 
 
-def test_a_subscription_fails_with_an_error_that_came_and_went_within_a_window() -> None:
+def test_subscription_fails_with_temporary_error() -> None:
     async def scenario(*, dropped: bool) -> None:
         subscription = Subscription(id_("t1"), 5)
         passing = errors(("22012 division by zero", 8, -1), ("22012 division by zero", 7, 1))
@@ -98,7 +98,7 @@ def test_a_subscription_fails_with_an_error_that_came_and_went_within_a_window()
     asyncio.run(scenario(dropped=True))
 
 
-def test_a_subscription_fails_where_something_is_missing() -> None:
+def test_subscription_fails_at_gap() -> None:
     async def scenario() -> None:
         subscription = Subscription(id_("t1"), 5)
         subscription.put(0, 6, updates(5), NO_ERRORS)
@@ -109,7 +109,7 @@ def test_a_subscription_fails_where_something_is_missing() -> None:
     asyncio.run(scenario())
 
 
-def test_a_reader_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_reader_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_PENDING_BYTES", 1000)
 
     async def scenario() -> None:
@@ -154,7 +154,7 @@ class Storage:
         return Appended()
 
 
-def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
+def test_pending_sink_updates_are_kept_once_and_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     window = updates(*range(10))
@@ -196,7 +196,7 @@ def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
     asyncio.run(main())
 
 
-def test_errors_that_cannot_be_stored_hold_the_replicas_back_until_the_writer_stops(
+def test_unstorable_errors_delay_replicas_until_writer_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(error_log, "MAX_STEPS", 8)

@@ -47,9 +47,7 @@ def is_small(peek: Peek, index: LocalIndex) -> bool:
         (list(range(100, 101 + FEW_KEYS)), False),  # too many keys
     ],
 )
-def test_what_counts_is_how_many_rows_are_gone_through(
-    asked: list[int], few: bool, in_tail: bool
-) -> None:
+def test_row_limit_counts_examined_rows(asked: list[int], few: bool, in_tail: bool) -> None:
     index = index_of([*range(100), *[7] * FEW_ROWS])
     if in_tail:
         columns = [pa.array([1], pa.int32()), pa.array(["w"])]
@@ -58,7 +56,7 @@ def test_what_counts_is_how_many_rows_are_gone_through(
     assert is_small(Peek(1, 0, U1, None, id_("u3"), keys, (), {}), index) == few
 
 
-def test_all_of_a_small_index_is_little() -> None:
+def test_scan_of_small_index_counts_as_small() -> None:
     peek = Peek(1, 0, U1, None, id_("u3"), None, (), {})
     assert is_small(peek, index_of(list(range(FEW_ROWS))))
     assert not is_small(peek, index_of(list(range(FEW_ROWS + 1))))

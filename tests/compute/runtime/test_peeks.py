@@ -56,7 +56,7 @@ async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
     return cluster, peeks, task
 
 
-def test_one_replica_s_failure_counts_when_no_other_can_answer() -> None:
+def test_failure_of_last_replica_is_the_answer() -> None:
     async def scenario() -> None:
         cluster, peeks, task = await asked("a", "b")
         one, other = cluster.replicas.values()
@@ -70,7 +70,7 @@ def test_one_replica_s_failure_counts_when_no_other_can_answer() -> None:
     run(scenario)
 
 
-def test_a_peek_does_not_wait_for_a_replica_that_is_dropped() -> None:
+def test_peek_does_not_wait_for_dropped_replica() -> None:
     async def scenario() -> None:
         cluster, peeks, task = await asked("a", "b")
         one, other = cluster.replicas.values()
@@ -85,7 +85,7 @@ def test_a_peek_does_not_wait_for_a_replica_that_is_dropped() -> None:
     run(scenario)
 
 
-def test_a_peek_waits_for_a_replica_to_come_when_the_last_is_dropped() -> None:
+def test_peek_waits_for_new_replica_after_last_is_dropped() -> None:
     async def scenario() -> None:
         cluster, peeks, task = await asked("a")
         (one,) = cluster.replicas.values()

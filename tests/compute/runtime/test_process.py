@@ -31,7 +31,7 @@ async def _cancelled(task: "asyncio.Task[None]") -> None:
     assert task.cancelled()
 
 
-def test_a_link_that_is_cancelled_while_its_process_starts_leaves_none() -> None:
+def test_link_cancelled_during_start_leaves_no_process() -> None:
     async def scenario() -> None:
         launcher = Remembering()
         link = ReplicaLink("r", launcher, lambda _: None, lambda *_: None, lambda: None)

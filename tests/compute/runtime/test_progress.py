@@ -38,7 +38,7 @@ def progress(*replicas: Replica, engine: str = "embedded") -> Progress:
     return progress_of(U1, cluster(*replicas, engine=engine), NOW)
 
 
-def test_the_replica_that_has_come_the_farthest_counts() -> None:
+def test_progress_is_of_most_advanced_replica() -> None:
     starting = replica("r1", None, starts=3)
     failed = replica("r2", says("failed", "no more threads"))
     hydrating = replica("r3", says("hydrating", busy_ms=900))
@@ -51,39 +51,39 @@ def test_the_replica_that_has_come_the_farthest_counts() -> None:
     assert progress(failed, hydrating, running) == Progress("running", "r4", step_ms=12.5)
 
 
-def test_an_engine_that_does_not_start_says_why() -> None:
+def test_failed_engine_start_reports_reason() -> None:
     found = progress(replica("r1", Status(False, (), "no Java"), starts=1))
     assert (found.state, found.failure) == ("replica starting", "no Java")
 
 
-def test_a_replica_that_is_not_heard_of_is_not_believed() -> None:
+def test_silent_replica_is_reported_as_silent() -> None:
     silent = replica("r1", says("running"), status_at=NOW - SILENT_SECONDS - 1)
     found = progress(silent)
     assert (found.state, found.busy_ms) == ("replica silent", 16_000)
     assert progress(silent, replica("r2", says("running"))).replica == "r2"
 
 
-def test_what_is_at_work_goes_on_after_it_was_told() -> None:
+def test_busy_time_includes_time_since_status() -> None:
     for state in ("hydrating", "running"):
         busy = replica("r1", says(state, busy_ms=700), status_at=NOW - 3)
         assert progress(busy).busy_ms == 3_700
     assert progress(replica("r1", says("running"), status_at=NOW - 3)).busy_ms == 0
 
 
-def test_what_is_tried_again_has_failed_until_it_goes_well() -> None:
+def test_retried_dataflow_is_failed_until_success() -> None:
     for state in ("failed", "running", "pending"):
         assert progress(replica("r1", says(state, "no more threads"))).state == "failed"
     again = progress(replica("r1", says("hydrating", "no more threads")))
     assert (again.state, again.failure) == ("hydrating", "no more threads")
 
 
-def test_a_dataflow_that_no_replica_has_been_told_of_waits() -> None:
+def test_dataflow_without_report_is_pending() -> None:
     owner = cluster(replica("r1", Status(True, ())))
     assert progress_of(U1, owner, NOW) == Progress("pending", "r1")
     owner.ready.clear()
     assert progress_of(U1, owner, NOW) == Progress("waiting")
 
 
-def test_the_interval_of_ticks_is_the_engine_s() -> None:
+def test_tick_interval_is_set_by_engine_option() -> None:
     assert progress(replica("r1", says("running")), engine="spark").tick_ms == 1_000
     assert CreateInstance("spark", {"tick_interval_ms": "250"}).tick_seconds == 0.25

@@ -47,7 +47,7 @@ async def work_of(env: Environment, dataflow: str) -> tuple[int, int]:
         await asyncio.sleep(0.02)
 
 
-def test_a_controller_that_connects_anew_finds_the_indexes_warm(
+def test_reconnecting_controller_finds_indexes_hydrated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SECRET_VARIABLE, secrets.token_hex())

@@ -116,7 +116,7 @@ def with_replica(tmp_path: Path) -> Callable[[Callable[[Replica], Any]], None]:
 WithReplica = Callable[[Callable[[Replica], Any]], None]
 
 
-def test_what_a_kept_dataflow_missed_is_read_beside_the_loop(
+def test_kept_dataflow_catches_up_off_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:
     first, missed, fed = (with_times(rows((n, "a")), n) for n in (1, 3, 5))
@@ -151,7 +151,9 @@ def test_what_a_kept_dataflow_missed_is_read_beside_the_loop(
     with_replica(scenario)
 
 
-def test_nothing_is_kept_for_another_database(tmp_path: Path, with_replica: WithReplica) -> None:
+def test_replica_keeps_nothing_for_other_database(
+    tmp_path: Path, with_replica: WithReplica
+) -> None:
     async def scenario(replica: Replica) -> None:
         for database in ("one", "restored"):  # which has the same ids, and other rows
             controller = Controller(replica)
@@ -166,7 +168,7 @@ def test_nothing_is_kept_for_another_database(tmp_path: Path, with_replica: With
     with_replica(scenario)
 
 
-def test_a_window_for_which_memory_is_wanting_is_no_failure(
+def test_window_exceeding_memory_is_not_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:
     async def scenario(replica: Replica) -> None:
@@ -197,7 +199,7 @@ def test_a_window_for_which_memory_is_wanting_is_no_failure(
     with_replica(scenario)
 
 
-def test_a_dataflow_whose_missing_part_cannot_be_read_begins_anew(
+def test_kept_dataflow_with_unreadable_gap_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:
     first, missed = (with_times(rows((n, "a")), n) for n in (1, 3))
@@ -227,7 +229,7 @@ def test_a_dataflow_whose_missing_part_cannot_be_read_begins_anew(
     with_replica(scenario)
 
 
-def test_a_follower_ends_with_its_controller_even_before_it_has_begun(
+def test_index_subscription_ends_with_its_controller(
     tmp_path: Path, with_replica: WithReplica
 ) -> None:
     first, later = (with_times(rows((n, "a")), n) for n in (1, 3))
@@ -249,7 +251,7 @@ def test_a_follower_ends_with_its_controller_even_before_it_has_begun(
     with_replica(scenario)
 
 
-def test_a_frontier_noted_for_one_controller_is_not_said_to_the_next(
+def test_frontiers_are_not_reported_to_next_controller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:
     """What the first was not sent any more would be missing where the second believed it."""
@@ -288,7 +290,7 @@ def test_a_frontier_noted_for_one_controller_is_not_said_to_the_next(
     with_replica(scenario)
 
 
-def test_who_follows_from_before_the_index_can_be_read_is_told_what_comes_after(
+def test_subscription_before_since_of_index_gets_later_changes(
     tmp_path: Path, with_replica: WithReplica
 ) -> None:
     first, later, last = (with_times(rows((n, "a")), n) for n in (1, 3, 6))
@@ -319,7 +321,7 @@ def test_who_follows_from_before_the_index_can_be_read_is_told_what_comes_after(
     with_replica(scenario)
 
 
-def test_who_unfollows_while_the_beginning_is_read_is_told_nothing(
+def test_unsubscribe_during_initial_read_sends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:
     first, later = (with_times(rows((n, "a")), n) for n in (1, 3))
@@ -353,7 +355,7 @@ def test_who_unfollows_while_the_beginning_is_read_is_told_nothing(
 
 
 @pytest.mark.parametrize("asked", ["before it has ended", "after it has ended"])
-def test_an_answer_is_of_the_controller_that_asked(
+def test_answer_goes_to_requesting_controller(
     asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:
     """Two controllers number their peeks alike; what the first asked for is no answer to the second."""
@@ -398,7 +400,9 @@ def test_an_answer_is_of_the_controller_that_asked(
     with_replica(scenario)
 
 
-def test_it_ends_where_it_would_go_on_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replica_ends_after_unexpected_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     async def main() -> None:
         replica = Replica({"embedded": lambda _: LinearFirst(DuckDbEngine())}, tmp_path)
@@ -421,7 +425,7 @@ def test_it_ends_where_it_would_go_on_deaf(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("lost_in", ["hydration", "a step", "an evaluation"])
-def test_what_fails_as_the_engine_is_lost_ends_the_replica_and_is_not_told(
+def test_failure_of_lost_engine_ends_replica_unreported(
     lost_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = LinearFirst(DuckDbEngine())

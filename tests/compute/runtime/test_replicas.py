@@ -106,7 +106,7 @@ def test_a_materialised_view_is_written_once_by_two_replicas(tmp_path: Path) -> 
     ],
     ids=["a fault", "fenced"],
 )
-def test_a_view_that_cannot_be_written_fails_those_who_wait_for_it(
+def test_unwritable_view_fails_waiters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, told: str
 ) -> None:
     async def scenario() -> None:
@@ -216,7 +216,7 @@ def test_either_of_two_replicas_may_be_killed_under_load(tmp_path: Path) -> None
     run(scenario, 60)
 
 
-def test_a_single_replica_that_is_killed_comes_back_with_everything(tmp_path: Path) -> None:
+def test_killed_single_replica_recovers_everything(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             env.compute.create_cluster("c")
@@ -276,7 +276,7 @@ def test_a_materialised_view_corrects_itself_after_a_restart(tmp_path: Path) -> 
     run(after)
 
 
-def test_a_subscription_has_each_change_once_from_whichever_replica(tmp_path: Path) -> None:
+def test_subscription_gets_each_change_once_from_any_replica(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             await two_replicas(env)
@@ -316,7 +316,7 @@ def test_a_subscription_has_each_change_once_from_whichever_replica(tmp_path: Pa
     run(scenario)
 
 
-def test_an_index_is_followed_without_being_computed_again(tmp_path: Path) -> None:
+def test_index_subscription_needs_no_computation(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             await two_replicas(env)
@@ -372,7 +372,7 @@ def test_an_index_is_followed_without_being_computed_again(tmp_path: Path) -> No
     run(scenario, 60)
 
 
-def test_a_query_is_answered_over_shards_indexes_and_given_rows(tmp_path: Path) -> None:
+def test_query_reads_shards_indexes_and_given_rows(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             await two_replicas(env)
@@ -397,7 +397,7 @@ def test_a_query_is_answered_over_shards_indexes_and_given_rows(tmp_path: Path) 
     run(scenario)
 
 
-def test_a_look_up_computes_what_remains_of_the_plan(tmp_path: Path) -> None:
+def test_index_lookup_evaluates_rest_of_plan(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             env.compute.create_cluster("c")
@@ -425,7 +425,7 @@ def test_a_look_up_computes_what_remains_of_the_plan(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_query_that_is_given_up_stops(tmp_path: Path) -> None:
+def test_cancelled_query_stops(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             env.compute.create_cluster("c", options={"threads": "1"})
@@ -445,7 +445,7 @@ def test_a_query_that_is_given_up_stops(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_an_error_in_the_data_is_the_answer_while_its_row_is_there(tmp_path: Path) -> None:
+def test_peek_fails_while_row_has_error(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             await two_replicas(env)
@@ -482,7 +482,7 @@ def test_an_error_in_the_data_is_the_answer_while_its_row_is_there(tmp_path: Pat
     run(scenario)
 
 
-def test_what_is_dropped_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_dropped_dataflows_leave_nothing_behind(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             await two_replicas(env)
@@ -555,7 +555,7 @@ def test_replicas_read_batch_files(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_shard_that_is_dropped_under_a_dataflow_does_no_harm(tmp_path: Path) -> None:
+def test_shard_dropped_under_dataflow_is_harmless(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
             await two_replicas(env)

@@ -41,7 +41,7 @@ def holder() -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_it_is_ours_alone_and_gone_when_removed(temporary: Path) -> None:
+def test_scratch_directory_is_private_and_removable(temporary: Path) -> None:
     scratch = Scratch()
     assert scratch.path.stat().st_mode & 0o777 == 0o700
     (scratch.path / "spilled").write_bytes(b"some")
@@ -50,7 +50,7 @@ def test_it_is_ours_alone_and_gone_when_removed(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_one_whose_holder_was_killed_is_removed_and_no_other(temporary: Path) -> None:
+def test_scratch_directory_of_killed_owner_is_removed(temporary: Path) -> None:
     victim, abandoned = holder()
     other, held = holder()
     assert remove_abandoned() == 0
@@ -63,7 +63,7 @@ def test_one_whose_holder_was_killed_is_removed_and_no_other(temporary: Path) ->
     other.wait()
 
 
-def test_what_only_looks_like_one_is_left_alone(temporary: Path) -> None:
+def test_similar_directory_is_kept(temporary: Path) -> None:
     target = temporary / "precious"
     target.mkdir()
     (temporary / f"{PREFIX}link").symlink_to(target)
@@ -73,7 +73,7 @@ def test_what_only_looks_like_one_is_left_alone(temporary: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_another_users_is_left_alone(temporary: Path) -> None:
+def test_scratch_directory_of_other_user_is_kept(temporary: Path) -> None:
     theirs = temporary / f"{PREFIX}theirs"
     theirs.mkdir()
     os.chown(theirs, 12345, 12345)
@@ -81,7 +81,7 @@ def test_another_users_is_left_alone(temporary: Path) -> None:
     assert theirs.exists()
 
 
-def test_who_cleans_does_not_take_what_is_just_being_made(temporary: Path) -> None:
+def test_cleanup_keeps_directory_being_created(temporary: Path) -> None:
     over = threading.Event()
 
     def clean() -> None:

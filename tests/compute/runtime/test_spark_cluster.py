@@ -20,7 +20,7 @@ from tests.harness import java
 pytestmark = pytest.mark.full
 
 
-def test_views_on_spark_equal_those_on_duckdb(tmp_path: Path) -> None:
+def test_views_are_equal_on_spark_and_duckdb(tmp_path: Path) -> None:
     java()
 
     async def scenario() -> None:

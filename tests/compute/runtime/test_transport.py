@@ -29,7 +29,7 @@ def bytes_of(message: Message, *tables: pa.Table) -> bytes:
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), min_size=1, max_size=5), st.data()
 )
-def test_frames_are_the_same_however_the_bytes_are_cut(
+def test_frames_do_not_depend_on_read_sizes(
     shape: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     sent = [
@@ -55,7 +55,7 @@ def test_a_frame_too_large_is_refused_before_anything_is_allocated() -> None:
         list(frames.receive((2**32 - 1).to_bytes(4, "little") + b"\0" * 8))
 
 
-def test_what_follows_a_hello_at_once_may_be_large() -> None:
+def test_frame_right_after_hello_may_be_large() -> None:
     got: list[Message] = []
     connection: Connection[Message] = Connection(
         Command, lambda _, message, __: got.append(message), lambda _: None, "secret"
@@ -65,7 +65,7 @@ def test_what_follows_a_hello_at_once_may_be_large() -> None:
     assert got == [Hello("secret", "r1"), feed]
 
 
-def test_leftover_bytes_are_an_error() -> None:
+def test_leftover_bytes_raise() -> None:
     frame = bytearray(bytes_of(Frontiers({U1: 1}), table(3)) + b"\0" * 8)
     frame[:4] = (len(frame) - 4).to_bytes(4, "little")
     lost: list[bool] = []
@@ -81,7 +81,7 @@ def test_leftover_bytes_are_an_error() -> None:
 @pytest.mark.parametrize(
     "first", [Feed(((U1, 0, 1, False),)), Hello("guess", "r1"), Hello("x" * 5000, "r1")]
 )
-def test_nothing_is_delivered_to_who_does_not_know_the_secret(first: Message) -> None:
+def test_wrong_secret_gets_no_messages(first: Message) -> None:
     async def scenario() -> None:
         got: list[Message] = []
         lost = asyncio.Event()
@@ -102,6 +102,6 @@ def test_nothing_is_delivered_to_who_does_not_know_the_secret(first: Message) ->
     asyncio.run(scenario())
 
 
-def test_messages_decode_as_they_were() -> None:
+def test_messages_round_trip() -> None:
     command = Feed(((U1, 0, 5, True), (GlobalId("u2"), 3, 4, False)))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=Command) == command
