@@ -35,10 +35,10 @@ serve: setup
 test: setup
 	$(BIN)/pytest -m 'not slow and not full' -n 2 --dist loadfile $(TEST_FLAGS)
 
-# What `make test` leaves out, and random input again with all examples.
+# What `make test` leaves out, and random input again with all examples; data goes to a disk.
 test-full: setup
-	$(BIN)/pytest -m 'not slow and (full or hypothesis or scaled)' --hypothesis-profile full \
-		-n 2 --dist loadfile $(TEST_FLAGS)
+	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(BIN)/pytest --hypothesis-profile full \
+		-m 'not slow and (full or hypothesis or scaled)' -n 2 --dist loadfile $(TEST_FLAGS)
 
 test-slow: setup
 	$(BIN)/pytest -m slow $(TEST_FLAGS)

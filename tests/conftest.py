@@ -1,6 +1,7 @@
 """Fixtures that start real processes, and the list of what could not be tried on this machine."""
 
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +25,13 @@ from tests.harness import (
 )
 
 register_profiles()
+
+# Data goes to memory if there is enough of it: on a disk most of a short test is waiting for fsync.
+# `make test-full` names a disk.
+MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 2 << 30
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # What `make test` leaves to `make test-full` by the folder it is in, or by what it needs; of other
 # folders a test or a file says so itself by the marker `full`.
