@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 import foreshore.adapter.environment as anchor
+from foreshore.adapter.client import Rows
 from tests.adapter.harness import TestEnvironment
 
 ROOT = Path(anchor.__file__).parent.parent
@@ -65,7 +66,7 @@ async def entered(statements: Sequence[str], directory: Path) -> list[frozenset[
         await env.ran("s", *SETUP)
         return [await _entered_by(env, sql, calls) for sql in statements]
     finally:
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         await env.close()
 
 
@@ -76,18 +77,14 @@ async def _entered_by(env: TestEnvironment, sql: str, calls: Calls) -> frozenset
         calls.noting = n >= WARM
         sys.setprofile(calls)
         async for execution in session.simple(sql):
-            async for _ in getattr(execution, "batches", _nothing()):
-                pass
+            if isinstance(execution, Rows):
+                async for _ in execution.batches:
+                    pass
         sys.setprofile(None)
         calls.noting = False
         if n >= WARM:
             found.append(calls.taken())
     return frozenset.intersection(*found)
-
-
-async def _nothing() -> Any:
-    for each in ():
-        yield each
 
 
 def main() -> None:
