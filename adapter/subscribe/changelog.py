@@ -192,6 +192,11 @@ class Changelog:
         """Wait for the next event or, with `frontier`, until the frontier moves."""
         await (self._frontier_moved if frontier else self._event_came).wait()
 
+    async def passed(self, time: Timestamp) -> None:
+        """Wait until all updates at `time` were published or the changelog has ended."""
+        while self.frontier <= time and self.end is None:
+            await self._frontier_moved.wait()
+
     def wake(self) -> None:
         """Let all waiting subscribers look again."""
         _release_waiting(self._event_came)

@@ -75,10 +75,15 @@ WAIT_FOR_EVENT, WAIT_FOR_FRONTIER = Wait(frontier=False), Wait(frontier=True)
 Step: TypeAlias = TakeEvent | ReportProgress | Wait | Reading | Ended
 
 
-def joined(state: Starting, log: Changelog) -> Reading | Following:
-    """Return the state after joining `log`: it reads what the changelog does not have."""
+def joined(state: Starting, log: Changelog) -> Starting | Reading | Following:
+    """Return the state after joining `log`, which has passed AS OF or ended.
+
+    If it ended at an error before AS OF, the error may be gone by then: the next one is joined.
+    """
     if log.has_contents(state.as_of):
         return Following(state.as_of if state.snapshot else state.as_of + 1)
+    if log.end is not None and log.end.time <= state.as_of:
+        return state
     if state.snapshot or not log.has_changes(state.as_of):
         return Reading(state.as_of, state.snapshot)
     return Following(state.as_of + 1)

@@ -129,7 +129,9 @@ class Subscriber:
         match self._state:
             case Following(upper=upper):
                 return upper
-            case Starting(as_of=after) | Reading(after=after):
+            case Starting(as_of=as_of):
+                return as_of
+            case Reading(after=after):
                 return after + 1
             case Ended():
                 return EMPTY
@@ -173,14 +175,17 @@ class Subscriber:
         return task
 
     async def _start(self) -> None:
-        coordinator, request = self._coordinator, self._request
-        for id in request.source.inputs:
-            await coordinator.wait_readable(id, request.as_of)
-        await coordinator.compute.maintained.check_errors(request.source.inputs, request.as_of)
-        self._log = coordinator.changelogs.join(self, request.source, request.as_of)
-        self._state = joined(Starting(request.as_of, request.snapshot), self._log)
-        if isinstance(self._state, Reading):
-            await self._read(self._state, self._log)
+        """Join a changelog once the inputs are complete at AS OF."""
+        coordinator, source, as_of = self._coordinator, self.source, self._request.as_of
+        for id in source.inputs:
+            await coordinator.wait_readable(id, as_of)
+        await coordinator.compute.maintained.check_errors(source.inputs, as_of)
+        while isinstance(self._state, Starting):
+            self._log = coordinator.changelogs.join(self, source, as_of)
+            await self._log.passed(as_of)
+            self._state = joined(self._state, self._log)
+            if isinstance(self._state, Reading):
+                await self._read(self._state, self._log)
 
     async def _follow(self, state: Following) -> None:
         """Take one step along the changelog."""

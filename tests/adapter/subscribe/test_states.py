@@ -45,6 +45,14 @@ def test_joining_before_changelog_began_reads_missing_changes() -> None:
     assert states.joined(Starting(3, snapshot=False), log_from(5)) == Reading(3, snapshot=False)
 
 
+def test_joining_changelog_that_failed_before_as_of_starts_again() -> None:
+    log = log_from(5)
+    log.fail(ERROR)
+    starting = Starting(7, snapshot=True)
+    assert states.joined(starting, log) == starting
+    assert states.joined(Starting(4, snapshot=True), log) == Reading(4, snapshot=True)
+
+
 def test_following_takes_event_and_stops_at_the_end() -> None:
     log = log_from(0)
     publish(log, 10, 3, 8)
