@@ -24,7 +24,7 @@ class Planned:
 
     `definition` is the lowered relation of a view, a materialized view or a subscription, with
     views expanded. It is None for a table, which has `defaults` and `constraints`. `key` is an
-    index's, over the columns of its relation. If `zone_matters`, a view's definition is that in
+    index's, over the columns of its relation. If `depends_on_zone`, a view's definition is that in
     UTC, and a reader in another time zone has another one.
     """
 
@@ -35,7 +35,7 @@ class Planned:
     constraints: tuple[Constraint, ...] = ()
     generated: tuple[Generated | None, ...] = ()  # of a table: its identity columns
     sequence: Sequence | None = None
-    zone_matters: bool = False
+    depends_on_zone: bool = False
 
 
 class Catalog:

@@ -37,7 +37,7 @@ from foreshore.sql.bind.subscribe import (
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.bind.writes import copy, dml, merge
-from foreshore.sql.bind.writes.locking import bind_lock_table, bind_locked
+from foreshore.sql.bind.writes.locking import bind_lock_table, bind_locking_query
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.parse import Statement
@@ -333,7 +333,7 @@ def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
     planning.changes = []
     # What is to be locked is the newest, and what locks itself does not wait for others first.
     init_plans = planning.init_plans = None if as_of or tree.query.locks else {}
-    query, locks = bind_locked(planning, tree.query)
+    query, locks = bind_locking_query(planning, tree.query)
     if locks is not None and as_of is not None:
         raise FeatureNotSupported(
             f"{locks.strength} AS OF a time is not supported",
@@ -348,7 +348,7 @@ def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
 
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
-    if tree.inward:
+    if tree.is_from:
         return copy.bind_copy_from(planning, tree)
     source = tree.source
     options = copy.copy_options(tree)

@@ -65,7 +65,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         transaction.described.setdefault(id, coordinator.catalog.planned[id])
     if not {each.id for each in above(change.state, id)} <= session.planner.reader().planned.keys():
         raise TableAltered  # others have dropped what stood on it, while it was waited for
-    for sequence in plan.renumbered:
+    for sequence in plan.altered_sequences:
         alter_sequence(session, sequence)
     definition = plan.definition
     if definition.sequences:
@@ -79,7 +79,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         is_made_here = id not in coordinator.state.objects
         since = table.since if is_made_here else time
         await reshape(session, replace_plan(plan, definition=definition), table, since, time)
-        _drop_sequences(session, plan.unnumbered)
+        _drop_sequences(session, plan.dropped_sequences)
         return Completed(plan.tag)
     if more:
         remember(session, id, old.desc)
@@ -107,7 +107,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     for item in above(change.state, id):
         planned = session.planner.reader().planned
         transaction.planned[item.id] = plan_item(change.state, planned, item)
-    _drop_sequences(session, plan.unnumbered)
+    _drop_sequences(session, plan.dropped_sequences)
     return Completed(plan.tag)
 
 

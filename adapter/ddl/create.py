@@ -170,7 +170,7 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
     if old is not None:
         _keep_comments(session, old, item, plan.query.desc.names)
     session.begin().planned[id] = Planned(
-        plan.query.desc, plan.query.relation, zone_matters=plan.zone_matters
+        plan.query.desc, plan.query.relation, depends_on_zone=plan.depends_on_zone
     )
     return Completed("CREATE VIEW")
 

@@ -35,7 +35,7 @@ async def create_table_as(
         add_table(session, plan.definition)
         return Completed("CREATE TABLE AS")
     rows = await written_rows(session, prepared, args, (), as_of=as_of)
-    rows = await with_numbers(session, rows, plan.over, args)
+    rows = await with_numbers(session, rows, plan.row_outputs, args)
     id = add_table(session, plan.definition)
     await write_rows(session, id, plan_of_table(session, id), checked(session, id, rows))
     return Completed(f"SELECT {count(rows)}")

@@ -60,8 +60,8 @@ def plan_item(
     match plan:
         case CreateTable():
             return plan_created_table(plan, item.stored_names or ())
-        case CreateView(query=query, zone_matters=zone_matters):
-            return Planned(query.desc, query.relation, zone_matters=zone_matters)
+        case CreateView(query=query, depends_on_zone=depends_on_zone):
+            return Planned(query.desc, query.relation, depends_on_zone=depends_on_zone)
         case CreateMaterializedView(query=query) | CreateSubscription(query=query):
             return Planned(query.desc, query.relation)
         case CreateSequence(sequence=sequence):

@@ -93,13 +93,13 @@ async def result_of(
     result = await _finished(session, prepared, args, as_of, known)
     assert prepared.peek is not None
     query = prepared.peek.query
-    if not query.over:
+    if not query.row_outputs:
         return result
     rows = await whole(result)
     replace = parameter_bindings(
         args, session.environment_values(session.coordinator.oracle.read_ts())
     )
-    called = await carried_out_by_row(session, counted(rows), query.over, replace)
+    called = await carried_out_by_row(session, counted(rows), query.row_outputs, replace)
     return await _finished_result(
         called.select([*range(len(query.desc.columns)), called.num_columns - 1]), None
     )

@@ -66,7 +66,7 @@ async def _locked_rows(
     peek = prepared.peek
     assert peek is not None
     tables = _committed(session, locking.tables)
-    if peek.key is not None and tables == {peek.key.table} and not peek.query.over:
+    if peek.key is not None and tables == {peek.key.table} and not peek.query.row_outputs:
         found = await locked_by_key(session, peek, args, nowait=locking.wait == "error")
         if found is not None:
             _refuse_changed(session)
@@ -212,14 +212,14 @@ async def lock_table(session: "Session", plan: LockTable, *, alone: bool) -> Com
         if not plan.nowait:
             await (
                 locks.acquire((table,), transaction)
-                if plan.alone
+                if plan.exclusive
                 else locks.acquire_beside(table, transaction)
             )
             continue
         beside = locks.beside(table, transaction)
         got = (
             await locks.try_acquire((table,), transaction)
-            if plan.alone
+            if plan.exclusive
             else locks.try_locks((), (beside,), transaction)
         )
         if not got:

@@ -216,7 +216,9 @@ class SessionCatalog:
                     planned.desc,
                     definition,
                     oid=found.oid,
-                    in_zone=partial(self._definition_in, found) if planned.zone_matters else None,
+                    in_zone=partial(self._definition_in, found)
+                    if planned.depends_on_zone
+                    else None,
                 )
             case "materialized view":
                 definition = self._own_definition(found.id)

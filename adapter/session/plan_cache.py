@@ -58,7 +58,7 @@ class PlanCache:
             or basis.own is not None
         ):
             return
-        if not prepared.zone_matters:
+        if not prepared.depends_on_zone:
             key = replace(key, time_zone=None)
         self._plans[key] = replace(prepared, name="", batch=None)
         if len(self._plans) > MOST_TEXTS:

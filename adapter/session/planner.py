@@ -207,7 +207,7 @@ class SessionPlanner:
         prepared.meanings = lookups.meanings(names_only=peek is None)
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
-        prepared.zone_matters = zone.matters
+        prepared.depends_on_zone = zone.was_used
         self._compile(prepared, reader.planned)
 
     @staticmethod
@@ -218,10 +218,10 @@ class SessionPlanner:
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
             calls = calls_in(peek.relation) if peek.acts else ()
             prepared.template = template_of(peek.relation, calls)
-            if prepared.template is not None and not plan.over:
+            if prepared.template is not None and not plan.row_outputs:
                 prepared.rules = rules_of(planned[plan.table])
         elif peek is not None and (
-            isinstance(plan, Select | Delete) or (isinstance(plan, Update) and not plan.over)
+            isinstance(plan, Select | Delete) or (isinstance(plan, Update) and not plan.row_outputs)
         ):
             prepared.point = plan_point(peek, planned)
 

@@ -17,7 +17,7 @@ from foreshore.adapter.write.values import Template
 from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.plan import Changing, Plan
+from foreshore.sql.plan import Plan, WritePlan
 from foreshore.types import Datum, RelationDesc, SqlType
 
 
@@ -61,7 +61,7 @@ class Prepared:
     rules: RowRules | None = None  # of the table that it is into, if it takes rows one by one
     batch: int | None = None  # of messages that it came in; from the next on its columns are known
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
-    zone_matters: bool = False  # whether the plan depends on the session's time zone
+    depends_on_zone: bool = False  # whether the plan depends on the session's time zone
     # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
     within: GlobalId | None = None  # of such a SELECT: which one of its text it is
@@ -97,7 +97,7 @@ class BoundPortal:
     @property
     def changes(self) -> bool:
         """Whether running it may leave something to commit."""
-        return isinstance(self.statement.plan, Changing)
+        return isinstance(self.statement.plan, WritePlan)
 
     def close(self) -> None:
         """Give up what is left of the result."""

@@ -108,7 +108,7 @@ async def insert(
         whole = plan.on_conflict is not None and not _is_few(prepared, peek)
         await lock_before_nextval(session, plan.table, planned, whole=whole)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
-    if few is None or plan.over or plan.order_by:
+    if few is None or plan.row_outputs or plan.order_by:
         rows = await _new_rows(session, prepared, plan, planned, args, few, as_of)
     else:
         rules = prepared.rules
@@ -150,11 +150,11 @@ async def _new_rows(
         rows = table_of_rows(few, columns_of(plan.source))
     if plan.order_by:
         rows = await _in_order(session, rows, plan.order_by)
-    if draws(calls_of(plan.over)):
+    if draws(calls_of(plan.row_outputs)):
         whole = plan.on_conflict is not None and count(rows) > MANY
         await lock_before_nextval(session, plan.table, planned, whole=whole)
-    if plan.over:
-        return await with_numbers(session, rows, plan.over, args)
+    if plan.row_outputs:
+        return await with_numbers(session, rows, plan.row_outputs, args)
     columns, diffs = split_diffs(rows)
     width = len(planned.desc.names)
     return rows if len(columns) == width else rows_with(columns[:width], diffs)
@@ -214,10 +214,10 @@ async def update(
         if changed is not None:
             return await _written(session, "UPDATE", plan.returning, changed[1], args)
     both = await changing_rows(session, prepared, plan, args)
-    if draws(calls_of(plan.over)):
+    if draws(calls_of(plan.row_outputs)):
         await lock_before_nextval(session, plan.table, planned)
-    if plan.over:
-        both = await with_numbers(session, both, plan.over, args)
+    if plan.row_outputs:
+        both = await with_numbers(session, both, plan.row_outputs, args)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
     old = as_stored(session, plan.table, rows_with(columns[:width], diffs))

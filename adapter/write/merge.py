@@ -41,10 +41,10 @@ async def merge(
     require_writable(session, "MERGE", plan.table)
     planned = plan_of_table(session, plan.table)
     both = await changing_rows(session, prepared, plan, args)
-    if draws(calls_of(plan.over)):
+    if draws(calls_of(plan.row_outputs)):
         await lock_before_nextval(session, plan.table, planned)
-    if plan.over:
-        both = await with_numbers(session, both, plan.over, args)
+    if plan.row_outputs:
+        both = await with_numbers(session, both, plan.row_outputs, args)
     (action, count, *columns), diffs = split_diffs(both)
     width = len(planned.desc.names)
     old, new, source = columns[:width], columns[width : 2 * width], columns[2 * width :]

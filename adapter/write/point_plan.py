@@ -102,7 +102,7 @@ class PointPlan:
 def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
     """Return `peek` compiled, if it is about one key of a table whose rules allow that."""
     lookup, query = peek.key, peek.query
-    if lookup is None or len(lookup.keys) != 1 or query.changes or query.over:
+    if lookup is None or len(lookup.keys) != 1 or query.changes or query.row_outputs:
         return None
     limits = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
     rules = rules_of(planned[lookup.table])

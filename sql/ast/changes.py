@@ -194,6 +194,6 @@ class CopyStatement(Syntax):
 
     source: "TableRef | SelectStatement | SubscribeStatement"
     columns: tuple[tuple[str, int], ...] | None
-    inward: bool
+    is_from: bool
     options: dict[str, Any]
     at: int

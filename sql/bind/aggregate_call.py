@@ -90,7 +90,7 @@ def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) 
         )
         for core in composed.cores
     )
-    return _filled(composed.finish, cast_(tuple[Scalar, ...], cores))
+    return _with_columns(composed.finish, cast_(tuple[Scalar, ...], cores))
 
 
 def _composed(
@@ -127,7 +127,7 @@ def _composed(
     cores = tuple(
         Aggregate(
             core.function,
-            tuple(zone.applied_within(_filled(arg, args)) for arg in core.args),
+            tuple(zone.applied_within(_with_columns(arg, args)) for arg in core.args),
             core.type,
         )
         for core in found.cores
@@ -135,7 +135,7 @@ def _composed(
     return _Composed(cores, found.finish, args)
 
 
-def _filled(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
+def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
     """Return `scalar`, over columns alone, with `values` in their place."""
 
     def replace(node: Scalar, depth: int) -> Scalar | None:

@@ -29,9 +29,9 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.sql import ast
-from foreshore.sql.bind.acting import acts
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.scope import Scope
+from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.types import ColumnType, SqlType
 
 Body = ast.Select | ast.Values | ast.SetOperation | ast.Query
@@ -84,7 +84,9 @@ def ordered_relation(bound: BoundQuery) -> tuple[Relation, RowOrder]:
 
 
 def _acts(relation: Relation) -> bool:
-    return any(acts(scalar) for node in walk_relations(relation) for scalar in scalars_of(node))
+    return any(
+        has_side_effects(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
+    )
 
 
 def relation_and_order(bound: BoundQuery) -> tuple[Relation, tuple[OrderKey, ...]]:
@@ -106,7 +108,7 @@ def distinct(relation: Relation) -> Relation:
 
 def project(relation: Relation, scalars: Sequence[Scalar]) -> Relation:
     """Return just `scalars` over the relation."""
-    placing = Placing(columns_of(relation))
+    placing = AddedColumns(columns_of(relation))
     positions = tuple(map(placing.place, scalars))
     relation = placing.relation(relation)
     if positions == tuple(range(placing.width)):
@@ -115,7 +117,7 @@ def project(relation: Relation, scalars: Sequence[Scalar]) -> Relation:
 
 
 @dataclass
-class Placing:
+class AddedColumns:
     """Columns beside those of a relation, each computed once."""
 
     columns: Sequence[ColumnType]

@@ -160,12 +160,12 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
             return cast(binder.planning, args[0], type, expr.at)
     call = binder.call(name, args, expr.at, ats)
     if isinstance(call, Call) and scalar_function(call.function).volatility == "volatile":
-        _refuse_where_kept(binder, name, call, expr.at)
+        _refuse_in_definition(binder, name, call, expr.at)
         return msgspec.structs.replace(call, number=binder.planning.new_call())
     return call
 
 
-def _refuse_where_kept(binder: ExpressionBinder, name: str, call: Call, at: int) -> None:
+def _refuse_in_definition(binder: ExpressionBinder, name: str, call: Call, at: int) -> None:
     """Raise if what acts on sessions would do so by itself, or whenever somebody reads a view."""
     if binder.planning.maintained:
         where = "a view that is maintained"

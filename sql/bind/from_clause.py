@@ -43,7 +43,6 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.sql import ast
-from foreshore.sql.bind.acting import acts, distinct_calls
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import common_type, to_common, to_known
@@ -52,6 +51,7 @@ from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT, flat_map
+from foreshore.sql.bind.side_effects import distinct_calls, has_side_effects
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
@@ -163,7 +163,7 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
 
         return sequence_relation(planning, view)
     if view.in_zone is not None:
-        planning.zone.matters = True
+        planning.zone.was_used = True
         if not planning.zone.is_utc:
             return _renumbered(planning, view.in_zone(planning.zone.name))
     if view.definition is None:
@@ -173,7 +173,9 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
 
 def _renumbered(planning: Planning, relation: Relation) -> Relation:
     """Return a view's relation with numbers, of Let and of calls, that this plan lacks yet."""
-    if any(acts(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)):
+    if any(
+        has_side_effects(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
+    ):
         relation = map_relation(relation, distinct_calls(planning), 0)
     if not any(isinstance(node, Let) for node in walk_relations(relation)):
         return relation
@@ -230,7 +232,7 @@ def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -
             else "For example, FROM (SELECT ...) [AS] foo.",
             position=item.at + 1,
         )
-    around = parent if item.lateral else _concealed(parent)
+    around = parent if item.lateral else _hide_non_lateral(parent)
     bound = bind_query(planning, item.query, around, locking=True)
     relation, order = ordered_relation(bound)
     part = _named(relation, list(columns_of(relation)), bound.names, item, item.alias, None)
@@ -238,11 +240,13 @@ def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -
     return part
 
 
-def _concealed(scope: Scope | None) -> Scope | None:
+def _hide_non_lateral(scope: Scope | None) -> Scope | None:
     """Return the chain of scopes with those that only LATERAL may see made blank."""
     if scope is None or not scope.lateral:
         return scope
-    return Scope(scope.columns, [], [], _concealed(scope.parent), hidden=scope.tables, lateral=True)
+    return Scope(
+        scope.columns, [], [], _hide_non_lateral(scope.parent), hidden=scope.tables, lateral=True
+    )
 
 
 # --- functions -----------------------------------------------------------------------------
@@ -260,7 +264,7 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
         return _named(read, list(columns_of(read)), columns, item, CHANGES, None)
     if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
         return _table_function(binder, item, call)
-    name = call.name[-1] if isinstance(call, ast.FunctionCall) else figure(call)
+    name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)
     scalar = to_known(planning, binder.bind(call), call.at)
     relation: Relation = Map(UNIT, (scalar,))
     names: tuple[str, ...] = (item.alias or name,)
@@ -270,7 +274,7 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
     return _named(relation, list(columns_of(relation)), names, item, name, None)
 
 
-def figure(call: ast.Expression) -> str:
+def function_name(call: ast.Expression) -> str:
     """Return the name of a function in FROM that is written without one."""
     return call.name if isinstance(call, ast.SqlValue) else "column1"
 

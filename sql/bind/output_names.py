@@ -7,11 +7,11 @@ UNNAMED = "?column?"
 
 def column_name(expr: ast.Expression) -> str:
     """Return the name of an output column without an alias."""
-    name, _ = _figure(expr)
+    name, _ = _name_and_strength(expr)
     return name if name is not None else UNNAMED
 
 
-def _figure(expr: ast.Expression) -> tuple[str | None, int]:
+def _name_and_strength(expr: ast.Expression) -> tuple[str | None, int]:
     """Return a name and how good it is: 2 of a column or function, 1 of a type, 0 of nothing."""
     match expr:
         case ast.ColumnRef(parts=parts):
@@ -25,12 +25,12 @@ def _figure(expr: ast.Expression) -> tuple[str | None, int]:
         case ast.Field(name=name) if name is not None:
             return name, 2
         case ast.Subscript(arg=arg) | ast.Collate(arg=arg):
-            return _figure(arg)
+            return _name_and_strength(arg)
         case ast.CastTo(arg=arg, type=type):
-            name, strength = _figure(arg)
+            name, strength = _name_and_strength(arg)
             return (name, strength) if strength > 1 else (type.name[-1], 1)
         case ast.CaseWhen(otherwise=otherwise):
-            name, strength = (None, 0) if otherwise is None else _figure(otherwise)
+            name, strength = (None, 0) if otherwise is None else _name_and_strength(otherwise)
             return (name, strength) if strength > 1 else ("case", 1)
         case ast.ArrayOf():
             return "array", 2
@@ -61,7 +61,7 @@ def _of_body(
 ) -> tuple[str | None, int]:
     if isinstance(body, ast.Select) and body.targets:
         target = body.targets[0]
-        return (target.alias, 2) if target.alias is not None else _figure(target.expr)
+        return (target.alias, 2) if target.alias is not None else _name_and_strength(target.expr)
     if isinstance(body, ast.Values):
         return "column1", 2
     return None, 0

@@ -59,10 +59,10 @@ def bind_query(
 ) -> BoundQuery:
     """Return `query`, bound within `parent`; with `locking` it may say FOR UPDATE."""
     if query.locks and query is not planning.locked:
-        from foreshore.sql.bind.writes.locking import bind_init_plan, not_here
+        from foreshore.sql.bind.writes.locking import bind_init_plan, locking_not_allowed
 
         if not locking:
-            raise not_here(query)
+            raise locking_not_allowed(query)
         return bind_init_plan(planning, query, parent, wanted)
     with common_tables(planning, query.ctes, parent, recursive=query.recursive) as lets:
         bound = _bind_body(planning, query, parent, wanted)
@@ -114,7 +114,7 @@ def _bind_body(
         case ast.Select() as select:
             binder = SelectBinder(planning, select, parent)
             bound = binder.bind(query.order_by, wanted)
-            _refuse_locking(query, _one_by_one(select, binder))
+            _refuse_locking(query, _why_not_lockable(select, binder))
             return bound
         case ast.Values() as values:
             _refuse_locking(query, "cannot be applied to VALUES")
@@ -135,7 +135,7 @@ def _bind_body(
             assert_never(query.body)
 
 
-def _one_by_one(select: ast.Select, binder: SelectBinder) -> str | None:
+def _why_not_lockable(select: ast.Select, binder: SelectBinder) -> str | None:
     """Return why a SELECT's rows are not those of its tables one by one; None: they are."""
     reasons = (
         (select.distinct is not None, "DISTINCT clause"),

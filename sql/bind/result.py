@@ -12,8 +12,13 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.expr.split import columns_used
-from foreshore.sql.bind.acting import Staying, acts, refuse_order, split_calls
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
+from foreshore.sql.bind.side_effects import (
+    RemainingCalls,
+    check_order_is_known,
+    has_side_effects,
+    split_calls,
+)
 from foreshore.sql.lower.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.scalars import remap
@@ -21,19 +26,19 @@ from foreshore.sql.plan import Block, Query
 from foreshore.types import RelationDesc
 
 
-def lowered(relation: Relation) -> Relation:
+def lower_and_optimize(relation: Relation) -> Relation:
     """Return a bound relation as engines take it; raises if it calls what would have to act."""
-    staying = Staying.within(relation)
+    calls = RemainingCalls.within(relation)
     found = optimize(lower(relation))
-    staying.refuse_left_out((found,))
+    calls.check_all_used((found,))
     return found
 
 
-def lowered_block(relation: Relation) -> Block:
-    """Return a bound relation as engines take it, with its recursions; raises as `lowered`."""
-    staying = Staying.within(relation)
+def lower_and_optimize_block(relation: Relation) -> Block:
+    """Return a bound relation as engines take it, with its recursions beside it."""
+    calls = RemainingCalls.within(relation)
     block = _optimized(lower_block(relation))
-    staying.refuse_left_out(block.relations())
+    calls.check_all_used(block.relations())
     return block
 
 
@@ -53,7 +58,7 @@ def finished_query(bound: BoundQuery) -> Query:
     if split is None:
         return _finished(bound)
     relation, over = split
-    refuse_order([key.expr for key in bound.order_by], over)
+    check_order_is_known([key.expr for key in bound.order_by], over)
     types = columns_of(relation)
     query = _finished(
         replace(
@@ -65,8 +70,8 @@ def finished_query(bound: BoundQuery) -> Query:
     )
     columns = columns_of(bound.relation)
     desc = RelationDesc(bound.names, tuple(columns[i] for i in bound.project))
-    hidden = (i for i in range(len(over)) if i not in bound.project and acts(over[i]))
-    return replace(query, desc=desc, over=tuple(over[i] for i in (*bound.project, *hidden)))
+    hidden = (i for i in range(len(over)) if i not in bound.project and has_side_effects(over[i]))
+    return replace(query, desc=desc, row_outputs=tuple(over[i] for i in (*bound.project, *hidden)))
 
 
 def _finished(bound: BoundQuery) -> Query:
@@ -81,7 +86,7 @@ def _finished(bound: BoundQuery) -> Query:
     limit, limit_later = _bound(bound.limit)
     offset, offset_later = _bound(bound.offset)
     finishing = Finishing(order_by, limit, offset or 0, tuple(places[i] for i in bound.project))
-    block = lowered_block(narrowed)
+    block = lower_and_optimize_block(narrowed)
     return Query(block.relation, finishing, desc, limit_later, offset_later, block.recursions)
 
 
@@ -99,7 +104,9 @@ def plain_query(bound: BoundQuery, names: tuple[str, ...] | None = None) -> Quer
     plain = plain_relation(bound)
     columns = columns_of(plain)
     desc = RelationDesc(names or bound.names, columns)
-    return Query(lowered(plain), Finishing((), None, 0, tuple(range(len(columns)))), desc)
+    return Query(
+        lower_and_optimize(plain), Finishing((), None, 0, tuple(range(len(columns)))), desc
+    )
 
 
 def query_over(relation: Relation, names: tuple[str, ...]) -> Query:

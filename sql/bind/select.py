@@ -22,9 +22,9 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, Grouping
 from foreshore.sql.bind.bound_query import (
+    AddedColumns,
     BoundQuery,
     Branch,
-    Placing,
     Wanted,
     distinct,
     filtered,
@@ -281,7 +281,7 @@ class SelectBinder:
         """Do what DISTINCT ON does, if it is there; return the sort keys over the rows left."""
         if not ons:
             return keys
-        placing = Placing(columns_of(self.relation))
+        placing = AddedColumns(columns_of(self.relation))
         positions = [placing.place(key.expr) for key in keys]
         on_positions = [placing.place(on) for on in ons]
         self._check_distinct_on(on_positions, positions, order_by)
@@ -300,7 +300,7 @@ class SelectBinder:
         return placed
 
     def _finished(self, keys: list[OrderKey], order_by: tuple[ast.SortKey, ...]) -> BoundQuery:
-        placing = Placing(columns_of(self.relation))
+        placing = AddedColumns(columns_of(self.relation))
         project = tuple(map(placing.place, self.targets))
         names = tuple(self.names)
         if self.select.distinct is True:
@@ -322,7 +322,7 @@ class SelectBinder:
 
     def _distinct(
         self,
-        placing: Placing,
+        placing: AddedColumns,
         project: tuple[int, ...],
         keys: list[OrderKey],
         order_by: tuple[ast.SortKey, ...],

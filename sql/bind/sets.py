@@ -82,9 +82,9 @@ class SetCalls:
             new = references(arg for i in new for arg in self.calls[i].args) - found.keys()
         return found
 
-    def put(self, relation: Relation, scalars: Iterable[Scalar]) -> "Placed":
+    def put(self, relation: Relation, scalars: Iterable[Scalar]) -> "WithSetRows":
         """Return `relation` beside the rows of all calls that `scalars` use."""
-        placed = Placed(relation, {}, UNORDERED)
+        placed = WithSetRows(relation, {}, UNORDERED)
         left = self.used_by(scalars)
         while left:
             ready = {i: call for i, call in left.items() if not references(call.args) & left.keys()}
@@ -94,7 +94,7 @@ class SetCalls:
 
 
 @dataclass(frozen=True)
-class Placed:
+class WithSetRows:
     """A relation beside the rows of set-returning calls: their values, and the rows' order."""
 
     relation: Relation
@@ -110,14 +110,14 @@ class Placed:
 
         return map_scalar(scalar, value_of)
 
-    def beside(self, calls: dict[int, SetCall]) -> "Placed":
+    def beside(self, calls: dict[int, SetCall]) -> "WithSetRows":
         """Return this beside the rows of further calls, in step with each other."""
         over = [(each.function, tuple(map(self.over, each.args))) for each in calls.values()]
         rows = (
             flat_map(self.relation, *over[0]) if len(over) == 1 else _in_step(self.relation, over)
         )
         values = {**self.values, **dict(zip(calls, rows.values, strict=True))}
-        return Placed(rows.relation, values, ascending(rows.number).within(self.order))
+        return WithSetRows(rows.relation, values, ascending(rows.number).within(self.order))
 
 
 def references(scalars: Iterable[Scalar]) -> set[int]:

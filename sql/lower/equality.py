@@ -43,7 +43,7 @@ from foreshore.sql.optimize.scalars import conjuncts, remap
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PulledUp:
     """A relation without references, and what its last columns are to be equal to.
 
     `outer` are scalars of the row around the subquery: its columns are `Column`s in them, those of
@@ -63,7 +63,7 @@ class EquiCondition:
     right: tuple[Scalar, ...]
 
 
-def pull(relation: Relation, scopes: Scopes, fallible: Test) -> Pulled | None:
+def pull(relation: Relation, scopes: Scopes, fallible: Test) -> PulledUp | None:
     """Return `relation` with its correlation pulled up, None where that is not by equality."""
     pulled = _Pull(scopes, fallible).pull(relation)
     if pulled is None or not pulled.outer or may_fail_within(pulled.relation, fallible):
@@ -112,10 +112,10 @@ class _Pull:
     scopes: Scopes
     fallible: Test
 
-    def pull(self, relation: Relation) -> Pulled | None:
+    def pull(self, relation: Relation) -> PulledUp | None:
         """Return `relation` with its pulled columns after its own."""
         if not self.scopes.of_relation(relation):
-            return Pulled(relation, ())
+            return PulledUp(relation, ())
         match relation:
             case Filter(input=input, predicates=predicates):
                 return self.filter(self.pull(input), len(columns_of(input)), predicates)
@@ -128,18 +128,18 @@ class _Pull:
                 return self.product(inputs)
             case Let(number=number, value=value, body=body):
                 inner = None if self.scopes.of_relation(value) else self.pull(body)
-                return inner and Pulled(Let(number, value, inner.relation), inner.outer)
+                return inner and PulledUp(Let(number, value, inner.relation), inner.outer)
             case Union(inputs=inputs):
                 each = [self.pull(input) for input in inputs]
                 first, *rest = each
                 if first is None or any(p is None or p.outer != first.outer for p in rest):
                     return None
-                return Pulled(Union(tuple(p.relation for p in each if p)), first.outer)
+                return PulledUp(Union(tuple(p.relation for p in each if p)), first.outer)
             case Map() | Project() | FlatMap() | Reduce() | TopK() | Negate() | Threshold():
                 if not all(map(self.is_local, scalars_of(relation))):
                     return None
                 below = self.pull(relation.input)
-                return below and Pulled(self.over(relation, below), below.outer)
+                return below and PulledUp(self.over(relation, below), below.outer)
             case _:
                 return None
 
@@ -152,7 +152,7 @@ class _Pull:
     def over(
         self,
         node: Map | Project | FlatMap | Reduce | TopK | Negate | Threshold,
-        below: Pulled,
+        below: PulledUp,
     ) -> Relation:
         """Return `node` over its pulled input, the pulled columns last again."""
         count = len(below.outer)
@@ -186,8 +186,8 @@ class _Pull:
                 return Project(reduced, places)
 
     def filter(
-        self, below: Pulled | None, width: int, predicates: Sequence[Scalar]
-    ) -> Pulled | None:
+        self, below: PulledUp | None, width: int, predicates: Sequence[Scalar]
+    ) -> PulledUp | None:
         """Take the equalities with the outer row out of `predicates`."""
         if below is None:
             return None
@@ -208,7 +208,7 @@ class _Pull:
         relation = Filter(below.relation, tuple(local)) if local else below.relation
         if inner:
             relation = Map(relation, tuple(inner))
-        return Pulled(relation, (*below.outer, *outer))
+        return PulledUp(relation, (*below.outer, *outer))
 
     def equality(self, predicate: Scalar) -> tuple[Scalar, Scalar] | None:
         """Return the side of the row and that of the rows outside, of an equality of the two."""
@@ -223,7 +223,7 @@ class _Pull:
                         return ours, _one_level_out(theirs)
         return None
 
-    def product(self, inputs: Sequence[Relation]) -> Pulled | None:
+    def product(self, inputs: Sequence[Relation]) -> PulledUp | None:
         """Return the product, the columns that each input has pulled after all their own."""
         parts: list[Relation] = []
         outer: list[Scalar] = []
@@ -240,9 +240,9 @@ class _Pull:
             start += width + len(part.outer)
             parts.append(part.relation)
             outer += part.outer
-        return Pulled(Project(Join(tuple(parts)), (*own, *pulled)), tuple(outer))
+        return PulledUp(Project(Join(tuple(parts)), (*own, *pulled)), tuple(outer))
 
-    def left_join(self, join: JoinOn) -> Pulled | None:
+    def left_join(self, join: JoinOn) -> PulledUp | None:
         """Pull from the side that is kept whole; the other and the condition are to be local."""
         if self.scopes.of_relation(join.right) or not self.is_local(join.on):
             return None
@@ -253,7 +253,7 @@ class _Pull:
         total = width + len(columns_of(join.right))
         places = (*range(width), *range(width + count, total + count))
         joined = JoinOn(left.relation, join.right, "left", remap(join.on, places))
-        return Pulled(Project(joined, (*places, *range(width, width + count))), left.outer)
+        return PulledUp(Project(joined, (*places, *range(width, width + count))), left.outer)
 
 
 def _one_level_out(scalar: Scalar) -> Scalar:

@@ -60,10 +60,10 @@ from foreshore.ids import GlobalId
 from foreshore.sql.lower.joins import JoinLowering
 from foreshore.sql.lower.outer_columns import (
     has_subquery,
-    put_in,
+    substitute,
 )
 from foreshore.sql.lower.rows import NOTHING_OUTSIDE, Outer, Row
-from foreshore.sql.lower.subquery import over_nothing
+from foreshore.sql.lower.subquery import over_no_rows
 from foreshore.sql.plan import Block, Recursion
 from foreshore.types import BOOL
 
@@ -129,7 +129,7 @@ class _PlanLowering(JoinLowering):
                 for reference, place in outer.places.items()
             )
             found = Project(Filter(working, equal), tuple(range(outer.width, len(types))))
-        step = put_in(step, node.number, found)
+        step = substitute(step, node.number, found)
         based, stepped = self.block(base, outer), self.block(step, outer)
         self.recursions.append(Recursion(working.id, result.id, based, stepped, not node.all))
         return result
@@ -145,7 +145,7 @@ class _PlanLowering(JoinLowering):
                 return self.locals.get(number, relation)
             case Let(number=number, value=value, body=body):
                 if self.scopes.of_relation(value):
-                    return self.apply(put_in(body, number, value), outer)
+                    return self.apply(substitute(body, number, value), outer)
                 shadowed = self.locals.get(number)
                 self.locals[number] = self.let(self.apply(value, NOTHING_OUTSIDE))
                 result = self.apply(body, outer)
@@ -207,7 +207,7 @@ class _PlanLowering(JoinLowering):
         groups = self.let(result)
         width = outer.width
         missing = self.without(outer, Project(groups, tuple(range(width))))
-        return Union((groups, Map(missing, over_nothing(reduce.aggregates))))
+        return Union((groups, Map(missing, over_no_rows(reduce.aggregates))))
 
     def aggregate(self, row: Row, aggregate: Aggregate) -> Aggregate:
         filter = aggregate.filter

@@ -100,18 +100,18 @@ def has_subquery(scalar: Scalar) -> bool:
     return False
 
 
-def put_in(body: Relation, number: int, value: Relation) -> Relation:
+def substitute(body: Relation, number: int, value: Relation) -> Relation:
     """Return `body` with `value` where `LocalGet(number)` stands, seen from as deep as that is."""
 
     def replace(node: Relation, depth: int) -> Relation:
         if isinstance(node, LocalGet) and node.number == number:
-            return _deepened(value, depth)
+            return _moved_inward(value, depth)
         return node
 
     return _rewrite(body, 0, replace, lambda scalar, depth: scalar)
 
 
-def _deepened(relation: Relation, by: int) -> Relation:
+def _moved_inward(relation: Relation, by: int) -> Relation:
     """Return `relation` as it is written `by` levels further in."""
 
     def replace(scalar: OuterColumn, depth: int) -> Scalar:

@@ -42,7 +42,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import can_fail, shift
-from foreshore.sql.lower.equality import Pulled, pull
+from foreshore.sql.lower.equality import PulledUp, pull
 from foreshore.sql.lower.outer_columns import (
     Reference,
     at_most_one_row,
@@ -113,14 +113,14 @@ class SubqueryLowering(Lowering):
             found = self.without(keys, found)
         row.relation = self.rejoin(row.relation, ours, found)
 
-    def pulled_keys(self, pulled: Pulled) -> Relation:
+    def pulled_keys(self, pulled: PulledUp) -> Relation:
         """Return the values, each once, for which a pulled relation has rows."""
         applied = self.apply(pulled.relation, NOTHING_OUTSIDE)
         types = columns_of(applied)
         first = len(types) - len(pulled.outer)
         return Reduce(applied, columns_at(types)[first:], ())
 
-    def pulled(self, row: Row, keyed: Relation, pulled: Pulled) -> tuple[Relation, Relation, int]:
+    def pulled(self, row: Row, keyed: Relation, pulled: PulledUp) -> tuple[Relation, Relation, int]:
         """Return the rows of `row` beside those of `keyed` for them, and those that have none.
 
         The last columns of `keyed`, unique in it, are the pulled ones. Also returns how many it has
@@ -169,9 +169,9 @@ class SubqueryLowering(Lowering):
                     guards = (*guards, call("is_not_true", test))
                 return Case(tuple(lowered), self.scalar(row, otherwise, guards), type)
             case And(args=args):
-                return And(self.connected(row, args, guards, "is_not_false"))
+                return And(self.connective(row, args, guards, "is_not_false"))
             case Or(args=args):
-                return Or(self.connected(row, args, guards, "is_not_true"))
+                return Or(self.connective(row, args, guards, "is_not_true"))
             case Call(function="coalesce", args=args, type=type):
                 values: list[Scalar] = []
                 for arg in args:
@@ -184,7 +184,7 @@ class SubqueryLowering(Lowering):
             case _:
                 assert_never(scalar)
 
-    def connected(
+    def connective(
         self, row: Row, args: tuple[Scalar, ...], guards: tuple[Scalar, ...], test: str
     ) -> tuple[Scalar, ...]:
         """Lower the operands of And or Or, those with subqueries where the others leave it open."""
@@ -395,7 +395,7 @@ class SubqueryLowering(Lowering):
         total = keys + len(reduce.aggregates)
         keyed = Project(grouped, (*range(keys, total), *range(keys)))
         matched, missing, _ = self.pulled(row, keyed, pulled)
-        both = Union((matched, Map(missing, over_nothing(reduce.aggregates))))
+        both = Union((matched, Map(missing, over_no_rows(reduce.aggregates))))
         columns: list[Scalar] = []
         row.relation = both
         for column in columns_of(both)[len(row.types) :]:
@@ -428,6 +428,6 @@ def _always_one_row(relation: Relation) -> bool:
     return isinstance(relation, Reduce) and not relation.group_key
 
 
-def over_nothing(aggregates: Sequence[Aggregate]) -> tuple[Literal, ...]:
+def over_no_rows(aggregates: Sequence[Aggregate]) -> tuple[Literal, ...]:
     """Return what the aggregates are over no rows."""
     return tuple(Literal(0 if a.function == "count" else None, a.type) for a in aggregates)

@@ -33,7 +33,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.scalars import with_scalars
 from foreshore.expr.split import Test, can_fail, columns_used
-from foreshore.sql.optimize.scalars import conjuncts, is_never_true, put_in, remap
+from foreshore.sql.optimize.scalars import conjuncts, is_never_true, remap, substitute
 from foreshore.types import BOOL, ColumnType, has_one_form
 
 UNIT = Join(())
@@ -122,7 +122,7 @@ def filter_(input: Relation, predicates: Sequence[Scalar], fallible: Test) -> Re
             width = len(columns_of(inner))
             known = [None] * width + [s if isinstance(s, Literal) else None for s in scalars]
             if any(known):
-                wanted = [put_in(predicate, known) for predicate in wanted]
+                wanted = [substitute(predicate, known) for predicate in wanted]
         case Filter(input=inner, predicates=first):
             # Beside a predicate that is NULL a later one that fails would be an error anew.
             if not any(can_fail(predicate, fallible) for predicate in wanted):

@@ -34,7 +34,7 @@ from foreshore.expr.scalars import with_scalars
 from foreshore.expr.split import Test
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.nullability import Nullable, may_be_null, nullable_above
-from foreshore.sql.optimize.scalars import conjunction, put_in, replace_columns
+from foreshore.sql.optimize.scalars import conjunction, replace_columns, substitute
 from foreshore.sql.optimize.simplify import simplify
 from foreshore.types import ColumnType
 
@@ -116,7 +116,7 @@ class _Fold:
             case Union():
                 return build.union(inputs)
             case LocalGet(number=number, columns=columns):
-                return _noted(node, columns, self.locals.get(number))
+                return _with_nullability(node, columns, self.locals.get(number))
             case Constant() | Get():
                 return node
             case Let() | JoinOn() | Recursive():
@@ -133,7 +133,7 @@ class _Fold:
                 for datum, column in zip(row, input.columns, strict=True)
             ]
             for scalar in scalars:
-                literals.append(simplify(put_in(scalar, literals), (), self.fallible))
+                literals.append(simplify(substitute(scalar, literals), (), self.fallible))
                 if not isinstance(literals[-1], Literal):
                     return None
             rows.append((tuple(s.value for s in literals if isinstance(s, Literal)), count))
@@ -147,7 +147,9 @@ def _true_rows(tested: Constant) -> Constant:
     return Constant(kept, tested.columns[:-1])
 
 
-def _noted(node: LocalGet, columns: tuple[ColumnType, ...], nullable: Nullable | None) -> LocalGet:
+def _with_nullability(
+    node: LocalGet, columns: tuple[ColumnType, ...], nullable: Nullable | None
+) -> LocalGet:
     if nullable is None:
         return node
     noted = tuple(ColumnType(c.type, may) for c, may in zip(columns, nullable, strict=True))

@@ -30,7 +30,7 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql.optimize.build import project
-from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, put_in, size_of
+from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, size_of, substitute
 from foreshore.types import SqlType
 
 MOST_KEYS = 1000
@@ -77,7 +77,7 @@ def _as_read(relation: Relation, index_key: Sequence[Scalar]) -> list[Scalar]:
     """Return the index key with its columns written as the Get below has them."""
     while isinstance(relation, Project | Filter | Map):
         relation = relation.input
-    return [put_in(part, _gather(relation, []) or []) for part in index_key]
+    return [substitute(part, _gather(relation, []) or []) for part in index_key]
 
 
 def _gather(relation: Relation, found: list[Scalar]) -> list[Scalar] | None:
@@ -91,14 +91,14 @@ def _gather(relation: Relation, found: list[Scalar]) -> list[Scalar] | None:
         case Filter(input=input, predicates=predicates):
             definitions = _gather(input, found)
             if definitions is not None:
-                found += (put_in(p, definitions) for p in conjuncts(predicates))
+                found += (substitute(p, definitions) for p in conjuncts(predicates))
             return definitions
         case Map(input=input, scalars=scalars):
             definitions = _gather(input, found)
             if definitions is None:
                 return None
             for scalar in scalars:
-                definitions.append(put_in(scalar, definitions))
+                definitions.append(substitute(scalar, definitions))
                 if size_of(definitions[-1]) > MOST_NODES:
                     return None
             return definitions
@@ -116,12 +116,12 @@ def _without(relation: Relation, used: set[Scalar]) -> tuple[Relation, list[Scal
             return project(below, outputs), [definitions[i] for i in outputs]
         case Filter(input=input, predicates=predicates):
             below, definitions = _without(input, used)
-            kept = tuple(p for p in conjuncts(predicates) if put_in(p, definitions) not in used)
+            kept = tuple(p for p in conjuncts(predicates) if substitute(p, definitions) not in used)
             return Filter(below, kept) if kept else below, definitions
         case Map(input=input, scalars=scalars):
             below, definitions = _without(input, used)
             for scalar in scalars:
-                definitions.append(put_in(scalar, definitions))
+                definitions.append(substitute(scalar, definitions))
             return Map(below, scalars), definitions
         case _:
             raise AssertionError(f"not here: {relation}")
@@ -138,9 +138,9 @@ def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | Non
                     return None
                 found.update(dict.fromkeys(values))
             return tuple(found)
-        case Call(function="eq", args=(a, value)) if (bare := _bare(value)) is not None:
+        case Call(function="eq", args=(a, value)) if (bare := _strip_widening(value)) is not None:
             constant = _constant(a, bare, part)
-        case Call(function="eq", args=(value, a)) if (bare := _bare(value)) is not None:
+        case Call(function="eq", args=(value, a)) if (bare := _strip_widening(value)) is not None:
             constant = _constant(a, bare, part)
         case Column() if predicate == part:  # a boolean column by itself
             return (Literal(True, predicate.type),)
@@ -149,7 +149,7 @@ def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | Non
     return None if constant is None else (constant,)
 
 
-def _bare(value: Scalar) -> Literal | Parameter | None:
+def _strip_widening(value: Scalar) -> Literal | Parameter | None:
     """Return the literal or parameter that `value` is but for a widening."""
     while isinstance(value, Call) and is_widening(value.function):
         (value,) = value.args

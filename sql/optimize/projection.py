@@ -1,4 +1,4 @@
-"""Columns that nobody uses are not carried: each node gives those that are asked of it.
+"""Columns that nobody uses are not carried: each node gives those that are requested of it.
 
 The last of the rules: it puts projections as far down as they go, just above what is read, where
 the others had put them up. Definitions and aggregates that nobody uses go, and with them the errors
@@ -65,7 +65,7 @@ def _used(scalars: Iterable[Scalar]) -> set[int]:
 class _Narrowing:
     def __init__(self, ties: bool) -> None:
         self.ties = ties
-        self.asked: dict[int, set[int]] = {}  # of locals, by number
+        self.requested: dict[int, set[int]] = {}  # of locals, by number
 
     def narrow(self, relation: Relation, wanted: Columns) -> Relation:
         """Return the columns `wanted`, in that order, of `relation`."""
@@ -73,15 +73,15 @@ class _Narrowing:
             case Constant() | Get():
                 return build.project(relation, wanted)
             case LocalGet(number=number):
-                self.asked.setdefault(number, set()).update(wanted)
+                self.requested.setdefault(number, set()).update(wanted)
                 return Project(relation, wanted)
             case Let(number=number, value=value, body=body):
                 result = self.narrow(body, wanted)
-                asked = _ascending(self.asked.pop(number, ()))
-                narrowed = self.narrow(value, asked)
+                requested = _ascending(self.requested.pop(number, ()))
+                narrowed = self.narrow(value, requested)
                 types = columns_of(value)
-                local = LocalGet(number, tuple(types[i] for i in asked))
-                return Let(number, narrowed, _put_in(result, local, _places(asked)))
+                local = LocalGet(number, tuple(types[i] for i in requested))
+                return Let(number, narrowed, _substitute_local(result, local, _places(requested)))
             case Map(input=input, scalars=scalars):
                 return self.map(input, scalars, wanted)
             case Filter(input=input, predicates=predicates):
@@ -179,7 +179,7 @@ def _project(input: Relation, outputs: Sequence[int]) -> Relation:
     return Project(input, tuple(outputs))
 
 
-def _put_in(relation: Relation, local: LocalGet, places: dict[int, int]) -> Relation:
+def _substitute_local(relation: Relation, local: LocalGet, places: dict[int, int]) -> Relation:
     """Return `relation` with the local, which has become narrower, read by its new columns."""
     match relation:
         case Project(input=LocalGet(number=number), outputs=outputs) if number == local.number:
@@ -188,7 +188,7 @@ def _put_in(relation: Relation, local: LocalGet, places: dict[int, int]) -> Rela
             inputs = inputs_of(relation)
             if not inputs:
                 return relation
-            changed = tuple(_put_in(input, local, places) for input in inputs)
+            changed = tuple(_substitute_local(input, local, places) for input in inputs)
             if all(a is b for a, b in zip(inputs, changed, strict=True)):
                 return relation
             return with_inputs(relation, changed)

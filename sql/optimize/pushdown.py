@@ -39,7 +39,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import NEVER_TRUE, Test, can_fail, columns_used, is_not_null, shift
 from foreshore.sql.optimize import build
-from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, put_in, remap, size_of
+from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, remap, size_of, substitute
 from foreshore.types import BOOL
 
 
@@ -59,11 +59,11 @@ class _Pushdown:
             case Filter(input=input, predicates=own):
                 parts = conjuncts(own)
                 free = [p for p in parts if not can_fail(p, self.fallible)]
-                stuck = [p for p in parts if can_fail(p, self.fallible)]
+                filter_in_place = [p for p in parts if can_fail(p, self.fallible)]
                 filtered = self.push(input, [*free, *predicates])
-                return self.stuck(filtered, stuck)
+                return self.filter_in_place(filtered, filter_in_place)
             case Map(input=input, scalars=scalars):
-                return self.through_map(input, scalars, predicates)
+                return self.push_through_map(input, scalars, predicates)
             case Project(input=input, outputs=outputs):
                 moved = [remap(predicate, outputs) for predicate in predicates]
                 return build.project(self.push(input, moved), outputs)
@@ -72,11 +72,11 @@ class _Pushdown:
                 result = build.flat_map(self.push(input, below), function, args, columns)
                 return self.above(result, above)
             case Join():
-                return self.into_join(relation, predicates)
+                return self.push_into_join(relation, predicates)
             case Reduce(input=input, group_key=group_key, aggregates=aggregates):
                 keys = [i for i, key in enumerate(group_key) if not can_fail(key, self.fallible)]
                 below, above = _divide(predicates, keys)
-                moved = [put_in(predicate, group_key) for predicate in below]
+                moved = [substitute(predicate, group_key) for predicate in below]
                 result = build.reduce_(self.push(input, moved), group_key, aggregates)
                 return self.above(result, above)
             case TopK(input=input, group_key=group_key):
@@ -109,14 +109,14 @@ class _Pushdown:
     def above(self, relation: Relation, predicates: Sequence[Scalar]) -> Relation:
         return build.filter_(relation, predicates, self.fallible)
 
-    def stuck(self, relation: Relation, predicates: list[Scalar]) -> Relation:
+    def filter_in_place(self, relation: Relation, predicates: list[Scalar]) -> Relation:
         """Return Filter(relation, predicates), of which each may fail: so not before other rows go.
 
         The sides of a Union are the same rows as the Union.
         """
         match relation:
             case Union(inputs=inputs) if not any(map(self.is_negated, inputs)):
-                return build.union([self.stuck(input, predicates) for input in inputs])
+                return build.union([self.filter_in_place(input, predicates) for input in inputs])
         return self.connect(build.filter_(relation, predicates, self.fallible))
 
     def is_negated(self, relation: Relation) -> bool:
@@ -133,7 +133,7 @@ class _Pushdown:
             case _:
                 return False
 
-    def through_map(
+    def push_through_map(
         self, input: Relation, scalars: tuple[Scalar, ...], predicates: list[Scalar]
     ) -> Relation:
         """Put the definitions of a Map's columns in, where they cannot fail."""
@@ -143,7 +143,7 @@ class _Pushdown:
         for scalar in scalars:
             used = columns_used(scalar)
             sound.append(all(sound[i] for i in used) and not can_fail(scalar, self.fallible))
-            definitions.append(put_in(scalar, definitions) if sound[-1] else scalar)
+            definitions.append(substitute(scalar, definitions) if sound[-1] else scalar)
         below: list[Scalar] = []
         above: list[Scalar] = []
         if _has_no_row(input):
@@ -152,7 +152,7 @@ class _Pushdown:
         for predicate in predicates:
             moved = predicate
             if all(sound[i] for i in columns_used(predicate)):
-                moved = put_in(predicate, definitions)
+                moved = substitute(predicate, definitions)
             stays = moved is predicate and max(columns_used(predicate), default=-1) >= width
             if stays or size_of(moved) > MOST_NODES:
                 above.append(predicate)
@@ -160,7 +160,7 @@ class _Pushdown:
                 below.append(moved)
         return self.above(build.map_(self.push(input, below), scalars), above)
 
-    def into_join(self, join: Join, predicates: list[Scalar]) -> Relation:
+    def push_into_join(self, join: Join, predicates: list[Scalar]) -> Relation:
         """Give each input its predicates, and take equalities between inputs into the join."""
         widths = [len(columns_of(input)) for input in join.inputs]
         ends = list(accumulate(widths))
@@ -179,7 +179,7 @@ class _Pushdown:
             elif join.inputs:
                 number = max(owner, 0)
                 each[number].append(shift(predicate, widths[number] - ends[number]))
-                fixed += _fixes(predicate)
+                fixed += _constant_equality(predicate)
             else:
                 above.append(predicate)
         for scalar, value in fixed:
@@ -196,7 +196,9 @@ class _Pushdown:
                 side = build.owner_of(scalar, ends)
                 if isinstance(scalar, Column) and side is not None:
                     moved = shift(scalar, widths[side] - ends[side])
-                    if isinstance(moved, Column) and _pads(join.inputs[side], moved.index):
+                    if isinstance(moved, Column) and _is_null_padding(
+                        join.inputs[side], moved.index
+                    ):
                         each[side].append(is_not_null(moved))  # the padding finds no partner
         inputs = [
             self.push(input, list(dict.fromkeys(own)))
@@ -257,17 +259,19 @@ def _has_no_row(relation: Relation) -> bool:
     )
 
 
-def _pads(relation: Relation, column: int) -> bool:
+def _is_null_padding(relation: Relation, column: int) -> bool:
     """Whether some side of a Union has nothing but NULL in `column`, as an outer join's has."""
     match relation:
         case Project(input=input, outputs=outputs):
-            return _pads(input, outputs[column])
+            return _is_null_padding(input, outputs[column])
         case Filter(input=input):
-            return _pads(input, column)
+            return _is_null_padding(input, column)
         case Map(input=input):
-            return column < len(columns_of(input)) and _pads(input, column)
+            return column < len(columns_of(input)) and _is_null_padding(input, column)
         case Union(inputs=inputs):
-            return any(_is_null_in(input, column) or _pads(input, column) for input in inputs)
+            return any(
+                _is_null_in(input, column) or _is_null_padding(input, column) for input in inputs
+            )
         case _:
             return False
 
@@ -301,7 +305,7 @@ def _divide(
     return below, above
 
 
-def _fixes(predicate: Scalar) -> list[tuple[Scalar, Scalar]]:
+def _constant_equality(predicate: Scalar) -> list[tuple[Scalar, Scalar]]:
     """Return the scalar that `predicate` says equals a constant, with that."""
     match predicate:
         case Call(function="eq", args=(a, (Literal() | Parameter()) as value)):

@@ -26,7 +26,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import Test
 from foreshore.sql.optimize import build
-from foreshore.sql.optimize.scalars import put_in
+from foreshore.sql.optimize.scalars import substitute
 from foreshore.sql.optimize.simplify import simplify
 from foreshore.types import ColumnType, SqlType
 
@@ -77,7 +77,7 @@ def _appended(rows: list[Row], scalars: Sequence[Scalar]) -> list[Row] | None:
         cells = [row[column.index] for row in rows]
         if not all(_is_plain(cell) and type_of(cell) == column.type for cell in cells):
             return None
-    return [(*row, *[put_in(scalar, row) for scalar in scalars]) for row in rows]
+    return [(*row, *[substitute(scalar, row) for scalar in scalars]) for row in rows]
 
 
 def _is_plain(scalar: Scalar) -> bool:

@@ -31,7 +31,7 @@ def remap(scalar: Scalar, places: Mapping[int, int] | Sequence[int]) -> Scalar:
     return replace_columns(scalar, lambda c: Column(places[c.index], c.type, c.nullable))
 
 
-def put_in(scalar: Scalar, definitions: Sequence[Scalar | None]) -> Scalar:
+def substitute(scalar: Scalar, definitions: Sequence[Scalar | None]) -> Scalar:
     """Return `scalar` with each column replaced by its definition, where there is one."""
     return replace_columns(scalar, lambda c: definitions[c.index] or c)
 

@@ -4,7 +4,7 @@ RESERVED     only as the label after AS
 TYPE_FUNC    as the name of a type or function, but not of a column or table
 COL_NAME     as a column or table, but not as a function or type called by that name
 NEEDS_AS     as the label of a column only after AS
-All other words are free in PostgreSQL; our own parser does not take all of them (MISREAD).
+All other words are free in PostgreSQL; our own parser does not take all of them (MISPARSED).
 """
 
 RESERVED = frozenset(
@@ -203,7 +203,7 @@ NEEDS_AS = frozenset(
     ]
 )
 # Free in PostgreSQL, and refused by our parser, or read as something else, in some places.
-MISREAD = frozenset(
+MISPARSED = frozenset(
     [
         "alter",
         "cube",
@@ -225,7 +225,7 @@ MISREAD = frozenset(
         "xor",
     ]
 )
-_QUOTED = RESERVED | TYPE_FUNC | COL_NAME | MISREAD
+_QUOTED = RESERVED | TYPE_FUNC | COL_NAME | MISPARSED
 NOT_COLUMN = RESERVED | TYPE_FUNC
 NOT_FUNCTION = RESERVED | COL_NAME
 

@@ -65,13 +65,13 @@ class StatementParser(ChangeParser):
         if token.kind != WORD:
             self.fail()
         if token.value in _NOT_OURS:
-            return self._not_ours()
+            return self._unsupported_statement()
         parse = _STATEMENTS.get(token.value)
         if parse is None:
             self.fail()
         return parse(self)
 
-    def _not_ours(self) -> ast.StatementSyntax:
+    def _unsupported_statement(self) -> ast.StatementSyntax:
         token = self.token
         while not self.at_end():
             self.advance()
@@ -151,10 +151,10 @@ class StatementParser(ChangeParser):
             source = self.table_name()
             if self.at_symbol("("):
                 columns = self.in_parentheses(self.name_at)
-        inward = self.accept("from")
-        if inward and not isinstance(source, ast.TableRef):
+        is_from = self.accept("from")
+        if is_from and not isinstance(source, ast.TableRef):
             self.fail(self.tokens[self.index - 1])
-        if not inward:
+        if not is_from:
             self.expect("to")
         if not self.accept("stdin") and not self.accept("stdout"):
             self.unsupported("COPY with a file or program")
@@ -166,7 +166,7 @@ class StatementParser(ChangeParser):
             self._old_copy_options(options)
         if self.at_word("where"):
             self.unsupported("COPY FROM ... WHERE")
-        return ast.CopyStatement(source, columns, inward, options, at)
+        return ast.CopyStatement(source, columns, is_from, options, at)
 
     def _copy_option(self) -> tuple[str, Any]:
         name = self.label()

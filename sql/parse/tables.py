@@ -157,7 +157,7 @@ class TableParser(SequenceParser):
                     )
                 self.advance()
                 column.default_at = self.token.start
-                column.default, column.default_text = self._written(IS)
+                column.default, column.default_text = self._expression_with_text(IS)
             elif self.accept("collate"):
                 self.any_name()
             elif self.at_word(*_CONSTRAINTS):
@@ -194,7 +194,7 @@ class TableParser(SequenceParser):
             self.expect("by", "default")
         return always
 
-    def _written(self, level: int = 0) -> tuple[ast.Expression, str]:
+    def _expression_with_text(self, level: int = 0) -> tuple[ast.Expression, str]:
         """Parse an expression; return it and its text."""
         start = self.token.start
         expression = self.expression(level)
@@ -212,7 +212,7 @@ class TableParser(SequenceParser):
         if self.accept("check"):
             self.expect_symbol("(")
             text_at = self.token.start
-            condition, text = self._written()
+            condition, text = self._expression_with_text()
             self.expect_symbol(")")
             found = ast.ConstraintDefinition(
                 "check", name, column or (), condition, text, True, at, text_at
@@ -308,7 +308,7 @@ class TableParser(SequenceParser):
             return ast.SetDefault(column, None, "", 0)
         if self.accept("set", "default"):
             at = self.token.start
-            return ast.SetDefault(column, *self._written(), at)
+            return ast.SetDefault(column, *self._expression_with_text(), at)
         if self.accept("add"):
             self.expect("generated")
             return ast.AddIdentity(column, self._identity())

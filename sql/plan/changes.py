@@ -5,7 +5,7 @@ from typing import Literal as OneOf
 
 from foreshore.expr.ir import OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId
-from foreshore.sql.plan.query import AsOf, Changing, InitPlan, Query, Select, Subscribe
+from foreshore.sql.plan.query import AsOf, InitPlan, Query, Select, Subscribe, WritePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class OnConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert(Changing):
+class Insert(WritePlan):
     """Rows of `source` (columns in the table's order, defaults filled in) go into the table.
 
     They go in the order of `order_by`, for which `source` may have more columns behind the table's.
@@ -34,7 +34,7 @@ class Insert(Changing):
     returning: Query | None  # its relation is over LocalGet(0), the inserted rows
     constant: bool
     on_conflict: OnConflict | None = None
-    over: tuple[Scalar, ...] = ()  # what the rows are over `source`, as in Query
+    row_outputs: tuple[Scalar, ...] = ()  # what the rows are over `source`, as in Query
     as_of: AsOf | None = None  # when `source` is read
     order_by: tuple[OrderKey, ...] = ()  # over `source`; none where it makes no difference
     init_plans: tuple[InitPlan, ...] = ()
@@ -55,7 +55,7 @@ class ChangedKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Update(Changing):
+class Update(WritePlan):
     """`selection` gives old rows then new ones side by side: 2n columns for a table of n.
 
     The old rows are those that qualify, with their multiplicities. If there is a `returning`, the
@@ -65,13 +65,13 @@ class Update(Changing):
     table: GlobalId
     selection: Relation
     returning: Query | None  # over LocalGet(0), the new rows and the columns of FROM
-    over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
+    row_outputs: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
     keys: ChangedKeys | None = None  # what is known of the rows before any is read
     init_plans: tuple[InitPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Delete(Changing):
+class Delete(WritePlan):
     table: GlobalId
     selection: Relation  # the rows to delete and, if there is a `returning`, the columns of USING
     returning: Query | None  # over LocalGet(0), the same columns
@@ -83,7 +83,7 @@ MergeAction = OneOf["update", "delete", "insert"]
 
 
 @dataclass(frozen=True, slots=True)
-class Merge(Changing):
+class Merge(WritePlan):
     """`selection` gives the rows on which MERGE acts: 2n + 2 columns for a table of n.
 
     The first is a place in `actions`, the second how often the old row is in the table (NULL for an
@@ -94,7 +94,7 @@ class Merge(Changing):
     table: GlobalId
     selection: Relation
     actions: tuple[MergeAction, ...]
-    over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
+    row_outputs: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
     keys: ChangedKeys | None = None  # as in Update
     # Over LocalGet(0): the source's columns, the row as it has become, or was, and the action.
     returning: Query | None = None

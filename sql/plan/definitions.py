@@ -7,25 +7,25 @@ from foreshore.constraint import Constraint
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Sequence
-from foreshore.sql.plan.query import AsOf, Changing, Name, ObjectKind, Query
+from foreshore.sql.plan.query import AsOf, Name, ObjectKind, Query, WritePlan
 from foreshore.types import RelationDesc
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDatabase(Changing):
+class CreateDatabase(WritePlan):
     name: str
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSchema(Changing):
+class CreateSchema(WritePlan):
     database: str
     name: str
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSequence(Changing):
+class CreateSequence(WritePlan):
     """`owned_by` is a table and the name of its column: the sequence goes with it."""
 
     name: Name
@@ -36,7 +36,7 @@ class CreateSequence(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterSequence(Changing):
+class AlterSequence(WritePlan):
     """`id` None: there is no such sequence, and it is well. `owned_by` empty: by nothing.
 
     `restart` is the number to be given out next; None: as if nothing had happened.
@@ -51,7 +51,7 @@ class AlterSequence(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnSequence:
+class ColumnSequence:
     """A sequence that a column gets with its definition; an identity column cannot be without."""
 
     column: int
@@ -61,7 +61,7 @@ class OwnSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable(Changing):
+class CreateTable(WritePlan):
     """`sql` is the statement with all names qualified, from which the item is planned anew.
 
     If there are `sequences` they have to be made first; then `sql` is planned, and `defaults` says
@@ -75,33 +75,34 @@ class CreateTable(Changing):
     if_not_exists: bool
     sql: str
     generated: tuple[Generated | None, ...] = ()
-    sequences: tuple[OwnSequence, ...] = ()
+    sequences: tuple[ColumnSequence, ...] = ()
     depends_on: frozenset[GlobalId] = frozenset()  # sequences
     retain_ms: int | None = None  # how far back it stays readable; None: as far as everything
     on_commit: OneOf["delete rows", "drop"] | None = None  # what goes whenever the session commits
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTableAs(Changing):
+class CreateTableAs(WritePlan):
     """The rows of `source`, if `with_data`, make the table `definition`."""
 
     definition: CreateTable
     source: Relation
-    over: tuple[Scalar, ...]  # what the rows are over `source`, as in Query
+    row_outputs: tuple[Scalar, ...]  # what the rows are over `source`, as in Query
     with_data: bool
     if_not_exists: bool
     as_of: AsOf | None = None  # when `source` is read
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTable(Changing):
-    """`table` is from now on what `definition` says; None: there is no such table, and it is well.
+class AlterTable(WritePlan):
+    """Replace the definition of `table` by `definition`.
 
-    `notices` are for the client. `columns` says of each column of the definition where in the table
-    it was before, None of one that is new. `dropped` are the columns that go, each with whether
-    what uses it goes too. `renumbered` is what becomes of the sequences of identity columns, and
-    `unnumbered` are those that go, as their columns stay and are none any longer. `tag` is what the
-    statement is called when it is done: those about unique indexes are this, too.
+    `table` is None if the table does not exist and IF EXISTS was given. `columns` maps each column
+    of the definition to its previous position in the table (None: a new column). `dropped` lists
+    the dropped columns, each with whether CASCADE applies. `altered_sequences` are new definitions
+    of sequences of identity columns; `dropped_sequences` belong to columns that remain but are no
+    longer identity columns. `tag` is the command tag, as statements about unique indexes also give
+    this plan.
     """
 
     table: GlobalId | None
@@ -109,19 +110,19 @@ class AlterTable(Changing):
     notices: tuple[str, ...]
     columns: tuple[int | None, ...] = ()
     dropped: tuple[tuple[int, bool], ...] = ()
-    renumbered: tuple[AlterSequence, ...] = ()
-    unnumbered: tuple[GlobalId, ...] = ()
+    altered_sequences: tuple[AlterSequence, ...] = ()
+    dropped_sequences: tuple[GlobalId, ...] = ()
     tag: str = "ALTER TABLE"
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate(Changing):
+class Truncate(WritePlan):
     tables: tuple[GlobalId, ...]  # each once
     restart_identity: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CreateView(Changing):
+class CreateView(WritePlan):
     name: Name
     query: Query
     or_replace: bool
@@ -129,11 +130,11 @@ class CreateView(Changing):
     depends_on: frozenset[GlobalId]
     sql: str
     notices: tuple[str, ...] = ()
-    zone_matters: bool = False  # whether its rows depend on the reader's time zone
+    depends_on_zone: bool = False  # whether its rows depend on the reader's time zone
 
 
 @dataclass(frozen=True, slots=True)
-class CreateMaterializedView(Changing):
+class CreateMaterializedView(WritePlan):
     """A view whose rows are kept; `as_of` is from when on, None: from when it is created."""
 
     name: Name
@@ -148,7 +149,7 @@ class CreateMaterializedView(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateIndex(Changing):
+class CreateIndex(WritePlan):
     """`key` are scalars over the columns of `on`; `name` None asks for a free default one."""
 
     name: str | None
@@ -162,7 +163,7 @@ class CreateIndex(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSubscription(Changing):
+class CreateSubscription(WritePlan):
     name: Name
     query: Query
     if_not_exists: bool
@@ -171,7 +172,7 @@ class CreateSubscription(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class Advance(Changing):
+class Advance(WritePlan):
     """`to` and `since`, where it has to be, are times as in AS OF.
 
     `id` None: there is no such subscription, and it is well.
@@ -184,7 +185,7 @@ class Advance(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateCluster(Changing):
+class CreateCluster(WritePlan):
     name: str
     size: str
     replication_factor: int
@@ -194,7 +195,7 @@ class CreateCluster(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateClusterReplica(Changing):
+class CreateClusterReplica(WritePlan):
     cluster: str
     name: str
     size: str
@@ -202,7 +203,7 @@ class CreateClusterReplica(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(Changing):
+class Drop(WritePlan):
     kind: ObjectKind
     names: tuple[Name, ...]  # a replica's schema is its cluster
     if_exists: bool
@@ -210,7 +211,7 @@ class Drop(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class Retain(Changing):
+class Retain(WritePlan):
     """From now on it stays readable so far back; None: as far as everything does."""
 
     kind: ObjectKind
@@ -220,7 +221,7 @@ class Retain(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class Rename(Changing):
+class Rename(WritePlan):
     kind: ObjectKind
     name: Name
     to: str
@@ -228,7 +229,7 @@ class Rename(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class Comment(Changing):
+class Comment(WritePlan):
     """COMMENT ON an object or, if `column` is given, on that column of the relation `name`."""
 
     kind: ObjectKind

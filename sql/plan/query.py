@@ -73,7 +73,7 @@ class Name:
         return ".".join(map(quote_identifier, parts))
 
 
-class Changing:
+class WritePlan:
     """A plan that may leave something to commit."""
 
     __slots__ = ()
@@ -153,7 +153,7 @@ class Query:
     init_plans: tuple[InitPlan, ...] = ()  # and these
     # What the columns of `desc` are over the finished rows, if functions act on the session there;
     # then what is called for what it does alone.
-    over: tuple[Scalar, ...] = ()
+    row_outputs: tuple[Scalar, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class LockTable:
     """LOCK TABLE: alone, or beside all who write rows."""
 
     tables: tuple[GlobalId, ...]
-    alone: bool
+    exclusive: bool
     nowait: bool
 
 

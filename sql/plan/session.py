@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from foreshore.expr.ir import Scalar
-from foreshore.sql.plan.query import Changing, Name, ObjectKind, Select, Subscribe
+from foreshore.sql.plan.query import Name, ObjectKind, Select, Subscribe, WritePlan
 from foreshore.types import RelationDesc, SqlType
 
 
@@ -75,7 +75,7 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class Execute(Changing):
+class Execute(WritePlan):
     name: str
     args: tuple[Scalar, ...]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from foreshore.sql import ast
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import Token, tokenize
-from foreshore.sql.rewrite.splice import spliced
+from foreshore.sql.rewrite.text_edits import apply_edits
 
 
 def column_refs(tree: object) -> Iterator[ast.ColumnRef]:
@@ -25,7 +25,7 @@ def with_column_renamed(text: str, text_at: int, tree: object, name: str, to: st
     refs = [ref for ref in column_refs(tree) if ref.parts[-1] == name]
     words = [token for _, token in _words(text, text_at, refs)]
     assert all(token.value == name for token in words), (text, words, name)
-    return spliced(text, [(token.start, token.end, quote_identifier(to)) for token in words])
+    return apply_edits(text, [(token.start, token.end, quote_identifier(to)) for token in words])
 
 
 def without_qualifiers(text: str, text_at: int, tree: object) -> str:
@@ -39,7 +39,7 @@ def without_qualifiers(text: str, text_at: int, tree: object) -> str:
     for first, last in _words(text, text_at, list(refs.values())):
         assert last.value == refs[first.start].parts[-1], (text, first, last)
         edits.append((first.start, last.end, quote_identifier(last.value)))
-    return spliced(text, edits)
+    return apply_edits(text, edits)
 
 
 def _words(text: str, text_at: int, refs: Sequence[ast.ColumnRef]) -> Iterator[tuple[Token, Token]]:

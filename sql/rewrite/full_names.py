@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from foreshore.sql.parse.keywords import quote_identifier, quote_string
 from foreshore.sql.parse.lexer import QUOTED, STRING, WORD, Token, tokenize
-from foreshore.sql.rewrite.splice import spliced
+from foreshore.sql.rewrite.text_edits import apply_edits
 
 FullName = tuple[str, str, str]
 
@@ -34,7 +34,7 @@ def renamed(text: str, names: Mapping[FullName, FullName]) -> str:
             now = names.get((first.value, second.value, third.value))
             if now is not None:
                 edits.append((first.start, third.end, dotted(now)))
-    return spliced(text, edits)
+    return apply_edits(text, edits)
 
 
 def is_regclass(tokens: Sequence[Token], place: int) -> bool:

@@ -8,7 +8,7 @@ binding puts in its place what says so with the zone as a constant:
     at + '1 day'         add(text,timestamptz,interval)('Europe/Berlin', at, ...)
     at::text             timestamptz_text('Europe/Berlin', at)
 
-`RULES` has every such call by its key. A plan made where `SessionZone.matters` remained False is
+`RULES` has every such call by its key. A plan made where `SessionZone.was_used` remained False is
 good in every zone.
 """
 
@@ -39,7 +39,7 @@ class SessionZone:
     """
 
     name: str = "UTC"
-    matters: bool = False
+    was_used: bool = False
     of_constants: str | None = None
 
     def applied(self, call: Call) -> Scalar:
@@ -52,7 +52,7 @@ class SessionZone:
         result = rule(_Zone(self.name), call)
         if result is call:
             return call
-        self.matters = True
+        self.was_used = True
         return call if self.is_utc else result
 
     def applied_within(self, scalar: Scalar) -> Scalar:
@@ -80,9 +80,9 @@ class SessionZone:
         if self.of_constants is not None:
             return parse_text(text, type, zone=self.of_constants)
         value = parse_text(text, type, zone=self.name)
-        if has_moments(type) and not self.matters:
+        if has_moments(type) and not self.was_used:
             # The text may say its own zone; if not, what it means differs between any two.
-            self.matters = parse_text(text, type) != parse_text(text, type, zone=_ANOTHER)
+            self.was_used = parse_text(text, type) != parse_text(text, type, zone=_ANOTHER)
         return value
 
     @property
@@ -105,7 +105,7 @@ class _Zone:
 
     def call(self, stem: str, args: tuple[Scalar, ...], result: SqlType) -> Call:
         """Return the call that takes the zone before `args`."""
-        types = ",".join(_bare(type_of(arg)) for arg in args)
+        types = ",".join(_without_fields(type_of(arg)) for arg in args)
         return Call(f"{stem}(text,{types})", (self.literal, *args), result)
 
     def local(self, moment: Scalar) -> Scalar:
@@ -125,7 +125,7 @@ class _Zone:
 Rule = Callable[[_Zone, Call], Scalar]
 
 
-def _bare(type: SqlType) -> str:
+def _without_fields(type: SqlType) -> str:
     """Return the type as keys have it."""
     return f"{type.element.name}[]" if type.element is not None else type.name
 

@@ -117,7 +117,7 @@ def test_planning_tells_whether_the_zone_matters(sql: str, matters: bool, name: 
     zone = SessionZone(name)
     (statement,) = parse(sql)
     plan_statement(statement, CATALOG, zone=zone)
-    assert zone.matters == matters
+    assert zone.was_used == matters
 
 
 # What is the same in every zone, or takes it as an argument.

@@ -34,10 +34,10 @@ from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.parse.lexer import STRING, tokenize
-from foreshore.sql.plan import Name, OwnSequence
+from foreshore.sql.plan import ColumnSequence, Name
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import is_regclass
-from foreshore.sql.rewrite.splice import spliced
+from foreshore.sql.rewrite.text_edits import apply_edits
 from foreshore.types import INT2, INT4, INT8, SqlType
 
 SERIALS = {
@@ -48,7 +48,7 @@ SERIALS = {
 MOST_BYTES = 63  # of a name
 
 
-def is_numbered(column: ast.ColumnDefinition) -> bool:
+def has_sequence(column: ast.ColumnDefinition) -> bool:
     """Whether a column takes its numbers from a sequence of its own, and so is never NULL."""
     return column.identity is not None or _serial(column) is not None
 
@@ -71,7 +71,7 @@ class ColumnBinder:
     def __init__(self, planning: Planning, name: Name) -> None:
         self._planning = planning
         self._table = name
-        self.sequences: list[OwnSequence] = []
+        self.sequences: list[ColumnSequence] = []
 
     def type_of(self, column: ast.ColumnDefinition) -> SqlType:
         """Return the type of a column."""
@@ -98,7 +98,7 @@ class ColumnBinder:
                     position=column.at + 1,
                 )
             numbers = Numbers(type, maximum=BOUNDS[type.name] - 1)
-            name = quote_string(self._own(place, column, numbers, None).dotted())
+            name = quote_string(self._add_sequence(place, column, numbers, None).dotted())
             return Literal(None, type), f" DEFAULT nextval({name}::regclass)"
         if column.default is None:
             return Literal(None, type), ""
@@ -122,11 +122,11 @@ class ColumnBinder:
             sequence = item.name
         else:
             numbers = identity_sequence(options, type)
-            sequence = self._own(place, column, numbers, named)
+            sequence = self._add_sequence(place, column, numbers, named)
         when = "ALWAYS" if column.identity.always else "BY DEFAULT"
         return default, f" GENERATED {when} AS IDENTITY (SEQUENCE NAME {sequence.dotted()})"
 
-    def _own(
+    def _add_sequence(
         self,
         place: int,
         column: ast.ColumnDefinition,
@@ -144,7 +144,7 @@ class ColumnBinder:
                 name = self._planning.catalog.resolve_new(named.name, temporary=table.temporary)
                 require_schema_of(table, name)
         identity = column.identity is not None
-        self.sequences.append(OwnSequence(place, name, numbers, identity))
+        self.sequences.append(ColumnSequence(place, name, numbers, identity))
         return name
 
     def _free_name(self, column: str) -> Name:
@@ -203,7 +203,7 @@ def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
                 name += "::regclass"
             edits.append((token.start, token.end, name))
     assert not named, (text, named)
-    return spliced(text, edits)
+    return apply_edits(text, edits)
 
 
 def object_name(table: str, middle: str, label: str) -> str:

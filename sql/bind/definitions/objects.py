@@ -42,7 +42,7 @@ from foreshore.sql.plan import (
 )
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
-from foreshore.sql.rewrite.splice import spliced
+from foreshore.sql.rewrite.text_edits import apply_edits
 from foreshore.types import TEXT, ColumnType, RelationDesc
 
 _KINDS: dict[str, ObjectKind] = {
@@ -60,13 +60,13 @@ _KINDS: dict[str, ObjectKind] = {
     "column": "column",
 }
 DEFAULT_SIZE = "embedded"
-MOST_REPLICAS = 64  # of a cluster
+MAX_REPLICAS = 64  # of a cluster
 TICK_INTERVAL = "tick_interval_ms"  # what an engine is told
 
 
 def kept_text(planning: Planning, start: int, end: int) -> str:
     """Return the text between two offsets with its relations' names qualified."""
-    return spliced(planning.text, set(planning.qualified), start, end)
+    return apply_edits(planning.text, set(planning.qualified), start, end)
 
 
 # --- views ---------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def bind_create_view(
         depends_on,
         sql,
         notices,
-        planning.zone.matters,
+        planning.zone.was_used,
     )
 
 
@@ -247,9 +247,9 @@ def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
 def _check_replicas(count: str, at: int) -> None:
     """Raise InvalidParameterValue if a number, of whatever length, is of too many replicas."""
     digits = count.lstrip("0")
-    if len(digits) > 9 or int(digits or "0") > MOST_REPLICAS:
+    if len(digits) > 9 or int(digits or "0") > MAX_REPLICAS:
         raise InvalidParameterValue(
-            f"a cluster can have at most {MOST_REPLICAS} replicas", position=at + 1
+            f"a cluster can have at most {MAX_REPLICAS} replicas", position=at + 1
         )
 
 

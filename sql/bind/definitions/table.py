@@ -31,7 +31,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.definitions.column import (
     ColumnBinder,
     generated,
-    is_numbered,
+    has_sequence,
     object_name,
 )
 from foreshore.sql.bind.definitions.objects import retention
@@ -135,12 +135,12 @@ def _required(
     constraints: Sequence[ast.ConstraintDefinition],
 ) -> set[str]:
     """Return the columns that are never NULL."""
-    required = {column.name for column in definitions if column.not_null or is_numbered(column)}
+    required = {column.name for column in definitions if column.not_null or has_sequence(column)}
     for each in constraints:
         if each.kind == "primary key":
             required |= {column for column, _ in each.columns}
     for column in definitions:
-        if column.nullable and (column.not_null or is_numbered(column)):
+        if column.nullable and (column.not_null or has_sequence(column)):
             raise SyntaxError_(
                 f'conflicting NULL/NOT NULL declarations for column "{column.name}" '
                 f'of table "{name.item}"',
@@ -316,7 +316,7 @@ def altered(
     tag: str = "ALTER TABLE",
 ) -> AlterTable:
     """Return the plan that does `actions` to table `item`."""
-    edit = _Edit(planning, item)
+    edit = _TableEdit(planning, item)
     for action in sorted(actions, key=_pass):
         edit.apply(action)
     definition = _define(planning, item.name, edit.columns, edit.constraints)
@@ -326,8 +326,8 @@ def altered(
         tuple(edit.notices),
         tuple(edit.origins),
         tuple(edit.dropped),
-        tuple(edit.renumbered),
-        tuple(edit.unnumbered),
+        tuple(edit.altered_sequences),
+        tuple(edit.dropped_sequences),
         tag,
     )
 
@@ -351,7 +351,7 @@ def _pass(action: ast.TableAction) -> int:
             return 4
 
 
-class _Edit:
+class _TableEdit:
     """The definition of a table while ALTER TABLE's actions are applied to it."""
 
     def __init__(self, planning: Planning, item: ItemView) -> None:
@@ -372,8 +372,8 @@ class _Edit:
         self.dropped: list[tuple[int, bool]] = []  # columns, and whether what uses them goes too
         self.constraints = list(tree.constraints)
         self.notices: list[str] = []
-        self.renumbered: list[AlterSequence] = []
-        self.unnumbered: list[GlobalId] = []
+        self.altered_sequences: list[AlterSequence] = []
+        self.dropped_sequences: list[GlobalId] = []
 
     def apply(self, action: ast.TableAction) -> None:
         match action:
@@ -473,7 +473,7 @@ class _Edit:
                     "options of an identity column cannot be set by the ALTER TABLE that adds it"
                 )
             plan = altered_sequence(self._planning, self._sequence(found), action.options)
-            self.renumbered.append(plan)
+            self.altered_sequences.append(plan)
         if action.always is not None:
             found.identity.always = action.always
 
@@ -485,7 +485,7 @@ class _Edit:
                 raise ObjectNotInPrerequisiteState(message)
             self.notices.append(f"{message}, skipping")
             return
-        self.unnumbered.append(self._sequence(found).id)
+        self.dropped_sequences.append(self._sequence(found).id)
         found.identity = None
 
     def _sequence(self, column: ast.ColumnDefinition) -> ItemView:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from foreshore.errors import DuplicateColumn, SyntaxError_
 from foreshore.expr.ir import columns_of
 from foreshore.sql import ast
-from foreshore.sql.bind.acting import split_calls
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.definitions.table import bind_create_table, bound_on_commit
 from foreshore.sql.bind.query import bind_query
-from foreshore.sql.bind.result import lowered
+from foreshore.sql.bind.result import lower_and_optimize
+from foreshore.sql.bind.side_effects import split_calls
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateTableAs
@@ -47,7 +47,7 @@ def bind_create_table_as(
     assert isinstance(definition.ast, ast.CreateTableStatement), text
     table = bind_create_table(Planning(planning.catalog, text), definition.ast)
     table = replace(table, on_commit=on_commit)
-    source = lowered(source)
+    source = lower_and_optimize(source)
     as_of = None if statement.as_of is None else bind_as_of(planning, statement.as_of, source)
     with_data, if_not_exists = statement.with_data, statement.if_not_exists
     return CreateTableAs(table, source, over, with_data, if_not_exists, as_of)

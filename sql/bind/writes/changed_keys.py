@@ -39,8 +39,8 @@ from foreshore.expr.ir import (
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
-from foreshore.sql.bind.acting import acts
-from foreshore.sql.bind.result import lowered
+from foreshore.sql.bind.result import lower_and_optimize
+from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.bind.with_clause import Lets, with_lets
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.lower.outer_columns import has_subquery
@@ -110,7 +110,7 @@ def links_within(item: ItemView, table: Relation, condition: Scalar) -> Iterator
                 values: dict[int, Scalar] = {}
                 for one, other in _equalities((inner,)):
                     place = _outer_column(one)
-                    if place is None or place >= len(columns) or _looks_out(other):
+                    if place is None or place >= len(columns) or _is_correlated(other):
                         continue
                     narrowed = _as_key(other, columns[place].type)
                     if narrowed is not None:
@@ -151,21 +151,21 @@ def keys_of(
     for link in links:
         source = with_lets(lets, link.source)
         scalars = [*link.values.values(), *_scalars(source)]
-        if any(map(_is_unsure, scalars)) or not any(key <= link.values.keys() for key in keys):
+        if any(map(_is_unstable, scalars)) or not any(key <= link.values.keys() for key in keys):
             continue
         if [id for id in _read(with_lets(lets, whole)) if id not in given] != [item.id]:
             return None
         width = len(columns_of(link.source))
         outputs = tuple(range(width, width + len(link.values)))
         rows = Project(Map(link.source, tuple(link.values.values())), outputs)
-        found = ChangedKeys(tuple(link.values), lowered(with_lets(lets, rows)))
+        found = ChangedKeys(tuple(link.values), lower_and_optimize(with_lets(lets, rows)))
         if (
             link.rest is None
             or select is None
             or not any(key == link.values.keys() for key in keys)
         ):
             return found
-        under = lowered(with_lets(lets, select(link.rest)))
+        under = lower_and_optimize(with_lets(lets, select(link.rest)))
         return replace(found, under=under, single=link.single)
     return None
 
@@ -179,12 +179,16 @@ def _scalars(relation: Relation) -> list[Scalar]:
     return [scalar for node in walk_relations(relation) for scalar in scalars_of(node)]
 
 
-def _is_unsure(scalar: Scalar) -> bool:
+def _is_unstable(scalar: Scalar) -> bool:
     """Whether `scalar` must not be computed once more, or not at once, or is another value then."""
-    return acts(scalar) or has_subquery(scalar) or any(map(_moves, walk_scalars(scalar)))
+    return (
+        has_side_effects(scalar)
+        or has_subquery(scalar)
+        or any(map(_may_change_while_waiting, walk_scalars(scalar)))
+    )
 
 
-def _moves(scalar: Scalar) -> bool:
+def _may_change_while_waiting(scalar: Scalar) -> bool:
     """Whether a value of the environment is another after a wait in the same statement."""
     return isinstance(scalar, Environment) and scalar.name.startswith(_MOVING)
 
@@ -229,7 +233,7 @@ def _outer_column(scalar: Scalar) -> int | None:
     return bare.index if isinstance(bare, OuterColumn) and bare.level == 1 else None
 
 
-def _looks_out(scalar: Scalar) -> bool:
+def _is_correlated(scalar: Scalar) -> bool:
     return any(isinstance(each, OuterColumn) for each in walk_scalars(scalar))
 
 

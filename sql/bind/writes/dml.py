@@ -40,15 +40,20 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.acting import acts, distinct_calls, refuse_order, split_calls
 from foreshore.sql.bind.bound_query import distinct, filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_side
 from foreshore.sql.bind.query import bind_query, rows_relation
-from foreshore.sql.bind.result import lowered, query_over
+from foreshore.sql.bind.result import lower_and_optimize, query_over
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import project_targets
+from foreshore.sql.bind.side_effects import (
+    check_order_is_known,
+    distinct_calls,
+    has_side_effects,
+    split_calls,
+)
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import Link, keys_of, linked, links_within
@@ -131,7 +136,7 @@ def returning_over(
     relation = LocalGet(0, tuple(scope.columns))
     clause = Clause("RETURNING", merge_action=merge_action)
     outputs, names = project_targets(planning, targets, scope, relation, clause)
-    return query_over(lowered(with_lets(lets, outputs)), names)
+    return query_over(lower_and_optimize(with_lets(lets, outputs)), names)
 
 
 def row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
@@ -162,7 +167,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
             query = ast.Query(query, query.at, statement.ctes, statement.recursive)
         source, order_by = _source(planning, item, positions, statement, query)
     source, over, order_by = _split(source, order_by, len(item.desc.names), statement)
-    relation = lowered(source)
+    relation = lower_and_optimize(source)
     return Insert(
         item.id,
         relation,
@@ -189,7 +194,7 @@ def _split(
     split = split_calls(source)
     if split is not None:
         source, over = split
-        refuse_order([key.expr for key in order_by], over)
+        check_order_is_known([key.expr for key in order_by], over)
         keys = zip(order_by, over[width:], strict=True)
         return (
             source,
@@ -235,7 +240,7 @@ def _on_conflict(
         )
     start = 2 * width + 1
     relation = Project(Map(relation, new), (start - 1, *range(start, start + width)))
-    return OnConflict(arbiters, lowered(relation))
+    return OnConflict(arbiters, lower_and_optimize(relation))
 
 
 def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:
@@ -286,7 +291,7 @@ def _source(
     _check_width(len(bound.project), positions, statement, query.at, explicit=explicit)
     given: dict[int, Scalar] = {}
     for i, (position, place) in enumerate(zip(positions, bound.project, strict=False)):
-        if _ignored(item, position, statement):
+        if _ignores_given_value(item, position, statement):
             continue
         if statement.overriding is None:
             refuse_generated(item, position, "insert")
@@ -295,7 +300,7 @@ def _source(
         given[position] = assign(
             planning, scalar, item.desc.columns[position].type, item.desc.names[position], at
         )
-    rows = _filled(planning, item, relation, given, [key.expr for key in order_by])
+    rows = _with_defaults(planning, item, relation, given, [key.expr for key in order_by])
     places = range(len(item.desc.names), len(columns_of(rows)))
     return rows, tuple(
         msgspec.structs.replace(key, expr=Column(place, type_of(key.expr)))
@@ -303,7 +308,7 @@ def _source(
     )
 
 
-def _ignored(item: ItemView, position: int, statement: ast.InsertStatement) -> bool:
+def _ignores_given_value(item: ItemView, position: int, statement: ast.InsertStatement) -> bool:
     """Whether OVERRIDING USER VALUE lets a column generate its value whatever is given."""
     return (
         statement.overriding == "user"
@@ -330,7 +335,7 @@ def _check_width(
         )
 
 
-def _filled(
+def _with_defaults(
     planning: Planning,
     item: ItemView,
     relation: Relation,
@@ -384,7 +389,7 @@ def _values(
         )
         row: list[Scalar] = []
         for position, expr in zip(positions, exprs, strict=False):
-            if isinstance(expr, ast.Default) or _ignored(item, position, statement):
+            if isinstance(expr, ast.Default) or _ignores_given_value(item, position, statement):
                 row.append(default_of(planning, item, position))
                 continue
             if statement.overriding is None:
@@ -397,7 +402,7 @@ def _values(
     numbered = {
         i
         for i in range(len(types))
-        if acts(default_of(planning, item, i))
+        if has_side_effects(default_of(planning, item, i))
         and (i not in places or all(_is_default(exprs[places[i]]) for exprs in values.rows))
     }
     others = [i for i in range(len(types)) if i not in numbered]
@@ -408,7 +413,7 @@ def _values(
         ]
     )
     columns = columns_of(relation)
-    return _filled(
+    return _with_defaults(
         planning,
         item,
         relation,
@@ -423,7 +428,7 @@ def _is_default(expr: ast.Expression) -> bool:
 # --- UPDATE --------------------------------------------------------------------------------
 
 
-def _matched(
+def _matching_rows(
     planning: Planning,
     item: ItemView,
     ref: ast.TableRef,
@@ -459,7 +464,7 @@ def _matched(
     return filtered(relation, condition), scope, links
 
 
-def _beside_rows(item: ItemView, matches: Relation) -> Relation:
+def _join_matches(item: ItemView, matches: Relation) -> Relation:
     """Return the table's rows, each beside its row of `matches`, which starts with its columns."""
     columns = item.desc.columns
     width = len(columns)
@@ -485,7 +490,7 @@ def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
 
 def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> Update:
     item = target_table(planning, statement.table, "update")
-    relation, scope, links = _matched(
+    relation, scope, links = _matching_rows(
         planning, item, statement.table, statement.from_, statement.where
     )
     width = len(item.desc.names)
@@ -503,10 +508,10 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
     by_row = not over and not statement.from_
     keys = keys_of(planning, item, links, relation, lets, selected if by_row else None)
     if statement.from_:
-        selection = _beside_rows(item, _one_match(item, selection))
+        selection = _join_matches(item, _one_match(item, selection))
     return Update(
         item.id,
-        lowered(with_lets(lets, selection)),
+        lower_and_optimize(with_lets(lets, selection)),
         returning_over(planning, statement.returning, scope, lets),
         over,
         keys,
@@ -575,7 +580,7 @@ def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
 
 def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> Delete:
     item = target_table(planning, statement.table, "delete")
-    relation, scope, links = _matched(
+    relation, scope, links = _matching_rows(
         planning, item, statement.table, statement.using, statement.where
     )
     as_is = None if statement.using else lambda rows: rows
@@ -583,10 +588,10 @@ def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> D
     if statement.using:
         if not statement.returning:
             relation = Project(relation, tuple(range(len(item.desc.names))))
-        relation = _beside_rows(item, _one_match(item, relation))
+        relation = _join_matches(item, _one_match(item, relation))
     return Delete(
         item.id,
-        lowered(with_lets(lets, relation)),
+        lower_and_optimize(with_lets(lets, relation)),
         returning_over(planning, statement.returning, scope, lets),
         keys,
     )

@@ -42,7 +42,7 @@ class _Source:
     nullable: bool  # whether an outer join may leave it out
 
 
-def bind_locked(
+def bind_locking_query(
     planning: Planning, query: ast.Query, parent: Scope | None = None, wanted: Wanted = None
 ) -> tuple[Query, Locking | None]:
     """Return a query that may have FOR UPDATE, and what that locks."""
@@ -59,7 +59,7 @@ def bind_locked(
             position=query.locks[0].at + 1,
         )
     tables = _tables(planning, query)
-    skipping = _skipping(planning, query) if wait == "skip" else None
+    skipping = _with_key(planning, query) if wait == "skip" else None
     if skipping is None:
         if wait == "skip" and len(tables) > 1:
             raise FeatureNotSupported(
@@ -70,7 +70,7 @@ def bind_locked(
     planning.locked, key = skipping
     bound = bind_query(planning, planning.locked, parent, wanted)
     finished = finished_query(replace(bound, limit=None, offset=None))
-    if finished.over:
+    if finished.row_outputs:
         raise FeatureNotSupported(
             "functions that act are not supported with SKIP LOCKED",
             position=query.locks[0].at + 1,
@@ -88,11 +88,11 @@ def bind_init_plan(
     """
     plans = planning.init_plans
     if plans is None:
-        raise not_here(query)
+        raise locking_not_allowed(query)
     if id(query) not in plans:
         kept = planning.locked, planning.changes
         planning.init_plans = planning.changes = None
-        found, locking = bind_locked(planning, query, parent, wanted)
+        found, locking = bind_locking_query(planning, query, parent, wanted)
         planning.locked, planning.changes = kept
         planning.init_plans = plans
         plans[id(query)] = InitPlan(GlobalId(f"i{len(plans) + 1}"), Select(found, locking=locking))
@@ -101,7 +101,7 @@ def bind_init_plan(
     return BoundQuery(Get(plan.id, desc.columns), tuple(range(len(desc.columns))), desc.names)
 
 
-def not_here(query: ast.Query) -> FeatureNotSupported:
+def locking_not_allowed(query: ast.Query) -> FeatureNotSupported:
     """Return the error for FOR UPDATE where nothing can be locked."""
     clause = query.locks[0]
     return FeatureNotSupported(
@@ -111,7 +111,7 @@ def not_here(query: ast.Query) -> FeatureNotSupported:
     )
 
 
-def _skipping(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[int, ...]] | None:
+def _with_key(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[int, ...]] | None:
     """Return the query with the columns of a key of its one table behind all others, and the key.
 
     None, if it is not over a table that has one.

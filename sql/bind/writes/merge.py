@@ -25,12 +25,12 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import is_not_null, is_null
 from foreshore.sql import ast
-from foreshore.sql.bind.acting import split_calls
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, bind_item, scope_of, side_by_side
-from foreshore.sql.bind.result import lowered
+from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.scope import Scope
+from foreshore.sql.bind.side_effects import split_calls
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import keys_of, linked
 from foreshore.sql.bind.writes.dml import (
@@ -73,7 +73,7 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
     binder = ExpressionBinder(planning, seen, Clause("JOIN conditions"))
     on = binder.boolean(statement.condition, "JOIN/ON")
     joined = side_by_side(source, target, "left", on, False, statement.source.at)
-    relation, actions = _acting(planning, item, statement, source, joined)
+    relation, actions = _merge_rows(planning, item, statement, source, joined)
     selection, over = split_calls(relation) or (relation, ())
     link = linked(item, len(source.columns), source.relation, 0, (on,))
     keys = keys_of(planning, item, (link,), relation, lets)
@@ -84,7 +84,9 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
         joined.visible,
     )
     returning = returning_over(planning, statement.returning, changed, lets, action)
-    return Merge(item.id, lowered(with_lets(lets, selection)), actions, over, keys, returning)
+    return Merge(
+        item.id, lower_and_optimize(with_lets(lets, selection)), actions, over, keys, returning
+    )
 
 
 def _refuse_unreachable(clauses: tuple[ast.MergeClause, ...]) -> None:
@@ -108,7 +110,7 @@ def _target(item: ItemView, ref: ast.TableRef) -> Part:
     return Part(relation, [*columns, ColumnType(INT8, False)], scope.tables, scope.visible)
 
 
-def _acting(
+def _merge_rows(
     planning: Planning,
     item: ItemView,
     statement: ast.MergeStatement,

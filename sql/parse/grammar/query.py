@@ -185,7 +185,7 @@ class Parser(ExpressionParser):
 
     def _parse_alias(self, this: Any, explicit: bool = False) -> Any:
         """Parse `[AS] label` behind an item of a select list."""
-        if this is None or not self._curr or self._at_clause_of_ours():
+        if this is None or not self._curr or self._at_time_clause():
             return this
         token = self._curr
         explicit = self._take("as")
@@ -201,7 +201,7 @@ class Parser(ExpressionParser):
         alias = exp.Identifier(this=label.text, quoted=quoted)
         return located(exp.Alias(this=this, alias=located(alias, label)), token)
 
-    def _at_clause_of_ours(self) -> bool:
+    def _at_time_clause(self) -> bool:
         """Whether AS OF time or UP TO time comes, which is no alias."""
         if self._word("up", "to"):
             return True
@@ -212,7 +212,7 @@ class Parser(ExpressionParser):
 
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
         """Parse `[AS] alias [(columns)]`."""
-        if not self._curr or self._at_clause_of_ours():
+        if not self._curr or self._at_time_clause():
             return None
         explicit = self._take("as")
         token = self._curr

@@ -10,8 +10,8 @@ from foreshore.sql.parse.keywords import quote_identifier
 from tests.adapter.harness import TestEnvironment
 
 RESERVED = "user order select table group values left".split()
-MISREAD = "alter of cube exclude qualify".split()
-NAMES = [*RESERVED, *MISREAD, *"a b t tas public name é A Or_der x$1 _y".split(), "Or der", 'q"q']
+MISPARSED = "alter of cube exclude qualify".split()
+NAMES = [*RESERVED, *MISPARSED, *"a b t tas public name é A Or_der x$1 _y".split(), "Or der", 'q"q']
 
 
 class Writer:

@@ -1,6 +1,6 @@
 """Edits of a text that is SQL: parts of it replaced, and what is beside them left as it was.
 
-    spliced('NOT"c".a', [(3, 8, "a")]) == "NOT a"
+    apply_edits('NOT"c".a', [(3, 8, "a")]) == "NOT a"
 
 Without quotes a name may not stand next to another word, nor may two quoted names; so a space comes
 between where an edit would let them meet.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 Edit = tuple[int, int, str]  # [start, end) of the text, and what stands there instead
 
 
-def spliced(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
+def apply_edits(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
     """Return `text` from `start` to `end` with the edits that are within; none overlap."""
     end = len(text) if end is None else end
     edited, position = "", start

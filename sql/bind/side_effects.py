@@ -9,7 +9,7 @@ columns what the call needs of the row; the adapter computes the column from tha
 the order in which the client sees them. This is for calls in a select list, in what is written, and
 in defaults. What stands over one row that is there in any case, as without FROM, is called once
 before the query, and nothing has to be taken out. Elsewhere calls are refused when the statement is
-planned (`Staying`).
+planned (`RemainingCalls`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -63,9 +63,9 @@ from foreshore.types import BOOL, INT4
 _READING = frozenset(("currval", "lastval"))
 
 
-def acts(scalar: Scalar) -> bool:
+def has_side_effects(scalar: Scalar) -> bool:
     """Whether `scalar` calls a function that acts."""
-    return any(map(_is_acting, walk_scalars(scalar)))
+    return any(map(_is_side_effecting, walk_scalars(scalar)))
 
 
 def split_calls(
@@ -76,37 +76,39 @@ def split_calls(
     `shown` are the columns that are asked for, if not all are; others are for what they do.
     """
     allow_depth()
-    input, outputs = _flat(relation)
-    if not any(map(acts, outputs)):
+    input, outputs = _split_relation(relation)
+    if not any(map(has_side_effects, outputs)):
         return None
     hidden = [output for i, output in enumerate(outputs) if shown is not None and i not in shown]
-    if _is_at_once(input, outputs) and not any(map(acts, hidden)):
+    if _runs_before_query(input, outputs) and not any(map(has_side_effects, hidden)):
         return None
-    for call, places in conditions(outputs, _is_acting).items():
-        if any(map(acts, places)):
+    for call, places in conditions(outputs, _is_side_effecting).items():
+        if any(map(has_side_effects, places)):
             assert isinstance(call, Call), call
             raise FeatureNotSupported(
                 f"whether {_name(call)}() is called cannot depend on another such call"
             )
-    return _settled(input, outputs)
+    return _without_calls(input, outputs)
 
 
-def _is_acting(scalar: Scalar) -> bool:
+def _is_side_effecting(scalar: Scalar) -> bool:
     return isinstance(scalar, Call) and scalar.number > 0
 
 
-def _is_at_once(input: Relation, outputs: Sequence[Scalar]) -> bool:
+def _runs_before_query(input: Relation, outputs: Sequence[Scalar]) -> bool:
     """Whether all calls in `outputs` are to be made, once, with arguments that are known."""
     return (
         input == Join(())
         and not any(map(has_subquery, outputs))
-        and all(TRUE in places for places in conditions(outputs, _is_acting).values())
+        and all(TRUE in places for places in conditions(outputs, _is_side_effecting).values())
     )
 
 
-def _settled(input: Relation, outputs: Sequence[Scalar]) -> tuple[Relation, tuple[Scalar, ...]]:
+def _without_calls(
+    input: Relation, outputs: Sequence[Scalar]
+) -> tuple[Relation, tuple[Scalar, ...]]:
     """Return `input` with what needs no calls, column for column, and `outputs` over that."""
-    below, over = _hoisted_all(outputs)
+    below, over = _split_outputs(outputs)
     return _computed(input, below), over
 
 
@@ -117,23 +119,25 @@ def _computed(input: Relation, scalars: Sequence[Scalar]) -> Relation:
     return Project(Map(input, tuple(scalars)), places)
 
 
-def _hoisted_all(outputs: Sequence[Scalar]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
+def _split_outputs(outputs: Sequence[Scalar]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
     """Return `outputs` with NULL where they act, and what they need; and them over that."""
-    below = [Literal(None, type_of(output)) if acts(output) else output for output in outputs]
+    below = [
+        Literal(None, type_of(output)) if has_side_effects(output) else output for output in outputs
+    ]
     over = [
-        _hoisted(output, below) if acts(output) else _column(below, i)
+        _split_output(output, below) if has_side_effects(output) else _column(below, i)
         for i, output in enumerate(outputs)
     ]
     return below, tuple(over)
 
 
-def _hoisted(scalar: Scalar, below: list[Scalar]) -> Scalar:
+def _split_output(scalar: Scalar, below: list[Scalar]) -> Scalar:
     """Return `scalar` over `below`, to which the columns and subqueries in it are added.
 
     The rest stays together, so that what Case leaves out is not computed and does not fail.
     """
     match scalar:
-        case AnySubquery() if acts(scalar):
+        case AnySubquery() if has_side_effects(scalar):
             raise FeatureNotSupported(
                 "a function that acts cannot be compared with the rows of a subquery"
             )
@@ -143,7 +147,7 @@ def _hoisted(scalar: Scalar, below: list[Scalar]) -> Scalar:
             return _column(below, below.index(scalar))
         case _:
             return with_operands(
-                scalar, tuple(_hoisted(each, below) for each in operands_of(scalar))
+                scalar, tuple(_split_output(each, below) for each in operands_of(scalar))
             )
 
 
@@ -166,10 +170,13 @@ def distinct_calls(planning: Planning) -> Replace:
     return replaced
 
 
-def refuse_order(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None:
+def check_order_is_known(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None:
     """Raise if rows are to be ordered by what is known only when they are ordered."""
     for key in keys:
-        if any(isinstance(each, Column) and acts(over[each.index]) for each in walk_scalars(key)):
+        if any(
+            isinstance(each, Column) and has_side_effects(over[each.index])
+            for each in walk_scalars(key)
+        ):
             raise FeatureNotSupported(
                 "ORDER BY what a function that acts gives for each row is not supported"
             )
@@ -179,19 +186,19 @@ def refuse_order(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None:
 
 
 @dataclass
-class Staying:
+class RemainingCalls:
     """The calls that stay in a bound relation, and whether each is for one row only."""
 
     calls: list[tuple[Call, bool]] = field(default_factory=list)
     scopes: Scopes = field(default_factory=Scopes)
 
     @classmethod
-    def within(cls, relation: Relation) -> "Staying":
+    def within(cls, relation: Relation) -> "RemainingCalls":
         """Return those in `relation`, subqueries included; raises if one is for several rows."""
         allow_depth()
-        staying = cls()
-        staying._find(relation, True)
-        for call, once in staying.calls:
+        remaining = cls()
+        remaining._find(relation, True)
+        for call, once in remaining.calls:
             if not once:
                 raise FeatureNotSupported(
                     f"{_name(call)}() cannot be called for each row here",
@@ -199,9 +206,9 @@ class Staying:
                     "DISTINCT, set operations or aggregates around it, in what is written, and in "
                     "defaults.",
                 )
-        return staying
+        return remaining
 
-    def refuse_left_out(self, optimized: Iterable[Relation]) -> None:
+    def check_all_used(self, optimized: Iterable[Relation]) -> None:
         """Raise if one is in none of the relations that are to be computed."""
         if not self.calls:
             return
@@ -235,17 +242,17 @@ class Staying:
                         | ScalarSubquery(relation=inner)
                         | AnySubquery(relation=inner)
                     ):
-                        self._find(inner, self._is_free(inner))
+                        self._find(inner, self._is_uncorrelated(inner))
         for input in inputs:
             again = (
                 isinstance(relation, JoinOn)
                 and relation.lateral
                 and input is relation.right
-                and not self._is_free(input)
+                and not self._is_uncorrelated(input)
             ) or (isinstance(relation, Recursive) and input is relation.step)
             self._find(input, once and not again)
 
-    def _is_free(self, relation: Relation) -> bool:
+    def _is_uncorrelated(self, relation: Relation) -> bool:
         """Whether `relation` is the same for all rows around it, and so computed once."""
         return not self.scopes.of_relation(relation)
 
@@ -277,43 +284,51 @@ def _is_one_row(relation: Relation) -> bool:
 Flat = tuple[Relation, tuple[Scalar, ...]]
 
 
-def _flat(relation: Relation) -> Flat:
+def _split_relation(relation: Relation) -> Flat:
     """Return columns that act as scalars over a relation that does not, as far as they can be."""
     match relation:
         case Map(input=input, scalars=scalars):
-            input, outputs = _flat(input)
+            input, outputs = _split_relation(input)
             for scalar in scalars:
-                outputs = (*outputs, _put_in(scalar, outputs))
+                outputs = (*outputs, _substitute(scalar, outputs))
             return input, outputs
         case Project(input=input, outputs=places):
-            input, outputs = _flat(input)
+            input, outputs = _split_relation(input)
             kept = tuple(outputs[i] for i in places)
-            if conditions(outputs, _is_acting).keys() == conditions(kept, _is_acting).keys():
+            if (
+                conditions(outputs, _is_side_effecting).keys()
+                == conditions(kept, _is_side_effecting).keys()
+            ):
                 return input, kept
         case Let(number=number, value=value, body=body):
-            input, outputs = _flat(body)
-            if any(map(acts, outputs)):
-                input, outputs = _settled(input, outputs)
+            input, outputs = _split_relation(body)
+            if any(map(has_side_effects, outputs)):
+                input, outputs = _without_calls(input, outputs)
                 return Let(number, value, input), outputs
         case TopK(group_key=(), input=input, order_key=keys):
-            input, outputs = _flat(input)
+            input, outputs = _split_relation(input)
             used = {i for key in keys for i in columns_used(key.expr)}
-            if any(map(acts, outputs)) and not any(acts(outputs[i]) for i in used):
-                input, outputs = _settled(input, outputs)
+            if any(map(has_side_effects, outputs)) and not any(
+                has_side_effects(outputs[i]) for i in used
+            ):
+                input, outputs = _without_calls(input, outputs)
                 return with_inputs(relation, (input,)), outputs
         case Union(inputs=inputs):
-            branches = [_flat(each) for each in inputs]
-            if any(any(map(acts, each[1])) and not _is_at_once(*each) for each in branches):
-                return _together(branches)
+            branches = [_split_relation(each) for each in inputs]
+            if any(
+                any(map(has_side_effects, each[1])) and not _runs_before_query(*each)
+                for each in branches
+            ):
+                return _split_union(branches)
     return relation, tuple(
         Column(i, column.type, column.nullable) for i, column in enumerate(columns_of(relation))
     )
 
 
-def _together(branches: Sequence[Flat]) -> Flat:
+def _split_union(branches: Sequence[Flat]) -> Flat:
     """Return the sum of `branches`: beside its columns the number of the branch, and its needs."""
     width = len(branches[0][1])
-    parts = [_hoisted_all(outputs) for _, outputs in branches]
+    parts = [_split_outputs(outputs) for _, outputs in branches]
     branch = Column(width, INT4)
     needs = [scalar for below, _ in parts for scalar in below[width:]]
     relations: list[Relation] = []
@@ -328,7 +343,7 @@ def _together(branches: Sequence[Flat]) -> Flat:
         places += [
             Column(width + 1 + start + place, type_of(scalar)) for place, scalar in enumerate(own)
         ]
-        overs.append([_put_in(scalar, places) for scalar in over])
+        overs.append([_substitute(scalar, places) for scalar in over])
         start += len(own)
     outputs = tuple(
         Case(
@@ -339,14 +354,14 @@ def _together(branches: Sequence[Flat]) -> Flat:
             Literal(None, type_of(overs[0][column])),
             type_of(overs[0][column]),
         )
-        if any(acts(over[column]) for over in overs)
+        if any(has_side_effects(over[column]) for over in overs)
         else overs[0][column]
         for column in range(width)
     )
     return Union(tuple(relations)), outputs
 
 
-def _put_in(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
+def _substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
     def value(node: Scalar, depth: int) -> Scalar | None:
         return values[node.index] if isinstance(node, Column) and depth == 0 else None
 

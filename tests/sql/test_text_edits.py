@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.sql.rewrite.splice import Edit, spliced
+from foreshore.sql.rewrite.text_edits import Edit, apply_edits
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from foreshore.sql.rewrite.splice import Edit, spliced
     ],
 )
 def test_names_beside_words_stay_apart(text: str, edits: list[Edit], edited: str) -> None:
-    assert spliced(text, edits) == edited
+    assert apply_edits(text, edits) == edited
 
 
 def test_only_the_edits_within_count() -> None:
-    assert spliced("a b c", [(0, 1, "x"), (2, 3, "y"), (4, 5, "z")], 2, 4) == "y "
+    assert apply_edits("a b c", [(0, 1, "x"), (2, 3, "y"), (4, 5, "z")], 2, 4) == "y "
