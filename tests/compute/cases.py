@@ -1,7 +1,8 @@
-"""Cases for engines: a plan, what its tables hold at each of several times, and how time is cut.
+"""Cases for engines: a plan, the contents of its tables at several times, and window cuts.
 
-`check_maintained` holds a dataflow against the model: hydrated at the first time and stepped through the
-others, what it has put out by each time adds up to the plan evaluated on what the tables hold then.
+`check_maintained` compares a dataflow with the model: it is hydrated at the first time and stepped
+through the others. Its output up to each time must equal the plan evaluated on the tables' contents
+at that time.
 """
 
 from collections import Counter
@@ -32,11 +33,11 @@ class Case:
 
     relation: Relation
     history: Sequence[Contents]
-    cuts: frozenset[int] = frozenset()  # positions in `history` before which a window ends
+    cuts: frozenset[int] = frozenset()  # positions in `history` at which a window ends
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """The windows after hydration, as positions in `history`."""
+        """Return the windows after hydration, as positions in `history`."""
         bounds = [1, *sorted(cut for cut in self.cuts if 1 < cut < len(self.history))]
         bounds.append(len(self.history))
         return [(a, b) for a, b in pairwise(bounds) if a < b]
@@ -48,7 +49,7 @@ def columns_by_id(relation: Relation) -> dict[GlobalId, tuple[ColumnType, ...]]:
 
 
 def schema_of(columns: Sequence[ColumnType]) -> pa.Schema:
-    """Return a schema with names that are not positions."""
+    """Return a schema with names unrelated to positions."""
     names = tuple(f'Col "{i}"' for i in range(len(columns)))
     return RelationDesc(names, tuple(ColumnType(c.type) for c in columns)).arrow_schema()
 
@@ -63,7 +64,7 @@ def updates(columns: Sequence[ColumnType], entries: Sequence[tuple[Row, int, int
 
 
 def difference(before: Rows, after: Rows) -> Rows:
-    """Return what has to be added to `before` to have `after`."""
+    """Return the updates that turn `before` into `after`."""
     result: Rows = Counter()
     add(result, after)
     add(result, {row: -count for row, count in before.items()})
@@ -84,7 +85,7 @@ def deltas(case: Case, first: int, beyond: int) -> dict[GlobalId, pa.Table]:
 
 
 def initial(case: Case) -> dict[GlobalId, Input]:
-    """Return the inputs at `START`, with updates after it that must not count."""
+    """Return the inputs at `START`, with later updates that must be ignored."""
     inputs = {}
     for id, columns in columns_by_id(case.relation).items():
         entries = [(row, START, count) for row, count in case.history[0][id].items()]
@@ -94,7 +95,7 @@ def initial(case: Case) -> dict[GlobalId, Input]:
 
 
 def rows_of(table: pa.Table, columns: Sequence[ColumnType], upto: int | None = None) -> Rows:
-    """Return what updates, or rows with multiplicities, add up to."""
+    """Return the sum of updates, or of rows with multiplicities."""
     data = [
         [*map(as_datum, from_array(table.column(i).combine_chunks(), c.type))]
         for i, c in enumerate(columns)
@@ -139,7 +140,7 @@ def check_maintained(engine: Engine, case: Case) -> None:
 
 
 def random_history(random: Random, times: int = 5, rows: int = 3) -> list[Contents]:
-    """Return what the tables hold at each of so many times."""
+    """Return the tables' contents at each of `times` times."""
     return [{table.id: _random_rows(random, table, rows) for table in TABLES} for _ in range(times)]
 
 

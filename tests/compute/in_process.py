@@ -1,8 +1,8 @@
-"""A launcher whose replicas run on the controller's own loop, behind the same protocol.
+"""A launcher whose replicas run on the controller's event loop, behind the same protocol.
 
-Everything but the process is real: the replica's loop, threads and engine, and the frames, which go
-through a pair of sockets. Tests that are not about processes use it: a process takes a second to
-start, this takes some milliseconds.
+Everything except the process is real: the replica's loop, threads and engine, and the frames, which
+go through a pair of sockets. Tests that are not about processes use it, because it starts in
+milliseconds instead of a second.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ SECRET = "known to both ends as they are one"
 
 
 class InProcess:
-    """A replica on this loop."""
+    """A replica on this event loop."""
 
     pid: int | None = None
     secret = SECRET

@@ -1,8 +1,8 @@
-"""Many cases in one: a plan under which each case of its tables' contents is by itself.
+"""Packing: a plan that evaluates many cases of its tables' contents at once.
 
-Every table has one more column, the first, that tells cases apart; joins are within a case, groups
-are by it, and so the packed plan over all cases is, case by case, the plan over each. What one run of
-a dataflow costs on Spark is then paid once for hundreds of cases.
+Every table has one more column, the first, with the case. Joins are within a case and groups are by
+case, so the packed plan gives each case's result. This pays the cost of a Spark dataflow once for
+hundreds of cases.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ _IT = Column(0, INT4, False)
 
 
 def pack_contents(cases: Sequence[Mapping[GlobalId, Rows]]) -> dict[GlobalId, Rows]:
-    """Return the contents of all cases in one, and the table of the cases."""
+    """Return the contents of all cases in one, and the table of cases."""
     packed: dict[GlobalId, Rows] = {CASES.id: Counter({(i,): 1 for i in range(len(cases))})}
     for i, contents in enumerate(cases):
         for id, rows in contents.items():
@@ -113,7 +113,7 @@ def _shift_key(key: OrderKey) -> OrderKey:
 def _pack_join(join: Join) -> Relation:
     if not join.inputs:
         return CASES
-    places: list[int] = []  # where each column has gone
+    places: list[int] = []  # the new position of each column
     cases: list[Scalar] = []
     at = 0
     for input in join.inputs:
@@ -150,7 +150,7 @@ def _pack_reduce(reduce: Reduce) -> Relation:
     packed = Reduce(pack(reduce.input), key, aggregates)
     if reduce.group_key:
         return packed
-    # Without a key there is a row for each case, also where the case has none.
+    # Without a key there is a row for each case, even if the case has no rows.
     empty = Threshold(Union((CASES, Negate(Project(packed, (0,))))))
     nothing = tuple(
         Literal(0 if a.function == "count" else None, a.type) for a in reduce.aggregates
@@ -159,7 +159,7 @@ def _pack_reduce(reduce: Reduce) -> Relation:
 
 
 def check_packed(engine: Engine, relation: Relation, random: Random, cases: int) -> None:
-    """Assert that a dataflow of `cases` random histories in one is exact for each at every time."""
+    """Assert that a dataflow of `cases` packed random histories is exact for each at every time."""
     histories = [random_history(random) for _ in range(cases)]
     times = len(histories[0])
     packed = pack(relation)

@@ -39,7 +39,7 @@ from tests.model import Row
 _INFINITY = float("inf")
 _MOST = 2**63 - 1
 
-# For each type the least, the greatest and an ordinary value.
+# For each type its least, greatest and an ordinary value.
 VALUES = {
     BOOL: (False, True, True),
     BYTEA: (b"", b"\xff\x00", b"abc"),
@@ -70,7 +70,7 @@ ROWS: list[Row] = [
 
 
 def check_every_type(engine: Engine, directory: Path) -> None:
-    """Assert that values of all types go through files, tables, contents and back unchanged."""
+    """Assert that values of all types round-trip through files, tables and contents."""
     file = str(directory / "batch.parquet")
     pq.write_table(updates(COLUMNS, [(row, START, 2) for row in ROWS]), file)
     entries = [(row, START, -1) for row in ROWS] + [(ROWS[0], START + 5, 1)]
@@ -87,12 +87,12 @@ def check_every_type(engine: Engine, directory: Path) -> None:
     dataflow.close()
 
 
-# What looks like a partition's and a pattern, and what the pattern is for in DuckDB and Spark.
+# Looks like a partition and a pattern; the other names match the pattern in DuckDB and Spark.
 PLACES = tuple(f'Col "0"=7/{name}' for name in ("x[1]{2}*?", "x1{2}ab", "x12a"))
 
 
 def check_paths(engine: Engine, directory: Path) -> None:
-    """Assert that of a file in one of the PLACES what is read is its contents and no more."""
+    """Assert that reading a file in one of the PLACES returns only its own contents."""
     files = [directory / place / "batch.parquet" for place in PLACES]
     for file, row in zip(files, ROWS, strict=False):
         file.parent.mkdir(parents=True)
@@ -103,13 +103,13 @@ def check_paths(engine: Engine, directory: Path) -> None:
         assert rows_of(result, columns_of(TABLE)) == {row: 1}
 
 
-# Beside those, which statistics of a file's column do not name.
+# Statistics of a file's column do not include it.
 _NAN = float("nan")
 _MORE = {FLOAT4: (_NAN, -0.0, 0.0), FLOAT8: (_NAN, -0.0, 0.0)}
 
 
 def check_comparisons(engine: Engine, directory: Path, types: Iterable[SqlType]) -> None:
-    """Assert that of values in files those are found that compare with a constant as SQL has it."""
+    """Assert that comparisons of values in files with constants follow SQL."""
     for number, type in enumerate(types):
         values = [*VALUES[type], *_MORE.get(type, ())]
         table = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(type)))

@@ -1,4 +1,4 @@
-"""One plan for each operator, over the tables of `tests.relations`, named for what it shows."""
+"""One plan for each operator, over the tables of `tests.relations`."""
 
 from foreshore.expr.ir import (
     Aggregate,

@@ -1,4 +1,4 @@
-"""The pace of a dataflow: windows of about as many times as are done best, whatever steps cost."""
+"""Batch sizing finds windows of near optimal size for all cost functions."""
 
 from collections.abc import Callable
 from random import Random
@@ -23,7 +23,7 @@ COSTS: dict[str, Cost] = {
 
 
 def worked_off(batch_sizing: BatchSizing, cost: Cost, noise: Random | None = None) -> float:
-    """Return what a backlog takes."""
+    """Return the time for processing a backlog."""
     left, spent = BACKLOG, 0.0
     while left:
         times = min(left, batch_sizing.times)
@@ -35,7 +35,7 @@ def worked_off(batch_sizing: BatchSizing, cost: Cost, noise: Random | None = Non
 
 
 def bearable(cost: Cost) -> float:
-    """Return thrice what the backlog takes in windows of the best size, and 24 trials of that."""
+    """Return three times the cost with windows of the best size, and 24 trials of it."""
     best = min(range(1, BACKLOG + 1), key=lambda times: -(-BACKLOG // times) * cost(times))
     return (3 * -(-BACKLOG // best) + 24) * cost(best)
 
@@ -67,7 +67,7 @@ def test_small_window_does_not_change_batch_size() -> None:
     for _ in range(100):
         batch_sizing.stepped(3, 0.01)
     assert batch_sizing.times == 16
-    batch_sizing.stepped(1, 60.0)  # much at one time: less of it cannot be had
+    batch_sizing.stepped(1, 60.0)  # slow with a single time: it cannot be smaller
     assert batch_sizing.times == 16
     batch_sizing.stepped(16, 0.01)
     assert batch_sizing.times == 32

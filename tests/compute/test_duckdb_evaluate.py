@@ -1,4 +1,4 @@
-"""Evaluated once by DuckDB, a random plan gives what it means, or the least of its errors."""
+"""A random plan evaluated by DuckDB has the model's result, or the least of its errors."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ from tests.relations import histories, lowered_relations
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DuckDbEngine]:
-    """One engine for all cases."""
+    """Yield one engine for all cases."""
     engine = DuckDbEngine(threads=1)
     yield engine
     engine.close()
@@ -90,7 +90,7 @@ def test_parts_of_what_was_only_added_to_are_streamed_and_deleted_rows_stay_out(
 
 
 def test_often_changed_row_joins_once(engine: DuckDbEngine) -> None:
-    """Each of five joined with all that each other has been would be 10^15 and more."""
+    """Joining all former versions of five rows with each other would take 10^15 and more."""
     table = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(INT4)))
     many = 1000
     entries = [((1, i), START, 1) for i in range(many)]
@@ -138,7 +138,7 @@ def test_an_evaluation_can_be_cancelled(engine: DuckDbEngine) -> None:
     Timer(0.2, cancellation.cancel).start()
     with pytest.raises(QueryCanceled):
         engine.evaluate(endless, {}, START, cancellation)
-    with pytest.raises(QueryCanceled):  # and one that is cancelled before it starts does not
+    with pytest.raises(QueryCanceled):  # and an evaluation cancelled before it starts does not run
         engine.evaluate(endless, {}, START, cancellation)
 
 

@@ -1,4 +1,4 @@
-"""Evaluation in a process of its own: the same answers, and it can be stopped whatever it does."""
+"""Evaluation in a separate process gives the same answers and can always be stopped."""
 
 from collections.abc import Iterator
 from threading import Timer

@@ -1,4 +1,4 @@
-"""Maintained by Spark, plans are exact at every time: hundreds of cases in a few jobs."""
+"""Plans maintained by Spark are exact at every time; hundreds of cases share a few jobs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ CASES = 25
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
-    """One Spark for all cases; skips where there is no Java."""
+    """Yield one Spark for all cases; skip if there is no Java."""
     java()
     engine = SparkEngine(SparkOptions(tmp_path_factory.mktemp("spark"), "local[2]", 1024))
     yield engine
@@ -38,8 +38,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     stop_spark()
 
 
-# Spark takes seconds for each, so in the quick suite is one plan of each operator; random plans are
-# besides. All of them are in the slow target, and in the quick one on the embedded engine.
+# Spark takes seconds for each, so the quick suite has one plan of each operator and random plans.
+# The slow suite has all plans; the quick suite runs them on the embedded engine.
 QUICK = {
     "all of a table",
     "map",

@@ -1,4 +1,4 @@
-"""Spark is found, started and reached as promised."""
+"""Finding, starting and connecting to Spark."""
 
 import os
 import subprocess
@@ -69,7 +69,7 @@ print(jvms())
 
 
 def run_started(scratch: Path, environment: Mapping[str, str], program: str = STARTED) -> list[str]:
-    """Return the lines that a process prints that starts Spark in an environment."""
+    """Return the lines printed by a process that starts Spark in an environment."""
     done = subprocess.run(
         [sys.executable, "-c", program, str(scratch)],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"},

@@ -14,7 +14,7 @@ import pytest
 
 from tests.files.writing import BUSY
 from tests.harness import Server, indexed, until
-from tests.storage.test_damaged_shard import flipped
+from tests.storage.test_corrupt_shard import flipped
 
 ROWS = 60
 QUERIES = {

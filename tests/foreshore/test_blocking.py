@@ -1,4 +1,4 @@
-"""What is done in the background gives way."""
+"""Background work has low priority."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What is light is computed in passing; what may take long is known before it is begun."""
+"""Expensive expressions are recognized before they are evaluated."""
 
 import pytest
 
@@ -32,7 +32,7 @@ HEAVY = (
     LONG,
     repeated(repeated(A, number(1000)), number(1000)),
     Call("length(text)", (LONG,), INT4),
-    repeated(A, Column(0, INT4)),  # nobody knows how often
+    repeated(A, Column(0, INT4)),  # the count is not known
     Call("lpad(text,int4,text)", (A, number(1_000_000), B), TEXT),
     Call("replace(text,text,text)", (repeated(A, number(1000)), A, repeated(B, number(500))), TEXT),
     Call("regexp_count(text,text)", (repeated(A, number(10_000)), A), INT4),

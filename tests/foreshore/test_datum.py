@@ -1,4 +1,4 @@
-"""Data to columns."""
+"""Datums round-trip through columns."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""What the expressions promise of themselves: they travel, and know when they are lowered."""
+"""Expressions round-trip through their encoding, and the lowered form is checked."""
 
 import pytest
 

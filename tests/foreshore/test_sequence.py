@@ -1,4 +1,4 @@
-"""Numbers of sequences, against one step at a time."""
+"""Numbers of sequences equal those of single steps."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from foreshore.sequence import Position, Sequence, left, numbers
 
 
 def one(sequence: Sequence, at: Position) -> Position | None:
-    """Return where a sequence stands after its next number; None: there is none."""
+    """Return the position after the next number, None if there is none."""
     if not at.called:
         return Position(at.last, called=True)
     last = at.last + sequence.increment

@@ -1,4 +1,4 @@
-"""Splitting a plan loses no row and no error: both plans, which cannot fail, against the model."""
+"""Splitting a plan loses no row and no error, compared with the model."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Text forms against PostgreSQL 15's recorded answers (`text.json`: type, input, outcome)."""
+"""Text forms equal PostgreSQL 15's recorded answers (`text.json`: type, input, outcome)."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Timelines to try laws on: each with all of a small, closed set of its times."""
+"""Timelines for testing laws, each with a small set of times closed under joins and meets."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -13,7 +13,7 @@ from tests.ptvc import INTEGERS, LOOPS, PAIRS, Product, Timeline
 
 @dataclass(frozen=True)
 class Case:
-    """A timeline and a set of its times that has their joins and meets too."""
+    """A timeline and a set of its times that is closed under joins and meets."""
 
     timeline: Timeline[Any]
     universe: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Damage: what was stored comes back right, or not at all."""
+"""Corruption: stored data is read correctly or not at all."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ GROUPS = 6
 
 
 async def fill(directory: Path) -> SegmentInfo:
-    """Make a log in which each group appends the same to two shards; return its open segment."""
+    """Make a log whose groups append the same to two shards; return its open segment."""
     controller = await open_at(directory, compacting=False)
     await controller.create(U1, ROWS)
     await controller.create(U2, ROWS)
@@ -132,7 +132,7 @@ def test_corrupt_segment_stops_start(
         for _ in range(2):
             with pytest.raises(DataCorrupted, match=path.name):
                 await open_at(tmp_path, compacting=False)
-        path.write_bytes(before)  # nothing was made worse
+        path.write_bytes(before)  # the start changed nothing
         controller = await open_at(tmp_path, compacting=False)
         assert controller.upper(U1) == GROUPS
         await controller.close()
@@ -189,7 +189,7 @@ def test_failed_fsync_stops_all_writes(tmp_path: Path, monkeypatch: pytest.Monke
             with pytest.raises(Unavailable, match="Input/output error"):
                 await controller.append([write(U1, 0, 1, ((1, "a"), 0, 1))])
         size = log_file(tmp_path, controller._wal.segments[-1]).stat().st_size
-        for _ in range(2):  # although it would work again
+        for _ in range(2):  # although writing would work again
             with pytest.raises(Unavailable, match="Input/output error"):
                 await controller.append([write(U1, 1, 2, ((1, "b"), 1, 1))])
         assert log_file(tmp_path, controller._wal.segments[-1]).stat().st_size == size

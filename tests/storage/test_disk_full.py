@@ -1,4 +1,4 @@
-"""The disk is full, really, in the middle of everything: refused or right, and never wrong."""
+"""A really full disk at any point: operations are refused or correct."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def server(disk: SmallDisk) -> Iterator[Server]:
-    """A server with a table, an index of it and a materialized view over it."""
+    """Yield a server with a table, an index on it and a materialized view over it."""
     server = disk.server("--segment-bytes", "65536")
     try:
         server.start()
@@ -57,14 +57,14 @@ def server(disk: SmallDisk) -> Iterator[Server]:
 
 
 def refuse(connection: psycopg.Connection[Any], statement: str) -> None:
-    """Have a statement refused as PostgreSQL does on a full disk."""
+    """Assert that a statement is refused as PostgreSQL does on a full disk."""
     with pytest.raises(errors.DiskFull, match="No space left on device") as raised:
         connection.execute(statement.encode())
     assert raised.value.diag.message_hint == "Check free disk space."
 
 
 def copy(connection: psycopg.Connection[Any], rows: int) -> None:
-    """Copy rows of a thousand bytes, which nothing makes smaller, into the table."""
+    """Copy incompressible rows of a thousand bytes into the table."""
     texts = [b64encode(random.randbytes(750)).decode() for _ in range(1000)]
     with connection.cursor() as cursor, cursor.copy("COPY kept FROM STDIN") as into:
         for start in range(0, rows, 1000):
@@ -72,12 +72,12 @@ def copy(connection: psycopg.Connection[Any], rows: int) -> None:
 
 
 def more_than(found: Sized, number: int) -> Callable[[], bool]:
-    """Return what asks whether there are more than `number` of what is found."""
+    """Return a condition: `found` has more than `number` elements."""
     return lambda: len(found) > number
 
 
 def check(connection: psycopg.Connection[Any], *numbers: int) -> None:
-    """See that the table holds `numbers`, and its views what follows from that."""
+    """Assert that the table holds `numbers`, and that its views are correct."""
     found = connection.execute("SELECT i FROM kept ORDER BY i").fetchall()
     assert found == [(i,) for i in sorted(numbers)]
     sums = connection.execute("SELECT n, s FROM sums").fetchall()
@@ -109,7 +109,7 @@ def test_full_disk_refuses_writes_until_there_is_room(disk: SmallDisk, server: S
 
 
 def test_writes_acknowledged_while_disk_fills_survive_kill(disk: SmallDisk, server: Server) -> None:
-    """The last record may be torn; nothing that was acknowledged later may lie behind it."""
+    """The last record may be torn; no acknowledged record may follow it."""
     sent: set[int] = set()
     acknowledged: set[int] = set()
     refused = threading.Event()
@@ -131,13 +131,13 @@ def test_writes_acknowledged_while_disk_fills_survive_kill(disk: SmallDisk, serv
                 except psycopg.OperationalError:  # killed
                     return
 
-    disk.fill(leaving=256 << 10)  # less than is compacted at once
+    disk.fill(leaving=256 << 10)  # less than one compaction needs
     writers = [threading.Thread(target=insert, args=(10 + n,)) for n in range(4)]
     for writer in writers:
         writer.start()
     try:
         assert refused.wait(30)
-        for _ in range(3):  # there is a little room, again and again
+        for _ in range(3):  # there is a little room, repeatedly
             enough = more_than(acknowledged, len(acknowledged) + 20)
             with server.connect() as connection:
                 assert connection.execute("SELECT count(*) FROM kept").fetchone() is not None
@@ -288,7 +288,7 @@ def test_start_on_full_disk_fails_without_harm(disk: SmallDisk, server: Server) 
         refuse(connection, "INSERT INTO kept SELECT 4, repeat('x', 100000)")
     server.kill()
     disk.fill()
-    for room in (0, 36 << 10, 44 << 10):  # for more and more of what a start writes
+    for room in (0, 36 << 10, 44 << 10):  # for increasing parts of the writes of a start
         until(lambda: not server.processes(), "the replicas of the one before have ended")
         disk.make_room()
         disk.fill(leaving=room)
@@ -387,7 +387,7 @@ def test_backup_to_full_disk_keeps_previous_backup(disk: SmallDisk, tmp_path: Pa
         assert refused.returncode == 1
         assert "No space left on device" in refused.stderr
         assert "Traceback" not in refused.stderr
-        assert disk.free_bytes >= 60 << 10  # what was taken in vain is gone
+        assert disk.free_bytes >= 60 << 10  # files of failed attempts are gone
         disk.make_room()
     restored = disk.command("restore", str(place), str(disk.path / "data"))
     assert restored.returncode == 0, restored.stderr

@@ -19,7 +19,7 @@ from foreshore.errors import CollectionCorrupted
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from tests.adapter.harness import TestEnvironment, until
-from tests.storage.test_damaged_shard import DAMAGES
+from tests.storage.test_corrupt_shard import DAMAGES
 
 SETUP = """
 CREATE TABLE t (k int PRIMARY KEY, v text);

@@ -1,4 +1,4 @@
-"""An arrangement at each readable time holds what its updates add up to, whatever it does inside."""
+"""An arrangement holds the sum of its updates at each readable time."""
 
 from collections import Counter
 from collections.abc import Sequence

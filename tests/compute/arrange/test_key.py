@@ -1,4 +1,4 @@
-"""Hashes: of one row as of many, of a datum as of a column."""
+"""Hashes of single rows and datums equal those of columns."""
 
 import pyarrow as pa
 from hypothesis import given

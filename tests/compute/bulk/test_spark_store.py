@@ -1,4 +1,4 @@
-"""What Spark's store does without Spark."""
+"""Spark's store, as far as it works without Spark."""
 
 from pathlib import Path
 
@@ -28,6 +28,6 @@ def test_step_succeeds_when_contents_cannot_be_written(
     contents = Contents(layout, tmp_path, [])
     store = StoreOfAFullDisk(contents)
     store.absorb("s0", "d0")
-    store.commit()  # or the step would be taken again, and its changes would be there twice
-    store.rollback()  # of a later step that did nothing yet
+    store.commit()  # a repeated step would add its changes twice
+    store.rollback()  # of a later step without work
     assert [table.num_rows for table in contents.tail] == [2]

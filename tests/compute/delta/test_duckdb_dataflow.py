@@ -1,4 +1,4 @@
-"""Maintained by DuckDB, a random plan over random changes is exact at every time."""
+"""A random plan over random changes, maintained by DuckDB, is exact at every time."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from tests.relations import histories, lowered_relations
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DuckDbEngine]:
-    """One engine for all cases."""
+    """Yield one engine for all cases."""
     engine = DuckDbEngine(threads=1)
     yield engine
     engine.close()
@@ -86,7 +86,7 @@ def test_flickering_rows_are_exact(
 
 
 def test_often_changed_row_joins_once(engine: DuckDbEngine) -> None:
-    """Each of five joined with all that each other has been would be some thousand million."""
+    """Joining all former versions of five rows with each other would take 10^9 and more."""
     many = 120
     history = [
         {U2.id: Counter({(1, i): 1, **{(key, key): 1 for key in range(2, 4)}})} for i in range(many)
@@ -97,7 +97,7 @@ def test_often_changed_row_joins_once(engine: DuckDbEngine) -> None:
 
 @pytest.mark.parametrize("count", [300_000, 600_000, 1_000_000])
 def test_window_exceeding_memory_raises_out_of_memory(count: int) -> None:
-    """When contents are added up, when they grow, and when the updates are loaded."""
+    """When contents are consolidated, when they grow, and when the updates are loaded."""
     engine = DuckDbEngine(memory_limit="20MB", threads=1)
     join = Join((U1, U2), ((column(0), column(3)),))
     schemas = {table.id: schema_of(table.columns) for table in (U1, U2)}

@@ -1,4 +1,4 @@
-"""Steps happen whole or not at all, and cutting them differently shows nowhere."""
+"""Steps are atomic, and their windows do not affect the output."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -41,14 +41,14 @@ T = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(INT8)))
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DuckDbEngine]:
-    """One engine for all cases."""
+    """Yield one engine for all cases."""
     engine = DuckDbEngine(threads=1)
     yield engine
     engine.close()
 
 
 def least_by_key() -> Reduce:
-    """Return the minimum by key: a group that looks at rows."""
+    """Return the minimum by key, a group that examines rows."""
     return Reduce(T, (Column(0, INT4),), (Aggregate("min", (Column(1, INT8),), INT8),))
 
 
@@ -79,7 +79,7 @@ def test_joins_of_joins_do_not_multiply_the_times_of_a_window(
     amount = ColumnType(numeric_of_scale(0))
 
     def with_sum(left: Relation) -> Relation:
-        """Return a left join with a sum by key, as a correlated subquery becomes."""
+        """Return a left join with a sum by key, the result of lowering a correlated subquery."""
         width = len(columns_of(left))
         joined = Project(
             Join((left, sums), ((Column(0, INT4), Column(width, INT4)),)),

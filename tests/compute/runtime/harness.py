@@ -1,4 +1,4 @@
-"""An environment without SQL: storage, a controller and its replicas, tables that are written to."""
+"""An environment without SQL: storage, a controller with replicas, and writable tables."""
 
 import asyncio
 from collections import Counter
@@ -67,20 +67,20 @@ class Environment:
         self.time = 1
 
     async def create(self, *ids: str, schema: pa.Schema | None = None) -> None:
-        """Create tables, or with a `schema` shards for materialised views."""
+        """Create tables, or with a `schema` shards for materialized views."""
         for id in map(id_, ids):
             self.reads[id], self.writes[id] = await self.storage.create(id, schema or KV_SCHEMA)
             if schema is None:
                 self.tables.append(id)
 
     async def acquire(self) -> None:
-        """Take over the shards of an environment before."""
+        """Acquire the shards of an earlier environment."""
         acquired = await self.storage.acquire_capabilities(self.storage.ids())
         self.reads = {id: read for id, (read, _) in acquired.items()}
         self.writes = {id: write for id, (_, write) in acquired.items()}
 
     async def write(self, changes: dict[str, Sequence[tuple[Row, int]]], step: int = 1) -> int:
-        """Append the changes at the next time, return it; all tables can be read at it then."""
+        """Append the changes at the next time and return it; all tables are readable at it."""
         time = self.time
         self.time += step
         writes = []
@@ -135,7 +135,7 @@ class Environment:
         return contents((await self.compute.peek(cluster, request)).whole())
 
     async def shard_rows(self, id: str, as_of: int) -> "Counter[Row]":
-        """Return what a shard holds at a time, read without any replica."""
+        """Return the contents of a shard at a time, read without a replica."""
         await self.compute.wait_upper(id_(id), as_of)
         snapshot = self.storage.snapshot(self.reads[id_(id)], as_of)
         from foreshore.compute.replica.inputs import arrived, describe
@@ -171,7 +171,7 @@ async def environment(data: Path, **more: Any) -> AsyncIterator[Environment]:
 
 
 def run(scenario: Callable[[], Awaitable[None]], seconds: float = 20) -> None:
-    """Run a scenario on a loop as the server's, with a bound on its time."""
+    """Run a scenario on the server's kind of event loop, within a time limit."""
     import uvloop
 
     async def bounded() -> None:

@@ -1,4 +1,4 @@
-"""A cluster's size says what it runs on."""
+"""A cluster's size selects its engine."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A dataflow as a replica runs it: windows of what has arrived, each put out once."""
+"""A dataflow on a replica outputs each window of its updates once."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ U1 = id_("u1")
 
 
 class FailingOnce(LinearFirst):
-    """An engine of which the first step of each dataflow fails."""
+    """An engine whose dataflows fail at their first step."""
 
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
@@ -121,7 +121,7 @@ def test_work_before_failed_insertion_is_not_repeated(
 
 
 def joined(imports: Mapping[GlobalId, Contents]) -> DataflowState:
-    """Return a hydrated dataflow of an index on u1 joined with itself, on the key."""
+    """Return a hydrated dataflow of an index on u1 joined with itself on the key."""
     (get,) = table("u1")
     relation = Join((get, get), ((Column(0, INT4), Column(2, INT4)),))
     description = DataflowDescription(
@@ -134,7 +134,7 @@ def joined(imports: Mapping[GlobalId, Contents]) -> DataflowState:
 
 
 def test_windows_respect_batch_size(tmp_path: Path) -> None:
-    """What came before hydration, out of order, and what comes later, in one part or in several."""
+    """Updates before hydration, out of order, and later ones, in one part or several."""
     backlog = pa.concat_tables([with_times(rows((t, "b")), t) for t in (9, 3, 7, 3, 4)])
     snapshot = InputSnapshot(U1, 1, 10, (), 2, encode_schema(KV_SCHEMA))
     files = LocalFiles(FileBlob(tmp_path), tmp_path)
@@ -238,7 +238,7 @@ def test_window_of_several_imports_is_returned_once(
     assert contents(index.scan(3)) == wanted
     for queue in running.queues.values():
         queue.feed(4, 5, None)
-    assert running.progress(5)  # nothing waits
+    assert running.progress(5)  # there are no updates
 
 
 def test_window_exceeding_memory_is_halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

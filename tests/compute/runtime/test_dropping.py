@@ -1,4 +1,4 @@
-"""What is dropped while somebody is at it: whoever waits hears of it, and nothing is left over."""
+"""Dropping objects in use fails their waiters and leaves nothing behind."""
 
 import asyncio
 from pathlib import Path
@@ -54,11 +54,11 @@ def test_nothing_starts_in_dropped_cluster(tmp_path: Path, monkeypatch: pytest.M
             with pytest.raises(UndefinedObject, match='cluster "c" was dropped'):
                 await creating
             assert not env.compute.exports(id_("u3"))
-            await env.write({})  # what the query waited for
+            await env.write({})  # the query was waiting for it
             with pytest.raises(UndefinedObject, match='cluster "c" was dropped'):
                 await asking
             assert holds
             while len(env.storage._shard(id_("u1")).capabilities.grants) > before:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)  # until the hold has been let go of
+                await asyncio.sleep(0.01)  # until the hold has been released
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""The errors of a view over time are known at all times, whatever ended in between."""
+"""The errors of a view are known at all times, whatever ends in between."""
 
 import asyncio
 from collections import Counter
@@ -29,7 +29,7 @@ def errors(*changes: Change) -> pa.Table:
 
 @dataclass
 class Store:
-    """Keeps the steps of one view; what it is told may come in only when asked for."""
+    """Stores the steps of one view; new ones may appear only on request."""
 
     steps: dict[int, str | None] = field(default_factory=dict)
     writes: int = 0
@@ -54,7 +54,7 @@ class Store:
 
 
 def least(changes: Collection[Change], time: int) -> str | None:
-    """Return the least error at a time: the model."""
+    """Return the least error at a time, according to the model."""
     counts: Counter[str] = Counter()
     for text, at, diff in changes:
         if at <= time:
@@ -63,7 +63,7 @@ def least(changes: Collection[Change], time: int) -> str | None:
 
 
 def first(changes: Collection[Change], lower: int, upper: int) -> tuple[int, str] | None:
-    """Return the first time in [lower, upper) with errors, and the least then: the model."""
+    """Return the first time in [lower, upper) with errors and the least one, by the model."""
     found = ((time, least(changes, time)) for time in range(lower, upper))
     return next(((time, text) for time, text in found if text is not None), None)
 
@@ -75,7 +75,7 @@ def at(log: ErrorLog, time: int) -> str | None:
 
 
 def contents(changes: Collection[Change], as_of: int) -> pa.Table:
-    """Return the errors as of a time, as a dataflow that begins there says them."""
+    """Return the errors as of a time, as a dataflow that starts there reports them."""
     counts: Counter[str] = Counter()
     for text, at, diff in changes:
         if at <= as_of:
@@ -90,9 +90,9 @@ def window(changes: Collection[Change], lower: int, upper: int) -> pa.Table:
 def test_errors_are_known_at_each_time() -> None:
     log = ErrorLog(VIEW, 3, NothingKept())
     log.add(3, 4, errors(("22012 early", 3, 1)), initial=False)
-    assert log.upper is None  # what was before is not known yet
+    assert log.upper is None  # earlier errors are not known yet
     log.add(0, 4, errors(("22012 x", 3, 1), ("22003 a", 3, 2)), initial=True)
-    log.add(0, 4, errors(("22012 x", 3, 1)), initial=True)  # of another replica
+    log.add(0, 4, errors(("22012 x", 3, 1)), initial=True)  # from another replica
     log.add(4, 8, errors(("22003 a", 5, -2), ("22012 x", 7, -1)), initial=False)
     assert [at(log, t) for t in (2, 3, 5, 7)] == [None, "22003 a", "22012 x", None]
     assert log.first(0, 3) is None
@@ -106,7 +106,7 @@ def test_errors_are_known_at_each_time() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Change]:
-    """Draw errors that come and go: never one that was not there."""
+    """Draw histories of errors, which are removed only if present."""
     there: list[str] = []
     changes = []
     for time in sorted(draw(st.lists(st.integers(1, 40), max_size=16))):
@@ -122,12 +122,12 @@ def histories(draw: st.DrawFn) -> list[Change]:
 
 @dataclass(frozen=True)
 class Life:
-    """A dataflow's: it begins `back` before the shard's upper, and says so much in each window."""
+    """A dataflow: it starts `back` before the shard's upper and reports in these windows."""
 
     back: int
     windows: list[int]
-    compacts: list[int]  # after each window, to so far behind; 0: it does not
-    ends_ahead: bool  # its last steps are stored, and the shard does not come as far
+    compacts: list[int]  # compactions after each window, by distance; 0: none
+    ends_ahead: bool  # its last steps are stored, but the shard does not advance past them
 
 
 @given(
@@ -152,7 +152,7 @@ def test_errors_outlive_dataflow(changes: list[Change], made: int, lives: list[L
         for life in lives:
             as_of = max(since, shard - life.back)
             log = ErrorLog(VIEW, as_of, store)
-            for time in range(since, as_of):  # before a replica has said anything
+            for time in range(since, as_of):  # before any report of a replica
                 assert log.is_known(time)
                 assert at(log, time) == least(changes, time)
             assert not log.is_known(as_of)
@@ -187,7 +187,7 @@ def test_unchanged_errors_are_not_stored() -> None:
         log.add(6, 6, errors(("22012 x", 5, 1)), initial=True)
         await log.store(6)
         assert (store.writes, store.steps) == (1, {5: "22012 x"})
-        for n in range(6, 100):  # others come and go above the least
+        for n in range(6, 100):  # other errors appear and disappear above the least
             log.add(n, n + 1, errors(("22012 y", n, 1 if n % 2 else -1)), initial=False)
             await log.store(n + 1)
             assert len(log._errors._heap) <= 2
@@ -204,7 +204,7 @@ def test_unchanged_errors_are_not_stored() -> None:
 def test_repeated_errors_take_bounded_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of what is long ago more is an error than was, never less."""
+    """Old times may be reported as errors although they had none, but not the reverse."""
     monkeypatch.setattr(error_log, "COMPACTED_STEPS", 8)
     monkeypatch.setattr(error_log, "MAX_STEPS", 32)
 

@@ -1,4 +1,4 @@
-"""Who reads what is made of a view that cannot be kept up to date hears so, and does not wait."""
+"""Reading dependents of a failing view fails at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ NO_MEMORY = '"u1" cannot be kept up to date: no memory'
 
 
 class House:
-    """An index i3 over a view u2 over a view u1, and replicas that say what they are told to."""
+    """An index i3 over a view u2 over a view u1, and replicas with scripted responses."""
 
     def __init__(self, env: Environment) -> None:
         self.env = env
@@ -54,7 +54,7 @@ class House:
         self.compute._lost(self.cluster, self.cluster.replicas[name])
 
     def is_told(self, name: str, view: str, upper: int, *found: str) -> None:
-        """Let a replica say that a view has no rows and the errors `found` just before `upper`."""
+        """Report from a replica that a view has no rows, and the errors `found`, before `upper`."""
         nothing = output_schema(T1.columns).empty_table()
         rows = [(text, upper - 1, 1) for text in found]
         columns = list(zip(*rows, strict=True)) or [(), (), ()]
@@ -65,17 +65,17 @@ class House:
         self._deliver(name, SinkUpdates(id_(view), 0, upper, True), nothing, errors)
 
     def replaced(self, name: str, view: str, lower: int, upper: int) -> None:
-        """Let a replica say that nothing comes to a view from `lower` to before `upper`."""
+        """Report from a replica that a view has no updates from `lower` to before `upper`."""
         message = SinkUpdates(id_(view), lower, upper)
         errors = output_schema(ERRORS).empty_table()
         self._deliver(name, message, output_schema(T1.columns).empty_table(), errors)
 
     def has_come(self, name: str, view: str, upper: int) -> None:
-        """Let a replica say that it knows a view before `upper`."""
+        """Report from a replica that it knows a view before `upper`."""
         self._deliver(name, Frontiers({id_(view): upper}))
 
     async def written(self, view: str, upper: int) -> None:
-        """Wait until a view's shard has come to `upper`, no further."""
+        """Wait until a view's shard has reached exactly `upper`."""
         async with asyncio.timeout(10):
             while self.env.storage.upper(id_(view)) < upper:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -86,7 +86,7 @@ class House:
 
 
 async def heard(asked: Awaitable[None], seconds: float = 10) -> str:
-    """Return what who asks hears, or that it waits for so long."""
+    """Return the outcome for a waiter, or that it is still waiting."""
     try:
         async with asyncio.timeout(seconds):
             await asked

@@ -1,4 +1,4 @@
-"""Finishing orders as PostgreSQL does."""
+"""Finishing uses PostgreSQL's order."""
 
 from typing import Any
 

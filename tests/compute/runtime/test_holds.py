@@ -1,4 +1,4 @@
-"""What the controller holds of its inputs follows the outputs, and nothing is held for nobody."""
+"""The controller's holds on inputs follow the outputs, and end with their dataflows."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ def test_holds_advance_after_input_was_dropped(
             first = await env.write({"u1": [((1, "a"), 1)], "u2": [((1, "a"), 1)]})
             await env.maintain("c", "u10", dropped, SinkExport(id_("u9")), as_of=first)
             await env.maintain("c", "u20", kept, index_on("u21", 0, of=kept), as_of=first)
-            env.storage.advance([id_("u9")], first + 1)  # as if a replica had said so
+            env.storage.advance([id_("u9")], first + 1)  # as if a replica had reported it
 
             write, writing = env.storage._wal._write, threading.Event()
 
@@ -54,7 +54,7 @@ def test_holds_advance_after_input_was_dropped(
 
             monkeypatch.setattr(env.storage._wal, "_write", write_slowly)
             dropping = asyncio.create_task(env.storage.drop(id_("u1")))
-            await asyncio.sleep(0.1)  # some looks at the holds, while the shard is on its way out
+            await asyncio.sleep(0.1)  # several rounds of holds, while the shard is being dropped
             assert not env.storage.exists(id_("u1"))
             writing.set()
             await dropping

@@ -1,4 +1,4 @@
-"""Indexes: kept up to date by a replica of its own process, read by look-up and as a whole."""
+"""Indexes, maintained by a replica in its own process, are read by key and as a whole."""
 
 import asyncio
 import json

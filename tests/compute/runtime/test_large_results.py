@@ -1,4 +1,4 @@
-"""What is too large for memory fails by itself, at once, and leaves all else as it was."""
+"""A result too large for memory fails alone and at once."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_query_memory_is_bounded(server: Server, query: str) -> None:
         assert isinstance(outcome[0], errors.OutOfMemory), outcome
         assert most < 4096, f"{most} MB"
         assert one.execute("SELECT count(*) FROM v").fetchall() == [(10,)]
-        assert pids == {server.process.pid} | server.children()  # nobody had to be started again
+        assert pids == {server.process.pid} | server.children()  # no process was restarted
 
 
 def test_limit_of_repeated_row_is_answered(server: Server) -> None:

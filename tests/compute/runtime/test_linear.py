@@ -1,4 +1,4 @@
-"""Linear plans stepped by the kernels put out what the bulk engine puts out."""
+"""Linear plans stepped by the kernels have the bulk engine's output."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What several replicas say becomes one stream: each update once, no gap, no more than a bound."""
+"""The outputs of several replicas become one bounded stream without gaps or duplicates."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -88,7 +88,7 @@ def test_subscription_fails_with_temporary_error() -> None:
         subscription.progress(20)
         if dropped:
             subscription.fail(InternalError("it is gone"))
-        batch = await anext(subscription)  # what came before the error
+        batch = await anext(subscription)  # updates before the error
         assert (batch.upper, times(batch.updates)) == (7, [5, 6])
         for _ in range(2):
             with pytest.raises(DataError, match="division by zero"):
@@ -124,7 +124,7 @@ def test_slow_reader_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Storage:
-    """One shard, to which is appended when `gate` is open."""
+    """One shard; appends wait until `gate` is open."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
@@ -176,7 +176,7 @@ def test_pending_sink_updates_are_kept_once_and_bounded(
             for _ in range(2):  # replicas
                 writer.put(lower, upper, updates(*range(lower, upper)))
                 writer.progress(upper)
-            await asyncio.sleep(0)  # the first is being written by now
+            await asyncio.sleep(0)  # the first is being written now
         for upper in range(81, 1001):
             writer.progress(upper)
         assert len(writer._items) == 7

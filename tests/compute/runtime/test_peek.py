@@ -1,4 +1,4 @@
-"""Where a look-up is answered: on the loop if little is at stake, whatever the number of keys."""
+"""Index lookups are answered on the event loop if few rows are involved."""
 
 import pyarrow as pa
 import pytest
@@ -26,7 +26,7 @@ def index_of(keys: list[int]) -> LocalIndex:
 
 
 def is_small(peek: Peek, index: LocalIndex) -> bool:
-    """Whether the peek is answered on the loop, and then as it would be elsewhere."""
+    """Whether the peek is answered on the loop, after checking the answer elsewhere is equal."""
     whole = answer_from_index(peek, index)
     try:
         answer = answer_from_index(peek, index, small=True)
@@ -40,10 +40,10 @@ def is_small(peek: Peek, index: LocalIndex) -> bool:
 @pytest.mark.parametrize(
     ("asked", "few"),
     [
-        ([7], False),  # a key of many rows
+        ([7], False),  # a key with many rows
         ([1, 2, 3], True),
         ([1, 2, 7], False),
-        ([9_999_999], True),  # a key of none
+        ([9_999_999], True),  # a key without rows
         (list(range(100, 101 + FEW_KEYS)), False),  # too many keys
     ],
 )
@@ -60,4 +60,4 @@ def test_scan_of_small_index_counts_as_small() -> None:
     peek = Peek(1, 0, U1, None, id_("u3"), None, (), {})
     assert is_small(peek, index_of(list(range(FEW_ROWS))))
     assert not is_small(peek, index_of(list(range(FEW_ROWS + 1))))
-    assert not is_small(peek, index_of([7] * (FEW_ROWS + 1)))  # one row, often
+    assert not is_small(peek, index_of([7] * (FEW_ROWS + 1)))  # one row with a large multiplicity

@@ -1,4 +1,4 @@
-"""Peeks that several replicas are asked: whose answer counts, and whose failure."""
+"""Peeks of several replicas: which answer counts, and which failure."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ NOT_UP = Failure("57P03", "the engine is not up")
 
 
 class Deaf:
-    """A connection on which nobody is heard."""
+    """A connection that ignores everything received."""
 
     def __init__(self) -> None:
-        self.sent: list[Message] = []  # to this replica alone
+        self.sent: list[Message] = []  # to this replica only
 
     def send_frame(self, parts: list[Any]) -> None:
         pass
@@ -44,7 +44,7 @@ class Deaf:
 
 
 async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
-    """Return a cluster of connected replicas, all asked for one peek, number 1."""
+    """Return a cluster of connected replicas, all asked peek number 1."""
     cluster = Cluster("c", CreateInstance("embedded", {}), lambda _: pytest.fail("not asked for"))
     for name in names:
         link = ReplicaLink(name, ProcessLauncher(), lambda _: None, lambda *_: None, lambda: None)
@@ -99,13 +99,13 @@ def test_peek_waits_for_new_replica_after_last_is_dropped() -> None:
 
 
 def rows(*numbers: int) -> tuple[pa.Table]:
-    """Return rows as they come with a response."""
+    """Return rows as in a response."""
     values = [f"w{n}" for n in numbers]
     return (pa.table([pa.array(numbers, pa.int32()), pa.array(values)], ["k", "v"]),)
 
 
 def sent_to(replica: Replica) -> list[Message]:
-    """Return what was sent to one replica alone."""
+    """Return the messages sent to one replica only."""
     return cast(Deaf, replica.connection).sent
 
 

@@ -1,4 +1,4 @@
-"""The process of a replica, as long as its link keeps it."""
+"""The process of a replica lives as long as its link."""
 
 import asyncio
 import subprocess
@@ -13,7 +13,7 @@ SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 
 
 class Remembering(ProcessLauncher):
-    """A launcher whose processes can be asked for when they have ended."""
+    """A launcher that remembers its processes after they have ended."""
 
     def __init__(self) -> None:
         super().__init__(SLEEPER)
@@ -36,7 +36,7 @@ def test_link_cancelled_during_start_leaves_no_process() -> None:
         launcher = Remembering()
         link = ReplicaLink("r", launcher, lambda _: None, lambda *_: None, lambda: None)
         task = asyncio.create_task(link.run())
-        await asyncio.sleep(0)  # the start has been given to a thread
+        await asyncio.sleep(0)  # the start is running on a thread
         await _cancelled(task)
         assert [process.returncode for process in launcher.processes] == [-9]
 

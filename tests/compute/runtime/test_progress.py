@@ -1,4 +1,4 @@
-"""How it stands with a dataflow, from what each replica of its cluster has said last."""
+"""The progress of a dataflow, from the last status of each replica of its cluster."""
 
 import pytest
 

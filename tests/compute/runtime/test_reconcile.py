@@ -1,4 +1,4 @@
-"""A replica that outlives its controller keeps what the next one still wants."""
+"""A replica that outlives its controller keeps the dataflows that the next one needs."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ async def replica_at(port: int) -> AsyncIterator[None]:
 
 
 async def work_of(env: Environment, dataflow: str) -> tuple[int, int]:
-    """Return how often the dataflow has been stepped, and how many dataflows there are."""
+    """Return the number of steps of the dataflow, and the number of dataflows."""
     while True:
         for status in env.compute.status():
             for each in status["dataflows"]:
@@ -68,7 +68,7 @@ def test_reconnecting_controller_finds_indexes_hydrated(
             for n in range(3):
                 time = await env.write({"u1": [((n, "a"), 1)]})
                 await env.compute.wait_upper(id_("u7"), time)
-            # the controller goes without saying that the indexes are not wanted any more
+            # the controller ends without dropping the indexes
             for task in [
                 r.task for c in env.compute._clusters.values() for r in c.replicas.values()
             ]:
@@ -87,8 +87,8 @@ def test_reconnecting_controller_finds_indexes_hydrated(
             env.compute.create_replica("c", "r1", f"127.0.0.1:{port}")
             assert await env.index_rows("c", "u7", relation, missed) == {("a", 4): 1, ("b", 1): 1}
             steps, dataflows = await work_of(env, "u8")
-            assert steps >= 3  # those of the first life count
-            assert dataflows == 1  # the other one is gone
+            assert steps >= 3  # including those before reconciliation
+            assert dataflows == 1  # the other one was dropped
             time = await env.write({"u1": [((8, "b"), 1)]})
             assert await env.index_rows("c", "u7", relation, time) == {("a", 4): 1, ("b", 2): 1}
 
@@ -130,7 +130,7 @@ def test_a_replica_ends_with_its_environment_and_leaves_nothing(tmp_path: Path) 
         while not (scratch / "socket").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         assert process.stdin is not None
-        process.stdin.close()  # as the end of the environment would, however it ends
+        process.stdin.close()  # as the end of the environment does
         assert await process.wait() == 0
         assert not scratch.exists()
 

@@ -1,4 +1,4 @@
-"""A replica in this process: what it does on its loop, and what it keeps of a controller."""
+"""A replica in this process: its work on the event loop, and what it keeps between controllers."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ INDEX = id_("u3")
 
 
 class Controller:
-    """What a connection is to a replica: what is said on it is kept."""
+    """A connection as the replica sees it; records its messages."""
 
     def __init__(self, replica: Replica) -> None:
         self.said: list[tuple[Message, Sequence[pa.Table]]] = []
@@ -67,7 +67,7 @@ class Controller:
     def begin(
         self, directory: Path, upper: Timestamp, *updates: pa.Table, database: str = ""
     ) -> None:
-        """Tell a history with one index over u1, which holds `updates` before `upper`."""
+        """Send a history with one index over u1, which holds `updates` before `upper`."""
         self.tell(Hello("", "r"))
         self.tell(CreateInstance("embedded", {"data_dir": str(directory)}, database))
         description = DataflowDescription(
@@ -138,9 +138,9 @@ def test_kept_dataflow_catches_up_off_the_loop(
         monkeypatch.setattr(Contents, "after", reading)
         two.begin(tmp_path, 4, first, missed)
         two.tell(InitializationComplete())
-        two.tell(Feed(((id_("u1"), 4, 6, True),)), fed)  # before what precedes it has been read
+        two.tell(Feed(((id_("u1"), 4, 6, True),)), fed)  # before earlier updates have been read
         await asyncio.sleep(0)
-        assert not two.said  # not before it is known what is here
+        assert not two.said  # not before reconciliation
         may_read.set()
         await until(lambda: upper_of(replica) == 6)
         assert list(replica._dataflows.values()) == [kept]
@@ -155,7 +155,7 @@ def test_replica_keeps_nothing_for_other_database(
     tmp_path: Path, with_replica: WithReplica
 ) -> None:
     async def scenario(replica: Replica) -> None:
-        for database in ("one", "restored"):  # which has the same ids, and other rows
+        for database in ("one", "restored"):  # with the same ids, but other rows
             controller = Controller(replica)
             written = with_times(rows((1, database)), 1)
             controller.begin(tmp_path, 3, written, database=database)
@@ -254,7 +254,7 @@ def test_index_subscription_ends_with_its_controller(
 def test_frontiers_are_not_reported_to_next_controller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:
-    """What the first was not sent any more would be missing where the second believed it."""
+    """Frontiers not sent to the first controller would be missing for the second."""
     first, later = (with_times(rows((n, "a")), n) for n in (1, 3))
 
     async def scenario(replica: Replica) -> None:
@@ -267,11 +267,11 @@ def test_frontiers_are_not_reported_to_next_controller(
 
         def connect_anew() -> None:
             two.begin(tmp_path, 5, first, later)
-            two.tell(SubscribeIndex(id_("t1"), INDEX, 1, 2))  # all before 2 has arrived
+            two.tell(SubscribeIndex(id_("t1"), INDEX, 1, 2))  # everything before 2 was received
             two.tell(InitializationComplete())
 
         def lost(message: Message, tables: Sequence[pa.Table] = ()) -> None:
-            if isinstance(message, SubscribeResponse):  # the frontier is told a turn later
+            if isinstance(message, SubscribeResponse):  # the frontier follows a turn later
                 asyncio.get_running_loop().call_soon(connect_anew)
 
         monkeypatch.setattr(one, "send", lost)
@@ -301,7 +301,7 @@ def test_subscription_before_since_of_index_gets_later_changes(
         controller.tell(InitializationComplete())
         await until(lambda: upper_of(replica) == 2)
         controller.tell(SubscribeIndex(id_("t1"), INDEX, 1, 0))
-        controller.tell(AllowCompaction(INDEX, 4))  # other replicas have said all before
+        controller.tell(AllowCompaction(INDEX, 4))  # other replicas have sent everything before
         controller.tell(Feed(((id_("u1"), 2, 5, True),)), later)
         await until(lambda: upper_of(replica) == 5)
         controller.tell(Feed(((id_("u1"), 5, 7, True),)), last)
@@ -358,7 +358,7 @@ def test_unsubscribe_during_initial_read_sends_nothing(
 def test_answer_goes_to_requesting_controller(
     asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:
-    """Two controllers number their peeks alike; what the first asked for is no answer to the second."""
+    """Two controllers use the same peek numbers; an answer for the first is not for the second."""
     begun = [threading.Event(), threading.Event()]
     may_end = [threading.Event(), threading.Event()]
     ended = threading.Event()

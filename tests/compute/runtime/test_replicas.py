@@ -1,4 +1,4 @@
-"""Clusters: what replicas say becomes shards, streams and answers, each once and exact."""
+"""Clusters: the output of replicas becomes shards, streams and answers, each exact and once."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ async def two_replicas(env: Environment) -> None:
 
 
 async def written_counts(env: Environment) -> tuple[Relation, int]:
-    """Let two replicas write the counts of u1 to u9; return the view, and when u1 has a row."""
+    """Let two replicas write the counts of u1 to u9; return the view, and the time of u1's row."""
     await two_replicas(env)
     await env.create("u1")
     await env.create("u9", schema=COUNT_SCHEMA)
@@ -63,13 +63,13 @@ async def written_counts(env: Environment) -> tuple[Relation, int]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until what a status says is so; statuses come when they come."""
+    """Wait until a status satisfies `condition`."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.02)
 
 
 async def connected(env: Environment, count: int = 2) -> list[int]:
-    """Wait until `count` replicas have told all uppers, return their process ids."""
+    """Wait until `count` replicas have reported all uppers; return their process ids."""
     while True:
         states = [s for s in env.compute.status() if s["ready"] and s["uppers"]]
         if len(states) >= count:
@@ -128,9 +128,9 @@ def test_unwritable_view_fails_waiters(
                 await waiting
             with pytest.raises(DatabaseError, match=told):
                 await env.query("c", above, later)
-            # what is known of it stays readable
+            # its known contents stay readable
             assert await env.query("c", above, first) == Counter({("a", 1): 1})
-            # and what the replicas go on saying is not kept for nobody
+            # and later updates of the replicas are not kept
             writer = env.compute._dataflows[id_("u8")].writers[id_("u9")]
             said = await env.write({"u1": [((3, "c"), 1)]})
             await until(lambda: all(s["uppers"].get("u9", 0) > said for s in env.compute.status()))
@@ -236,7 +236,7 @@ def test_killed_single_replica_recovers_everything(tmp_path: Path) -> None:
             (pid,) = await connected(env, 1)
             os.kill(pid, signal.SIGKILL)
             second = await env.write({"u1": [((2, "a"), 1)]})
-            # asked for while nobody is there
+            # asked while no replica is running
             assert await env.index_rows("c", "u7", relation, second, "a") == {("a", 2): 1}
             assert await env.shard_rows("u9", second) == {("a", 2): 1}
             assert await env.shard_rows("u9", first) == {("a", 1): 1}
@@ -252,7 +252,7 @@ def test_a_materialised_view_corrects_itself_after_a_restart(tmp_path: Path) -> 
             await env.create("u1")
             await env.create("u9", schema=COUNT_SCHEMA)
             first = await env.write({"u1": [((1, "a"), 1)]})
-            # what a faulty writer might have left
+            # the remains of a faulty writer
             schema = pa.schema([*COUNT_SCHEMA, ("__time", pa.int64()), ("__diff", pa.int64())])
             wrong = pa.table([["a", "x"], [7, 1], [first] * 2, [1, 1]], schema=schema)
             await env.storage.append([ShardWrite(id_("u9"), 0, first + 1, wrong)])
@@ -361,7 +361,7 @@ def test_index_subscription_needs_no_computation(tmp_path: Path) -> None:
             assert not env.compute.exports(id_("t1"))
             again = await env.compute.subscribe_index(id_("u7"), id_("t3"), last)
             env.compute.allow_compaction(id_("u7"), last + 1000)
-            assert env.compute.since(id_("u7")) == again.since  # another replica begins there
+            assert env.compute.since(id_("u7")) == again.since  # another replica starts there
             batch = await anext(again)
             assert batch.updates is not None
             assert batch.updates.num_rows == 1
@@ -531,7 +531,7 @@ def test_replicas_read_batch_files(tmp_path: Path) -> None:
             second = await env.write({"u1": [((2, "b"), -1)]})
             await env.storage.settle()
             third = await env.write({"u1": [((3, "c"), 1)]})
-            # as of a time before some of the files' updates, and the tail
+            # as of a time before some of the updates in files and in the tail
             exports = SinkExport(id_("u9")), index_on("u7", 0, of=relation)
             await env.maintain("c", "u8", relation, *exports, as_of=first)
             history: dict[int, Counter[Row]] = {

@@ -1,4 +1,4 @@
-"""Results: in memory while small, in a scratch file beyond, given up at any moment."""
+"""Results are in memory while small, otherwise in a scratch file, and can be closed at any time."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ SCHEMA = pa.schema([pa.field("c0", pa.int64()), pa.field("c1", pa.string())])
 
 
 def batch(start: int, count: int, width: int = 100) -> pa.RecordBatch:
-    """Return rows that are numbered from `start` on."""
+    """Return rows numbered from `start` on."""
     numbers = pa.array(range(start, start + count), pa.int64())
     return pa.RecordBatch.from_arrays([numbers, pa.array(["x" * width] * count)], schema=SCHEMA)
 

@@ -1,4 +1,4 @@
-"""Scratch directories go when their holders do, and only then."""
+"""Scratch directories are removed when their owners end, and only then."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a directory of the test's own the system's one for temporary files."""
+    """Use a directory of the test as the system's directory for temporary files."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path

@@ -1,4 +1,4 @@
-"""A cluster on Spark obeys the same protocol and gives the same answers."""
+"""A cluster on Spark uses the same protocol and gives the same answers."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Frames survive any cut of the bytes, and nothing that is no frame is taken for one."""
+"""Frames do not depend on how the bytes arrive, and malformed frames are rejected."""
 
 import asyncio
 

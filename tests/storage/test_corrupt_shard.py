@@ -1,4 +1,4 @@
-"""Damage of one shard takes out that shard alone, and nothing of it is lost meanwhile."""
+"""Corruption of one shard affects only that shard, and loses none of its data."""
 
 import asyncio
 import errno
@@ -27,7 +27,7 @@ from tests.storage.harness import (
     write,
 )
 
-SIZES = {U1: (3000, 100), U2: (2500, 50), U3: (10,)}  # of the batches, which are not merged so
+SIZES = {U1: (3000, 100), U2: (2500, 50), U3: (10,)}  # of the batches; these sizes are not merged
 TIMES = 2
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -38,13 +38,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 def flipped(whole: bytes) -> bytes:
-    """Return bytes of which one bit in the middle is another."""
+    """Return bytes with one flipped bit in the middle."""
     place = len(whole) // 2
     return whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :]
 
 
 def updates(id: GlobalId, time: int) -> list[Update]:
-    """Return what is written to a shard at a time: rows that are there once."""
+    """Return the updates written to a shard at a time: rows with multiplicity one."""
     sizes = SIZES[id]
     rows = sizes[time] if time < len(sizes) else int(time >= TIMES)
     return [((key, f"{id} at {time}"), time, 1) for key in range(rows)]
@@ -80,7 +80,7 @@ async def contents(controller: StorageController, read: ReadCapability, as_of: i
 
 
 async def check(controller: StorageController, read: ReadCapability, times: int) -> None:
-    """Assert that the shard holds what was written before `times`, at the last and all times."""
+    """Assert that the shard holds all writes before `times`, at the last time and at all times."""
     written = [update for time in range(times) for update in updates(read.id, time)]
     rows = await contents(controller, read, times - 1)
     assert sorted(zip(*(c.to_pylist() for c in rows.columns), strict=True)) == sorted(
@@ -91,7 +91,7 @@ async def check(controller: StorageController, read: ReadCapability, times: int)
 
 
 async def check_refused(controller: StorageController, read: ReadCapability, path: Path) -> None:
-    """Assert that whatever would read the shard says why it cannot be."""
+    """Assert that every read of the shard fails with the reason."""
     said = f'shard "{read.id}" is damaged: batch "{read.id}/{path.name}"'
     with pytest.raises(CollectionCorrupted, match=said) as raised:
         await contents(controller, read, 1)
@@ -119,14 +119,14 @@ def test_corrupt_batch_disables_only_its_shard(
         whole = path.read_bytes()
         DAMAGES[kind](path)
         found = path.read_bytes() if path.exists() else None
-        for start in range(2):  # the second one is no better and no worse
+        for start in range(2):  # a second start has the same result
             controller = await open_at(tmp_path)
             reads = {id: await reader(controller, id) for id in SIZES}
             now = TIMES + start
             await check_refused(controller, reads[damaged], path)
             for id in SIZES.keys() - {damaged}:
                 await check(controller, reads[id], now)
-            # All go on being written, and what is written leaves the log.
+            # All shards are still written, and the writes leave the log.
             await put(controller, *(write(id, now, now + 1, *updates(id, now)) for id in SIZES))
             reads = {
                 id: await controller.downgrade_capability(read, 0) for id, read in reads.items()
@@ -138,7 +138,7 @@ def test_corrupt_batch_disables_only_its_shard(
                 await check(controller, reads[id], now + 1)
             await controller.close()
             assert (path.read_bytes() if path.exists() else None) == found
-            if kind != "flipped":  # else its neighbours may be merged until it is found
+            if kind != "flipped":  # otherwise its neighbours may be merged before it is found
                 assert all(each.exists() for each in paths[damaged] if each != path)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(whole)
@@ -160,7 +160,7 @@ def test_merge_skips_corrupt_shard(
         whole = paths[U1][0].read_bytes()
         paths[U1][0].write_bytes(flipped(whole))
         before = controller._shards[U1].batches
-        # As much again, so that all batches of each are due.
+        # As many rows again, so that all batches of each shard are due.
         many = {
             id: [((key, f"{id} at {TIMES}"), TIMES, 1) for key in range(4000)] for id in (U1, U2)
         }
@@ -229,7 +229,7 @@ def test_examine_finds_reported_corruption(tmp_path: Path) -> None:
         controller.corruptions.listen(heard.set)
         controller.corruptions.name = {U1: "table one", U2: "table two"}.__getitem__
         read = await reader(controller, U2)
-        await check(controller, read, TIMES)  # by now the files are known to be whole
+        await check(controller, read, TIMES)  # by now the files have been checked
         stat = paths[U2][0].stat()
         await controller.examine(SIZES)
         assert not controller.corruptions
@@ -247,7 +247,7 @@ def test_examine_finds_reported_corruption(tmp_path: Path) -> None:
 
 
 def test_listener_of_corrupt_shard_gets_new_updates(tmp_path: Path) -> None:
-    """For that nothing is read: so uppers go on, and who waits for them is not left waiting."""
+    """This needs no reading, so uppers advance and waiters are served."""
 
     async def main() -> None:
         paths = await fill(tmp_path)
