@@ -1,6 +1,6 @@
-"""What storage costs: `python -m tests.storage.bench [DIRECTORY]` prints its figures.
+"""Storage benchmarks: `python -m tests.storage.bench [DIRECTORY]` prints figures.
 
-Beside each figure that an fsync bounds stands what fsync alone allows on the same file system.
+Figures bounded by fsync are printed with the rate of fsync alone on the same file system.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ WIDE = pa.schema(
 
 
 def fsyncs(directory: Path, count: int) -> float:
-    """Return how many appends of 500 bytes, each synced, fit into a second."""
+    """Return the number of synced appends of 500 bytes per second."""
     path = directory / "fsync"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     start = time.perf_counter()

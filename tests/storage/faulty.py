@@ -1,12 +1,11 @@
-"""Services that fail as real ones do, everything about it drawn from one seed.
+"""Services that fail like real ones, controlled by a seed.
 
     faults = Faults(seed, Rates(refused=0.1, answer_lost=0.1, late=0.05, delayed=0.5))
     consensus, blob = FaultyConsensus(inner, faults), FaultyBlob(other, faults)
 
-What happens to a request is drawn when it is made, in the order in which requests are made: with
-one seed, and callers whose turns are in one order, all of it happens again. `faults.log` tells what
-it was. How time passes is the caller's to say (`sleep`), so that a simulation can have a clock of
-its own. Rates may be changed at any time; at zero the services are as good as those within.
+The fate of a request is drawn when it is made, in request order. So one seed, with callers in one
+order, gives one run. `faults.log` records it. Callers supply `sleep`, so a simulation can have its
+own clock. Rates may change at any time; at zero the services do not fail.
 """
 
 import asyncio
@@ -23,21 +22,21 @@ from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 
 
 class Fate(Enum):
-    """What becomes of a request."""
+    """The fate of a request."""
 
     DONE = "done"
-    REFUSED = "refused"  # it fails for sure
-    REQUEST_LOST = "request lost"  # it does not happen, and nobody says so
-    ANSWER_LOST = "answer lost"  # it happens, and nobody says so
-    FULL = "full"  # it fails for sure, for want of room
-    LATE = "late"  # it happens, if at all, after its sender has given up on it
+    REFUSED = "refused"  # it surely fails
+    REQUEST_LOST = "request lost"  # it has no effect, and no answer
+    ANSWER_LOST = "answer lost"  # it has an effect, but no answer
+    FULL = "full"  # it surely fails because the disk is full
+    LATE = "late"  # it takes effect, if at all, after its sender has given up
 
 
 @dataclass(slots=True)
 class Rates:
-    """How likely each fate of a change but `DONE` is, and a pause of `seconds` at most.
+    """The probability of each fate of a change except `DONE`; pauses take up to `seconds`.
 
-    Reads change nothing: they are refused, at a rate of their own. `full` is for changes.
+    Reads are refused at a rate of their own. `full` applies to changes.
     """
 
     refused: float = 0.0
@@ -51,30 +50,30 @@ class Rates:
 
     @classmethod
     def even(cls, rate: float) -> "Rates":
-        """Return rates of which all fates of changes together make `rate`, but DONE and FULL."""
+        """Return rates whose fates of changes, except DONE and FULL, add up to `rate`."""
         return cls(rate / 4, rate / 4, rate / 4, rate / 4)
 
     @classmethod
     def every(cls, rate: float) -> "Rates":
-        """Return rates of which all fates together make `rate`, but DONE, also of reads."""
+        """Return rates whose fates, except DONE, add up to `rate`, including those of reads."""
         each = rate / 5
         return cls(each, each, each, each, each, reads=rate, delayed=rate)
 
 
 @dataclass(slots=True)
 class Faults:
-    """The source of fates; services that share one share its order of draws."""
+    """The source of fates; services that share one share its sequence."""
 
     seed: int
     rates: Rates
-    log: list[tuple[str, str, Fate]] = field(default_factory=list)  # method, key, what became of it
+    log: list[tuple[str, str, Fate]] = field(default_factory=list)  # method, key, fate
     random: Random = field(init=False)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
 
     def fate(self, method: str, key: str, *, changes: bool) -> Fate:
-        """Draw what becomes of a request."""
+        """Draw the fate of a request."""
         rates, drawn = self.rates, self.random.random()
         found = Fate.DONE
         of_changes = (
@@ -93,7 +92,7 @@ class Faults:
         return found
 
     def pause(self) -> float:
-        """Draw how many seconds it takes."""
+        """Draw a request's duration in seconds."""
         delayed = self.random.random() < self.rates.delayed
         return self.random.random() * self.rates.seconds if delayed else 0.0
 
@@ -103,7 +102,7 @@ class Faults:
 
     @property
     def count(self) -> int:
-        """How many requests were not simply done."""
+        """Return how many requests were not simply done."""
         return sum(fate is not Fate.DONE for _, _, fate in self.log)
 
 
@@ -123,10 +122,10 @@ Change = tuple[str, int | None, bytes]
 
 
 class FaultyConsensus:
-    """A consensus service with faults before it.
+    """A consensus service with faults.
 
-    `late` are requests that have not arrived; another that is given them goes on with them, as when
-    who has sent them has died.
+    `late` are requests that have not arrived yet. They can be passed to another service, as if
+    their sender had died.
     """
 
     def __init__(
@@ -198,7 +197,7 @@ class FaultyConsensus:
 
 
 class FaultyBlob:
-    """A blob store with faults before it; used by one thread at a time, as seeds want it."""
+    """A blob store with faults; used by one thread at a time, for reproducible runs."""
 
     def __init__(
         self, inner: Blob, faults: Faults, sleep: Callable[[float], object] = time.sleep

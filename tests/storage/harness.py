@@ -1,4 +1,4 @@
-"""What the tests of storage share: databases in a directory, small tables, and leaving them."""
+"""Helpers for storage tests: databases in a directory, small tables, abandoned databases."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -55,7 +55,7 @@ def write(id: GlobalId, lower: Timestamp, upper: Timestamp, *updates: Update) ->
 
 
 async def put(controller: StorageController, *writes: ShardWrite) -> None:
-    """Append, which must succeed."""
+    """Append, asserting success."""
     assert await controller.append(writes) == Appended()
 
 
@@ -73,7 +73,7 @@ async def open_at(
 
 
 async def abandon(controller: StorageController) -> None:
-    """Leave the controller as SIGKILL would: nothing more is written, nothing is closed."""
+    """Leave the controller as SIGKILL would: write and close nothing."""
     for task in controller._tasks:
         task.cancel()
     await asyncio.gather(*controller._tasks, return_exceptions=True)
@@ -81,7 +81,7 @@ async def abandon(controller: StorageController) -> None:
 
 
 async def reader(controller: StorageController, id: GlobalId) -> ReadCapability:
-    """Return a capability on a shard that an earlier environment has made."""
+    """Return a capability on a shard created by an earlier environment."""
     return (await controller.acquire_capabilities([id]))[id][0]
 
 

@@ -1,4 +1,4 @@
-"""Batches hold every type as it is, and say so when they are not what was written."""
+"""Batches round-trip every type, and detect changed files."""
 
 import math
 import struct
@@ -98,7 +98,7 @@ def column(type: SqlType, values: list[object]) -> pa.Array:
 
 
 def bits(array: pa.Array) -> list[object]:
-    """Return values in a form in which no two that differ are equal."""
+    """Return values in a form in which different ones are unequal."""
 
     def plain(value: object) -> object:
         match value:

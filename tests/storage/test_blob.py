@@ -22,7 +22,7 @@ _prefixes = count(1)
 
 @pytest.fixture(params=["file", "memory", "s3"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Return what opens one and the same store, each time as another client of it."""
+    """Return a function that opens the same store, each time as another client."""
     match request.param:
         case "file":
             return lambda: FileBlob(tmp_path / "blob")

@@ -1,4 +1,4 @@
-"""Capabilities as their holders see them: used, handed on, given up, lost, and had again."""
+"""Capabilities as holders see them: used, passed on, dropped, lost and acquired again."""
 
 import asyncio
 import json
@@ -36,14 +36,14 @@ LEASE_MS = 10_000
 
 
 def records(controller: StorageController) -> int:
-    """Return how many records have been written to the log's segment."""
+    """Return the number of records in the log's segment."""
     segment = controller._wal._segment
     assert segment is not None
     return segment.records
 
 
 def pass_time(controller: StorageController, clock: ManualClock, ms: int) -> None:
-    """Let time pass as it does for a server that is looked at all the time."""
+    """Let time pass for a server that looks at the clock all the time."""
     for _ in range(ms // 1_000):
         clock.advance(1_000)
         controller.expire()
@@ -428,7 +428,7 @@ def test_expired_frontier_can_be_acquired_again_but_dropped_cannot(tmp_path: Pat
 
 @pytest.mark.parametrize("leave", ["close", "abandon", "settle"])
 def test_the_life_of_an_id(tmp_path: Path, leave: str) -> None:
-    """Unbound, since = upper, known in between, upper = {}, since = {}, gone: over restarts."""
+    """Unbound, since = upper, known in between, upper = {}, since = {}, dropped: over restarts."""
 
     async def main() -> None:
         controller = await open_at(tmp_path)
@@ -619,7 +619,7 @@ def test_subscription_without_hold_fails(tmp_path: Path) -> None:
 
 
 def test_grant_during_segment_change_survives_kill(tmp_path: Path) -> None:
-    """The new segment's opening tells of it, and so does the record that follows."""
+    """The new segment's opening has it, and so does the record that follows."""
 
     async def main() -> None:
         controller = await open_at(tmp_path, segment_records=4, compacting=False)

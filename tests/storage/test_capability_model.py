@@ -1,8 +1,8 @@
-"""Capabilities against a plain model, over random histories: who holds what, and what that allows.
+"""Capabilities against a plain model, over random histories.
 
-Since is never beyond what anybody holds to read, nor upper beyond what anybody holds to write but
-by an append. Neither goes back, but that since is after a crash where it was last confirmed, or
-later. Who holds a time reads there what was written; who holds nothing is refused.
+Since is never beyond a live read capability; upper passes a live write capability only by an
+append. Neither goes back, except that after a crash since is where it was last confirmed, or later.
+A holder of a time reads what was written there; without a capability reads are refused.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ STEP = st.tuples(st.sampled_from(STEPS), st.integers(0, 9), st.integers(0, 9))
 
 @dataclass(frozen=True)
 class Held:
-    """What somebody holds; `left_ms` is how long he need not be heard, None: never."""
+    """A held capability; `left_ms` is the time until a heartbeat is due, None: never."""
 
     capability: AnyCapability
     left_ms: int | None = None
 
 
 class Machine:
-    """A database with a shard, beside its model."""
+    """A database with a shard, and its model."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -76,7 +76,7 @@ class Machine:
         return [each for each in self.held.values() if isinstance(each.capability, kind)]
 
     def move(self) -> None:
-        """Let the frontiers be where the holders let them."""
+        """Move the frontiers to where the capabilities allow."""
         if reads := self.of(ReadCapability):
             self.since = max(self.since, min(each.capability.frontier for each in reads))
         if writes := self.of(WriteCapability):

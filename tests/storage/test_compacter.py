@@ -1,4 +1,4 @@
-"""Compaction: the log becomes batches, batches stay few and small, and nothing in use goes."""
+"""Compaction: the log becomes batches, batches stay few and small, files in use are kept."""
 
 import asyncio
 from contextlib import ExitStack
@@ -59,7 +59,7 @@ def named(controller: StorageController) -> set[str]:
 
 
 async def collected(controller: StorageController) -> None:
-    """Wait for deletions that are under way."""
+    """Wait for pending deletions."""
     await asyncio.gather(*controller._compacter._deleting)
 
 
@@ -325,7 +325,7 @@ def test_file_deleted_by_later_environment_is_not_corruption(
 
 
 async def one_batch(directory: Path) -> tuple[Path, bytes]:
-    """Leave two shards in batches; return the file of the first and what is in it."""
+    """Leave two shards in batches; return the file of the first and its contents."""
     controller = await open_at(directory)
     await controller.create(U1, ROWS)
     await controller.create(U2, ROWS)
@@ -360,7 +360,7 @@ def test_an_older_environment_can_neither_compact_nor_delete(tmp_path: Path) -> 
 
 
 class Pausing(SqliteConsensus):
-    """Consensus for an environment that stands still before it sets the state of `U1`."""
+    """Consensus of an environment that is suspended before it sets the state of `U1`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -382,7 +382,7 @@ class Pausing(SqliteConsensus):
 
 
 class Watching(SqliteConsensus):
-    """Consensus for a newcomer; what it has read of the states is old at once."""
+    """Consensus of a new environment; states that it has read are outdated at once."""
 
     def __init__(self, path: Path, older: Pausing) -> None:
         super().__init__(path)
@@ -536,14 +536,14 @@ def test_merges_are_geometric() -> None:
 
 
 def written_but_u1(files: LocalFiles, key: str, *rest: Any) -> Batch:
-    """Write a batch as always, but none of U1's."""
+    """Write a batch as usual, but fail for U1."""
     if key.startswith(U1):
         raise pa.ArrowInvalid("a fault of ours")
     return batch.write_batch(files, key, *rest)
 
 
 async def open_with_two(directory: Path) -> tuple[StorageController, ReadCapability]:
-    """Open a directory with the new shards U1 and U2; return also U2's reader."""
+    """Open a directory with the new shards U1 and U2; return also U2's read capability."""
     controller = await open_at(directory, segment_records=1)
     await controller.create(U1, ROWS)
     second, _ = await controller.create(U2, ROWS)
@@ -557,7 +557,7 @@ async def put_in_both(controller: StorageController, time: int) -> None:
 
 
 async def agrees(directory: Path, times: int) -> None:
-    """Assert that both shards have the rows of all `times`, when they are opened anew."""
+    """Assert that both shards have the rows of all `times` after a restart."""
     controller = await open_at(directory)
     for id in (U1, U2):
         found = await contents(controller, await reader(controller, id), times - 1)

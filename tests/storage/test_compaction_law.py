@@ -1,4 +1,4 @@
-"""Consolidation is the formalism's compaction."""
+"""Consolidation equals the compaction of the formal model."""
 
 import tempfile
 from collections.abc import Sequence

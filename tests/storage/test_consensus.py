@@ -36,13 +36,13 @@ _schemas = count(1)
 
 
 def new_schema(postgres_url: str) -> str:
-    """Return the URL of a service of its own in the PostgreSQL that tests share."""
+    """Return the URL of a separate schema in the tests' PostgreSQL."""
     return f"{postgres_url}?schema=Consensus%20{next(_schemas)}"
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Return what opens one and the same service, each time as another client of it."""
+    """Return a function that opens the same service, each time as another client."""
     match request.param:
         case "memory":
             service = MemoryConsensus()
@@ -112,7 +112,7 @@ def test_concurrent_sets_have_one_winner(run: Run) -> None:
 
 
 def test_racing_clients_get_one_order_without_losses(opened: Open) -> None:
-    """Each adds what it has to say behind what the head says, and forgets versions as it goes."""
+    """Each appends its value to the head's, and truncates versions as it goes."""
 
     async def add(consensus: Consensus, name: int, times: int) -> list[int]:
         seqnos = []
@@ -229,7 +229,7 @@ def test_url_selects_service(tmp_path: Path) -> None:
 
 
 class Between:
-    """A proxy on the loopback that stops passing on, or ends connections, when it is told to."""
+    """A proxy on the loopback interface that stops forwarding, or ends connections, on request."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = host, port
@@ -495,7 +495,7 @@ def test_refused_statement_is_determinate(postgres_url: str) -> None:
 
 
 class Failing:
-    """A connection to SQLite of which, for a while, no transaction can be ended."""
+    """A connection to SQLite on which, for a while, no transaction can be ended."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection

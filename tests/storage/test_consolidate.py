@@ -1,4 +1,4 @@
-"""A merge of sorted runs gives what sorting everything at once gives, in memory that stays small."""
+"""Merging sorted runs equals sorting everything at once, in bounded memory."""
 
 import asyncio
 import random
@@ -35,7 +35,7 @@ def sorted_runs(
 
 
 def check(schema: pa.Schema, tables: list[pa.Table], since: int, rows: int, scratch: Path) -> None:
-    """Compare both ways; the runs' own times go back to before `since`."""
+    """Compare both ways; the times of runs start before `since`."""
     runs = sorted_runs(schema, tables, 0, scratch)
     everything = [batch for t in tables for batch in t.to_batches()]
     expected = pa.Table.from_batches(consolidate(everything, schema, since, scratch), schema)
@@ -95,7 +95,7 @@ def test_updates_cancel_across_pieces(tmp_path: Path) -> None:
 
 
 def test_changing_row_is_held_once_during_merge(tmp_path: Path) -> None:
-    """Each piece becomes the one row to which the next adds."""
+    """Each piece becomes the one row to which the next one adds."""
     pieces = 50
 
     def changes() -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Shards as their users see them: create, append, read, follow, leave and come back."""
+"""Shards as their users see them: create, append, read, listen, close and reopen."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ A, B = (1, "a"), (2, "b")
 
 
 async def open_at(directory: Path) -> StorageController:
-    """Open without compaction, so that a snapshot's tail is all there is."""
+    """Open without compaction, so that a snapshot has only a tail."""
     return await open_compacting(directory, compacting=False)
 
 

@@ -1,4 +1,4 @@
-"""The faulty services fail as they say, and as their seed says; what stands on them finds its way."""
+"""The faulty services fail as their seed determines, and their users recover."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.storage.faulty import Fate, Faults, FaultyBlob, FaultyConsensus, Rate
 
 
 async def trace(seed: int) -> tuple[list[tuple[str, str, Fate]], list[bytes], list[float]]:
-    """Return what became of each request, what was there in the end, and the pauses."""
+    """Return the fate of each request, the final contents, and the pauses."""
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -65,7 +65,7 @@ def test_refused_requests_have_no_effect_and_lost_ones_may(tmp_path: Path) -> No
 
 
 class Overtaken(MemoryConsensus):
-    """Loses the first request to take an epoch, after which another environment takes it."""
+    """Loses the first request to take an epoch; another environment then takes it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def test_lost_answer_does_not_reuse_epoch(monkeypatch: pytest.MonkeyPatch) -> No
 def test_registers_that_race_over_faulty_consensus_agree(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change that was acknowledged stands; one that was not stands at most once, and in order."""
+    """An acknowledged change persists; others take effect at most once, and in order."""
     monkeypatch.setattr(epoch, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(epoch, "RETRY_SECONDS", 0.0)
 

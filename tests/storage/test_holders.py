@@ -1,7 +1,7 @@
-"""Holders in other processes: a capability is three values, and whoever is heard with them has it.
+"""Holders in other processes: a capability is three values, and presenting them is enough.
 
-The processes below know nothing of storage. They keep a capability as JSON, hand it on in a file,
-and send it along with what they ask; the environment answers, with the rows or with an error.
+The processes below know nothing of storage. They store a capability as JSON, pass it on in a file,
+and send it with their requests; the environment answers with rows or with an error.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ Answer = dict[str, Any]
 
 
 class Office:
-    """Answers what holders ask, and remembers it."""
+    """Answers the requests of holders, and records them."""
 
     def __init__(self, controller: StorageController) -> None:
         self.controller = controller

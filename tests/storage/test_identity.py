@@ -1,4 +1,4 @@
-"""The parts of a database are told from those of another before anything is done to them."""
+"""The parts of a database are distinguished from those of another before any change."""
 
 import shutil
 from pathlib import Path
@@ -35,7 +35,7 @@ async def make(directory: Path) -> None:
 
 
 async def check(directory: Path) -> None:
-    """Open the database twice, since it is the second start that removes files of the first."""
+    """Open the database twice, because the second start removes files of the first."""
     for _ in range(2):
         controller = await open_with(directory, directory, directory)
         snapshot = controller.snapshot(await reader(controller, U1), 1)

@@ -1,4 +1,4 @@
-"""A process that writes is killed again and again: what it acknowledged is there, whole."""
+"""A writing process is killed repeatedly; acknowledged writes are complete."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ ROUNDS = 6
 
 
 async def write_for_ever(directory: Path) -> None:
-    """Append the same to two shards, several writers at once, and say what is acknowledged."""
+    """Append the same to two shards, several writers at once, and print acknowledged times."""
     controller = await open_at(directory, segment_records=20)
     for id in (U1, U2):
         if not controller.exists(id):

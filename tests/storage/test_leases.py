@@ -1,4 +1,4 @@
-"""Lease files: what a live one holds stays, nothing else does, and no file that lies there harms."""
+"""Lease files: live leases protect files, others do not, and no invalid file does harm."""
 
 import asyncio
 import itertools
@@ -48,7 +48,7 @@ FORM = st.fixed_dictionaries(
 
 
 def lease(directory: Path, name: str, *holds: str, lease_ms: int = 60_000) -> Path:
-    """Take a lease, renewed just now."""
+    """Take a lease that was renewed just now."""
     return put_there(directory, name, json.dumps({"holds": holds, "lease_ms": lease_ms}).encode())
 
 
@@ -60,7 +60,7 @@ def put_there(directory: Path, name: str, data: bytes) -> Path:
 
 
 def let_end(path: Path) -> None:
-    """Let it be as if nothing had been heard of the holder for a long time."""
+    """Make the lease look expired."""
     os.utime(path, (0, 0))
 
 
@@ -152,7 +152,7 @@ STEPS = st.lists(
 @settings(max_examples=examples(200))
 @given(STEPS)
 def test_collector_deletes_only_files_without_live_lease(steps: list[tuple[object, ...]]) -> None:
-    """The collector against a model of it: leases as (renewed, length, what it holds)."""
+    """The collector against a model: leases as (renewed, length, holds)."""
     clock = ManualClock(NOW)
     leases: dict[str, tuple[int, int, list[str]]] = {}
     condemned: set[str] = set()
@@ -313,7 +313,7 @@ def test_ended_lease_that_cannot_be_removed_still_holds(
 
 
 def stored(directory: Path) -> set[str]:
-    """Return the paths of all batches and segments there are."""
+    """Return the paths of all batches and segments."""
     found = [*(directory / "blob").rglob("*.parquet"), *(directory / "log").glob("*.log")]
     return {path.relative_to(directory).as_posix() for path in found}
 
@@ -328,7 +328,7 @@ async def deleted(directory: Path, paths: set[str]) -> None:
 async def rewrite(
     controller: StorageController, at: int, ids: tuple[GlobalId, ...] = (U1, U2)
 ) -> None:
-    """Have all batches of shards, and all segments, replaced."""
+    """Replace all batches of shards, and all segments."""
     for id in ids:
         await put(controller, write(id, at, at + 1, ((at, "a"), at, 1)))
     await controller.settle()

@@ -1,4 +1,4 @@
-"""Files of a store elsewhere: here when they are read, what they were, and no more than there is room for."""
+"""Local files of a remote store: checked, cached and bounded in size."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ class File:
 
 
 class Counting(MemoryBlob):
-    """Knows what was fetched."""
+    """A store that counts fetches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ def test_unavailable_store_leaves_no_partial_file(tmp_path: Path) -> None:
 
 
 def test_file_being_fetched_by_other_process_is_kept(tmp_path: Path) -> None:
-    """The one that is taken over from still reads, and fetches, for a while."""
+    """During a takeover the previous process still reads and fetches for a while."""
     blob = Counting()
     a = stored(blob, "a")
     blob.put(a.key, b"damaged")  # so that this process, too, leaves what it fetches unfinished

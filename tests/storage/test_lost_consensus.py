@@ -1,4 +1,4 @@
-"""Consensus that was damaged, or went back to an earlier state: refused, and nothing is deleted."""
+"""Corrupt or outdated consensus is refused, and nothing is deleted."""
 
 import asyncio
 import random
@@ -35,9 +35,9 @@ DATABASE = "consensus.sqlite"
 
 
 async def fill(directory: Path, past: Path) -> None:
-    """Make a database with several segments and batches, in two epochs, and leave it as a kill.
+    """Make a database with several segments and batches, in two epochs, as a kill leaves it.
 
-    In `past` consensus is left as it was at each time.
+    `past` receives a copy of consensus at each time.
     """
     for times in (range(TIMES // 2), range(TIMES // 2, TIMES)):
         controller = await open_at(directory, segment_records=6)
@@ -61,7 +61,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 async def contents(directory: Path) -> list[tuple[int, str]]:
-    """Open the database and return the rows that it holds, leaving it as a kill does."""
+    """Open the database, return its rows, and leave it as a kill does."""
     controller = await open_at(directory, compacting=False)
     try:
         snapshot = controller.snapshot(await reader(controller, U1), TIMES - 1)
@@ -81,7 +81,7 @@ def data_of(directory: Path) -> set[str]:
 
 
 async def refused(directory: Path) -> bool:
-    """See that each of two starts gives everything or refuses; return whether the last did."""
+    """Assert that two starts each give everything or refuse; return whether the last refused."""
     there = data_of(directory)
     for _ in range(2):
         try:
@@ -167,7 +167,7 @@ def heads_by_server(directory: Path) -> dict[str, Versioned]:
 def test_flipped_bit_does_not_expose_earlier_version(
     tmp_path: Path, read: Callable[[Path], object]
 ) -> None:
-    """A key or a number may be another one and all pages be in order: `log` may become `lof`."""
+    """A key or a number may change with all pages valid: `log` may become `lof`."""
     path = tmp_path / DATABASE
 
     async def main() -> None:
@@ -198,7 +198,7 @@ def test_flipped_bit_does_not_expose_earlier_version(
 
 
 def kill_in_a_commit(path: Path, to: Path) -> None:
-    """Make consensus at `path`, and leave it in directory `to` as a kill amid a commit does."""
+    """Make consensus at `path`, and leave it in directory `to` as a kill during a commit does."""
     to.mkdir()
 
     async def main() -> None:

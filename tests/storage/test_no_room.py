@@ -1,4 +1,4 @@
-"""The log, with no room for what is to be written: refused whole, and nothing lost behind it."""
+"""The log on a full disk: records are refused as a whole, and nothing after them is lost."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.storage.harness import U1, U2, Update, abandon, open_at, put, reader,
 
 
 class Disk:
-    """The operating system as segments of the log meet it.
+    """The operating system's functions for log segments, with a limited disk.
 
-    There is `room` for so many bytes, None without bound, and for new files or not. It counts what
-    was `refused`; the next sync fails with `sync_fails`.
+    There is `room` for so many bytes, None for no limit. It counts `refused` calls; the next sync
+    fails with `sync_fails`.
     """
 
     def __init__(self) -> None:
@@ -50,13 +50,13 @@ class Disk:
         return written
 
     def open(self, path: Path, flags: int, mode: int) -> int:
-        """Open the file, if it is there or there is room for it."""
+        """Open the file if it exists or there is room for it."""
         if flags & os.O_CREAT and not self.files:
             self._refuse(errno.ENOSPC)
         return os.open(path, flags, mode)
 
     def fdatasync(self, descriptor: int) -> None:
-        """Sync the file, or not."""
+        """Sync the file, or fail."""
         if self.sync_fails is not None:
             code, self.sync_fails = self.sync_fails, None
             self._refuse(code)
@@ -76,12 +76,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def at(time: int) -> Update:
-    """Return the update at `time` that adds a row which names it."""
+    """Return the update at `time` that inserts a row containing the time."""
     return (time, "at"), time, 1
 
 
 async def times(controller: StorageController, upper: int) -> list[int]:
-    """Return the times that the rows of U1 name, which is known before `upper`."""
+    """Return the times in the rows of U1 before `upper`."""
     snapshot = controller.snapshot(await reader(controller, U1), upper - 1)
     try:
         rows = await snapshot.rows()
@@ -148,7 +148,7 @@ def test_appends_after_refused_one_are_refused(tmp_path: Path, disk: Disk) -> No
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_failed_sync_ends_log(tmp_path: Path, disk: Disk, code: int) -> None:
-    """The pages may be gone and the next sync may say that all is well: nothing is tried again."""
+    """Pages may be lost while the next sync reports success, so nothing is retried."""
 
     async def main() -> None:
         controller = await open_at(tmp_path)
@@ -259,7 +259,7 @@ class FullConsensus(SqliteConsensus):
 async def full_before_the_next_segment_is_listed(
     data_dir: Path, consensus: FullConsensus
 ) -> tuple[StorageController, list[int]]:
-    """Open and write until consensus has no room for another segment; return what was written."""
+    """Write until consensus has no room for another segment; return the written times."""
     controller = await StorageController.over(
         data_dir,
         FileBlob(data_dir / "blob"),

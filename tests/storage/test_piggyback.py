@@ -1,4 +1,4 @@
-"""Where shards are rides along with the records that must not become durable before it."""
+"""Uppers are logged with the records that must not become durable before them."""
 
 import asyncio
 

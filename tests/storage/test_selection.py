@@ -1,4 +1,4 @@
-"""What is selected of a batch file is what is selected of its rows, whatever its parts are."""
+"""Selecting from a batch file equals selecting from its rows, whatever its row groups."""
 
 import io
 from collections.abc import Sequence

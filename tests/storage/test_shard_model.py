@@ -1,4 +1,4 @@
-"""Shards held to the formalism, over random histories, at every readable time."""
+"""Shards against the formal model, over random histories, at every readable time."""
 
 import asyncio
 import tempfile
@@ -55,7 +55,7 @@ STEP = st.one_of(
 
 
 class Listener:
-    """Follows a shard, and knows what it should have heard."""
+    """Listens to a shard, and knows the expected events."""
 
     def __init__(self, tvc: PTvc[Row, int], start: int) -> None:
         self.start = start
@@ -85,7 +85,7 @@ class Listener:
 
 
 class Machine:
-    """A database with two shards, beside its model."""
+    """A database with two shards, and its model."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -124,7 +124,7 @@ class Machine:
         await put(self.controller, *writes)
 
     async def misfit(self, lower: int, at: int) -> None:
-        """Append one interval too early or late, or an update outside of it; the model refuses."""
+        """Append an interval too early or late, or an update outside it; the model refuses."""
         upper = self.upper(U1)
         begin, end, time = upper + lower, upper + 4, upper + at
         fits = lower == 0 and begin <= time < end

@@ -1,4 +1,4 @@
-"""Subscribing to a shard: contents and changes, with and without snapshot, as far as selected."""
+"""Subscribing to a shard: contents and changes, with and without snapshot and selection."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ NAMED = Call("eq", (Column(1, TEXT), Literal("b", TEXT)), BOOL)
 
 
 class Followed:
-    """What a subscription has told so far."""
+    """The events of a subscription so far."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Followed:
         self._news.set()
 
     async def until(self, upper: Timestamp) -> list[tuple[tuple[object, ...], Timestamp, int]]:
-        """Wait until all before `upper` has been told; return it."""
+        """Wait until all updates before `upper` have been delivered; return them."""
         async with asyncio.timeout(30):
             while not self.events or self.events[-1].upper < upper:
                 self._news.clear()

@@ -1,8 +1,8 @@
-"""What a power cut leaves: whatever a state names, or was acknowledged, had been synced before.
+"""After a power failure, everything that a state names or that was acknowledged had been synced.
 
-A `Disk` knows what would be there after a power cut: of each file what it held when it was last
-synced, and in each directory the names that it had when that was. Nothing that is read or written
-tells: the operating system hides a sync that was left out from everybody but the power cut.
+A `Disk` tracks what a power failure would leave: for each file its contents at the last sync, and
+for each directory its entries at that time. Reading does not reveal a missing sync; only the power
+failure does.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from tests.storage.harness import ROWS, U1, U2, abandon, open_at, put, run, writ
 
 
 class Disk:
-    """What would be there, below `root`, after a power cut."""
+    """The contents below `root` after a power failure."""
 
     def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -70,12 +70,12 @@ class Disk:
                 self.expect(whole, f"{entry.name} was named first")
 
     def expect(self, holds: bool, what: str) -> None:
-        """Take note if something does not hold; to fail here would only be tried again."""
+        """Record a violation; raising here would only cause a retry."""
         if not holds:
             self.lost.append(what)
 
     def read(self, path: str) -> bytes | None:
-        """Return what the file would hold, None if it would not be there."""
+        """Return the contents of a file after a power failure, None if it would not exist."""
         inode: int | None = self.root.stat().st_ino
         for part in path.split("/"):
             inode = self._names.get(inode or -1, {}).get(part)
@@ -83,7 +83,7 @@ class Disk:
 
 
 class Watched(SqliteConsensus):
-    """Consensus that checks of each state that what it names is on the disk."""
+    """Consensus that checks for each state that the files it names are synced."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk.root / "consensus.sqlite")
@@ -128,7 +128,7 @@ class Watched(SqliteConsensus):
 
 
 def acknowledged(disk: Disk, controller: StorageController) -> None:
-    """See that what was acknowledged is on the disk: all of the log, as nobody else writes."""
+    """Assert that acknowledged writes are synced: the whole log, as nobody else writes."""
     (path,) = (disk.root / "log").glob(f"{controller._wal.number:012}-*.log")
     disk.expect(disk.read(f"log/{path.name}") == path.read_bytes(), f"{path.name}, acknowledged")
 

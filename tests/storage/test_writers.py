@@ -1,4 +1,4 @@
-"""Several who write one shard: the end of one, and the shared upper of another."""
+"""Several writers of one shard: the end of one, and the shared upper of another."""
 
 import asyncio
 from dataclasses import replace
