@@ -134,7 +134,7 @@ class Changelogs:
         """End what needs a dropped or altered object; `reasons` says for each why."""
         for log, opened in list(self._open.items()):
             self._end(log, opened.source.end(reasons))
-        for subscriber in self._subscribers:
+        for subscriber in list(self._subscribers):
             if (error := subscriber.source.end(reasons)) is not None:
                 subscriber.interrupt(error)
 
@@ -144,7 +144,7 @@ class Changelogs:
         It is called when `at` is chosen and again when the change is durable. If the change fails
         in between, subscriptions have ended needlessly, but none has sent a wrong row.
         """
-        for subscriber in self._subscribers:
+        for subscriber in list(self._subscribers):
             lost = sorted(reasons[id] for id in reasons.keys() & subscriber.constrained)
             if lost:
                 subscriber.limit(End(at, _ended_because(lost[0])))

@@ -98,7 +98,6 @@ class Subscriber:
                 case Ended(error=error):
                     if error is not None:
                         raise error
-                    self.close()
                     return None
         first = self._ready.popleft()
         if first.num_rows <= limit:
@@ -109,7 +108,6 @@ class Subscriber:
     def close(self) -> None:
         """End the subscription."""
         self._become(Ended())
-        self._coordinator.changelogs.leave(self, self._log)
 
     # --- for the changelogs
 
@@ -153,6 +151,7 @@ class Subscriber:
         self._state = state
         if isinstance(state, Ended):
             self._task.cancel()
+            self._coordinator.changelogs.leave(self, self._log)
 
     def _spawn(
         self, work: Callable[[], Awaitable[None]], ids: frozenset[GlobalId], time: Timestamp
@@ -164,11 +163,11 @@ class Subscriber:
             try:
                 await work()
             except DatabaseError as error:
-                self._state = Ended(error)
+                self._become(Ended(error))
             finally:
                 if isinstance(self._state, Starting | Reading):  # a shard was dropped meanwhile
                     ended = ObjectNotInPrerequisiteState("the subscription has ended")
-                    self._state = Ended(ended)
+                    self._become(Ended(ended))
 
         task = asyncio.get_running_loop().create_task(run())
         task.add_done_callback(lambda _: hold.release())
