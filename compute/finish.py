@@ -88,10 +88,10 @@ def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
 def finished_parts(
     parts: Iterable[pa.Table], finishing: Finishing | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the finished rows of a result that comes with multiplicities, part by part.
+    """Yield the finished rows of a result with multiplicities, part by part.
 
-    At least one part comes, which may be empty. Rows that are to be ordered are gathered first.
-    Raises OutOfMemory if the rows would be more than MAX_RESULT_BYTES.
+    At least one part is yielded, possibly empty. Rows to be ordered are collected first. Raises
+    OutOfMemory if the rows would exceed MAX_RESULT_BYTES.
     """
     if finishing is None or finishing.order_by:
         rows = expanded(pa.concat_tables(parts), finishing)

@@ -85,7 +85,7 @@ def answer_by_engine(
     indexes: Mapping[GlobalId, LocalIndex],
     cancellation: Cancellation,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the answer of a peek that the engine evaluates on the caller's thread, by parts."""
+    """Yield the parts of the answer of a peek that the engine evaluates on the caller's thread."""
     inputs: dict[GlobalId, Input] = {}
     for id, index in indexes.items():
         index.check(peek.as_of)
@@ -121,11 +121,11 @@ def _apply(relation: Relation, rows: pa.RecordBatch) -> pa.RecordBatch:
 def failure_of(error: BaseException) -> Failure:
     """Return the error in its protocol form; log unexpected ones."""
     if isinstance(error, InternalError):
-        logger.error("a broken promise in a replica", exc_info=error)
+        logger.error("internal error in a replica", exc_info=error)
     if (fault := disk_fault(error)) is not None:
         logger.error("a disk has failed or is full", exc_info=error)
         error = fault
     if isinstance(error, DatabaseError):
         return Failure(error.sqlstate, error.message, error.detail, error.hint)
-    logger.error("unforeseen error in a replica", exc_info=error)
+    logger.error("unexpected error in a replica", exc_info=error)
     return Failure("XX000", f"{type(error).__name__}: {error}")

@@ -1,11 +1,10 @@
 """Results: the rows of a query on their way to a client, in memory only while they are few.
 
-Rows are added in batches until the result is complete, and then taken, once, from the first on.
-What exceeds `KEPT_BYTES` goes to a scratch file, so that a client that does not read costs disk
-space and no memory. The file has no name: its space is free again when it is closed, or its process
-ends.
+Rows are added in batches until the result is complete, then taken once, in order. What exceeds
+`KEPT_BYTES` goes to a scratch file, so a client that does not read costs disk space but no memory.
+The file has no name: its space is freed when it is closed or its process ends.
 
-One thread at a time adds or takes; `close` may be called at any time, from any thread.
+One thread at a time adds or takes; `close` may be called at any time from any thread.
 """
 
 import os
@@ -17,9 +16,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-PART_BYTES = 1 << 20  # of a batch that is written, sent or read at once, but for very wide rows
+PART_BYTES = 1 << 20  # of a batch written, sent or read at once, unless rows are very wide
 KEPT_BYTES = 2 << 20
-LARGE_RESULT = 16 << 20  # after which allocators are made to give memory back
+LARGE_RESULT = 16 << 20  # above this, allocators are asked to return memory
 
 
 class Result:
@@ -31,10 +30,10 @@ class Result:
         self._kept: deque[pa.RecordBatch] = deque()
         self._kept_bytes = 0
         self._file: BinaryIO | None = None
-        self._spilled: deque[tuple[int, int]] = deque()  # where batches are, and their sizes
+        self._spilled: deque[tuple[int, int]] = deque()  # offsets and sizes of batches
         self._end = 0
         self._lock = Lock()
-        self._busy = False  # whether a thread is at the file
+        self._busy = False  # whether a thread uses the file
         self._closed = False
 
     @classmethod
@@ -46,11 +45,11 @@ class Result:
         return result
 
     def has_room(self, rows: pa.RecordBatch) -> bool:
-        """Whether rows that are added now stay in memory."""
+        """Whether rows added now stay in memory."""
         return not self._spilled and self._kept_bytes + rows.nbytes <= KEPT_BYTES
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows, in memory or at the end of the file; without effect on a closed result."""
+        """Add rows, in memory or at the end of the file; no effect on a closed result."""
         self.num_rows += rows.num_rows
         if self.has_room(rows):
             self._kept.append(rows)
@@ -61,15 +60,15 @@ class Result:
 
     @property
     def spilled_bytes(self) -> int:
-        """How much has been written to the file."""
+        """Return the bytes written to the file."""
         return self._end
 
     def is_at_hand(self) -> bool:
-        """Whether the next batch can be taken without reading a file."""
+        """Whether the next batch is in memory."""
         return bool(self._kept) or not self._spilled
 
     def take(self) -> pa.RecordBatch | None:
-        """Return the next batch; None if there are no more, or the result is closed."""
+        """Return the next batch; None if there are no more or the result is closed."""
         if self._kept:
             return self._kept.popleft()
         if not self._spilled or (file := self._begin()) is None:
@@ -82,21 +81,21 @@ class Result:
         return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
 
     def whole(self) -> pa.RecordBatch:
-        """Return all rows that have not been taken as one batch."""
+        """Return all remaining rows as one batch."""
         batches = list(iter(self.take, None))
         if len(batches) == 1:
             return batches[0]
         return pa.concat_batches(batches) if batches else empty_batch(self.schema)
 
     def close(self) -> None:
-        """Give up memory and file."""
+        """Free memory and file."""
         with self._lock:
             self._closed = True
             if not self._busy:
                 self._release()
 
     def __del__(self) -> None:
-        """Give up what nobody has closed."""
+        """Close a result that was not closed."""
         self.close()
 
     def _write(self, rows: pa.RecordBatch) -> None:
@@ -114,7 +113,7 @@ class Result:
             self._finish()
 
     def _begin(self) -> BinaryIO | None:
-        """Return the file, which is not closed before `_finish`; None if the result is closed."""
+        """Return the file, protected from closing until `_finish`; None if the result is closed."""
         with self._lock:
             if self._closed:
                 return None
@@ -153,9 +152,9 @@ def collected(parts: Iterable[pa.RecordBatch]) -> Result:
 
 
 def sized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `batches` in batches of about `PART_BYTES`; one at least, if there is one.
+    """Yield the rows in batches of about `PART_BYTES`, at least one if there is any batch.
 
-    Rows without columns weigh nothing and stay as they come.
+    Rows without columns have no size and are passed on unchanged.
     """
     gathered: list[pa.RecordBatch] = []
     size = 0

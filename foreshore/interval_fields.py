@@ -1,7 +1,8 @@
 """The fields of a declared interval: `interval day to second(3)`.
 
-They say which unit a number without one has in a constant, and what a value keeps: its fields down
-to the last that is declared. PostgreSQL's type modifier holds them as bits above the digits.
+They determine the unit of a number without one in a constant, and which parts of a value are kept:
+those down to the last declared field. PostgreSQL's type modifier stores them as bits above the
+digits.
 """
 
 from typing import Any
@@ -16,12 +17,12 @@ _MICROS = {"hour": 3_600_000_000, "minute": 60_000_000}
 
 
 def last_field(fields: str | None) -> str:
-    """Return the field that a number without a unit is of."""
+    """Return the unit of a number without one."""
     return "second" if fields is None else fields.split(" to ")[-1]
 
 
 def truncated(fields: str, months: Any, days: Any, micros: Any) -> tuple[Any, Any, Any]:
-    """Return the parts of intervals, single or in arrays, without what is below the last field."""
+    """Return the parts of intervals, single or in arrays, without those below the last field."""
     last = last_field(fields)
     if last == "year":
         months = months - np.fmod(months, 12)
@@ -35,7 +36,7 @@ def truncated(fields: str, months: Any, days: Any, micros: Any) -> tuple[Any, An
 
 
 def interval_typmod(fields: str | None, digits: int | None) -> int:
-    """Return PostgreSQL's type modifier; -1 where nothing is declared."""
+    """Return PostgreSQL's type modifier; -1 if nothing is declared."""
     if fields is None and digits is None:
         return -1
     mask = _ALL_FIELDS
@@ -47,7 +48,7 @@ def interval_typmod(fields: str | None, digits: int | None) -> int:
 
 
 def of_interval_typmod(typmod: int) -> tuple[str | None, int | None]:
-    """Return the fields and the digits of a type modifier that is not -1."""
+    """Return the fields and digits of a type modifier that is not -1."""
     mask, digits = typmod >> 16 & _ALL_FIELDS, typmod & _ALL_DIGITS
     found = [field for field in _ORDER if mask >> _BITS[field] & 1]
     fields = None
@@ -57,6 +58,6 @@ def of_interval_typmod(typmod: int) -> tuple[str | None, int | None]:
 
 
 def written_fields(fields: str | None, digits: int | None) -> str:
-    """Return the declaration as it stands behind the word interval."""
+    """Return the declaration that follows the word interval."""
     shown = "" if digits is None else f"({digits})"
     return shown if fields is None else f" {fields}{shown}"

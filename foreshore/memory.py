@@ -1,7 +1,7 @@
-"""Memory that the allocators keep after a large result, and how it is given back.
+"""Returns memory kept by allocators after a large result.
 
-Arrow's pool and the C library keep freed memory for the next use. After a query that needed
-hundreds of megabytes for a moment, the process stays as large as it was then.
+Arrow's pool and the C library keep freed memory for reuse. Without this, the process would stay as
+large as its largest query made it.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ def give_back() -> None:
 
 @cache
 def _trim() -> Callable[[], object]:
-    """Return the C library's way to give back memory, if it has one: glibc's malloc_trim."""
+    """Return the C library's function to release memory, if it has one: glibc's malloc_trim."""
     if not sys.platform.startswith("linux"):
         return lambda: None
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

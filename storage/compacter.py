@@ -255,7 +255,7 @@ class Compacter:
                 self.full = None
                 self.wake_waiting()
             except Fenced:
-                logger.warning("compaction ends, another environment owns the data")
+                logger.warning("compaction has ended, another environment owns the data")
                 return
             except Exception as error:
                 if self._closing:
@@ -265,7 +265,7 @@ class Compacter:
                     self._report_full(full)
                     longest = MAX_RETRY_SECONDS_FULL
                 else:
-                    logger.error("compaction failed, to be tried again", exc_info=error)
+                    logger.error("compaction failed, will be retried", exc_info=error)
                 self._asked = True
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -284,7 +284,7 @@ class Compacter:
     def _report_full(self, full: DiskFull) -> None:
         """Record that there is no room for compaction, and wake the callers of `progress`."""
         if self.full is None:
-            logger.error("no room for compaction, to be tried again: %s", full)
+            logger.error("no room for compaction, will be retried: %s", full)
         self.full = full
         self.wake_waiting()
 
@@ -322,7 +322,7 @@ class Compacter:
         pause = min(2 * before.pause, MAX_RETRY_SECONDS) if before else RETRY_SECONDS
         self._retries[shard.id] = _Retry(pause, asyncio.get_running_loop().time() + pause)
         logger.error(
-            "a shard could not be compacted, to be tried again",
+            "a shard could not be compacted, will be retried",
             extra={"shard": shard.id},
             exc_info=error,
         )

@@ -115,7 +115,7 @@ class Register(Generic[S]):
             except (Determinate, Indeterminate) as error:
                 if loop.time() >= deadline:
                     raise
-                logger.warning("consensus is out", extra={"key": self.key}, exc_info=error)
+                logger.warning("consensus is unavailable", extra={"key": self.key}, exc_info=error)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def settle(self) -> None:

@@ -265,7 +265,7 @@ class SparkStore(SparkSqlSession):
             except Exception:
                 # The step is done in any case: repeating it would add its changes twice. The tail
                 # is written after the next step.
-                logger.exception("contents could not be put together", extra={"contents": name})
+                logger.exception("contents could not be consolidated", extra={"contents": name})
 
     def rollback(self) -> None:
         """Undo the step."""

@@ -1,9 +1,9 @@
-"""How a controller gets at a replica: a `Launcher` starts one, or finds the one at an address.
+"""Launchers: how a controller starts a replica, or finds the one at an address.
 
     ProcessLauncher   starts a child process (process.py)
-    AddressLauncher   finds the replica that somebody else has started at HOST:PORT
+    AddressLauncher   finds a replica that was started by hand at HOST:PORT
 
-Tests have one of their own, which runs the replica within the test's process.
+Tests have their own launcher, which runs the replica in the test's process.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from foreshore.compute.transport import SECRET_VARIABLE, Connection
 
 
 class Launched(Protocol):
-    """A replica that has been started."""
+    """A started replica."""
 
     @property
     def pid(self) -> int | None:
-        """Its process, if that is a child of this one."""
+        """Return the process id, if it is a child of this process."""
 
     @property
     def secret(self) -> str:
-        """The secret that its controller has to show."""
+        """Return the secret that the controller has to present."""
 
     @property
     def exited(self) -> asyncio.Event:
-        """Set when it has ended by itself."""
+        """Return the event that is set when the replica ends."""
 
     async def connect(self, connection: Connection[Response]) -> None:
-        """Connect as soon as it listens; return without a connection if it ends before that."""
+        """Connect as soon as it listens; return without a connection if it ends before."""
 
 
 class Launcher(Protocol):
@@ -45,7 +45,7 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A replica at an address; it shares the secret of this process's environment."""
+    """A replica at an address, with the secret of this process's environment."""
 
     address: str
     secret: str
@@ -61,11 +61,11 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class AddressLauncher:
-    """Finds the replica that listens at HOST:PORT, which does not end with its controller."""
+    """Finds the replica at HOST:PORT, which outlives its controller."""
 
     address: str
 
     @asynccontextmanager
     async def start(self) -> AsyncIterator[Launched]:
-        """Give the replica."""
+        """Yield the replica."""
         yield Remote(self.address, os.environ.get(SECRET_VARIABLE, ""))

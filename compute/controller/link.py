@@ -1,9 +1,9 @@
-"""A replica as its controller has it: started by a launcher, and connected.
+"""Links: keep a replica started by a launcher and connected.
 
-    start -> connect -> commanded -> lost -> wait a little -> start ...
+    start -> connect -> commanded -> lost -> pause -> start ...
 
-A replica that ends, or whose connection is lost, is started again, each time after a longer wait,
-until it has lived for a while.
+A replica that ends, or whose connection is lost, is restarted after a pause that grows until it has
+run for a while.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class ReplicaLink:
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
 
     async def _converse(self, replica: Launched) -> None:
-        """Connect as soon as that is possible, and return when the connection is lost."""
+        """Connect as soon as possible, and return when the connection is lost."""
         over = asyncio.Event()
         connection: Connection[Response] = Connection(
             Response,

@@ -1,1 +1,1 @@
-"""Evaluation in processes of its own, which can be ended whatever they are doing."""
+"""Evaluation in separate processes, which can be killed at any point."""

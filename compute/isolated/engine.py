@@ -1,11 +1,11 @@
-"""An engine for what may take long in Python: each evaluation has a process, which can be killed.
+"""An engine for expensive Python kernels: each evaluation has a process that can be killed.
 
-Kernels are Python, and while one works at a single long value (a text of many megabytes, a large
-document) no other thread of its process runs: neither the event loop nor the timer of
-statement_timeout. So what is written in a statement and may come to that is evaluated elsewhere.
+While a Python kernel processes a single long value (a text of many megabytes, a large document), no
+other thread of its process runs: neither the event loop nor the timer of statement_timeout. So
+constants in statements that may become that expensive are evaluated here.
 
-A process is started when it is first needed, and kept for the next evaluation. One that is
-cancelled is killed. It ends when its standard input does.
+A process is started on demand and reused. Cancellation kills it. It ends when its standard input
+does.
 """
 
 import os
@@ -34,7 +34,7 @@ LENGTH = struct.Struct(">Q")
 class IsolatedEngine:
     """Evaluates relations in processes that read files below `directories`.
 
-    Safe to use from several threads.
+    Thread-safe.
     """
 
     def __init__(self, directories: Sequence[str] = (), command: Sequence[str] = COMMAND) -> None:
@@ -46,7 +46,7 @@ class IsolatedEngine:
 
     @contextmanager
     def evaluations(self, cancellation: Cancellation) -> Iterator["_Worker"]:
-        """Yield evaluations in one process, which `cancellation` kills."""
+        """Yield evaluations in one process; `cancellation` kills it."""
         worker = self._take()
         try:
             cancellation.arm(worker.kill)
@@ -61,7 +61,7 @@ class IsolatedEngine:
             self._give_back(worker)
 
     def close(self) -> None:
-        """End all processes; what they are evaluating fails."""
+        """End all processes; their evaluations fail."""
         with self._lock:
             self._closed = True
             workers = list(self._all)
@@ -92,7 +92,7 @@ class IsolatedEngine:
 
 
 class _Worker:
-    """A process that evaluates one relation after the other."""
+    """A process that evaluates one relation at a time."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
@@ -102,23 +102,23 @@ class _Worker:
             start_new_session=True,
         )
         blocking.let_give_way(self._process.pid)
-        self._at_rest = True  # neither asked nor killed
+        self._at_rest = True  # neither evaluating nor killed
 
     @property
     def alive(self) -> bool:
-        """Whether the process can be asked."""
+        """Whether the process can be used."""
         return self._at_rest and self._process.poll() is None
 
     def kill(self) -> None:
-        """Let the process end; from any thread, as it does not wait."""
+        """Kill the process without waiting; callable from any thread."""
         self._at_rest = False
         self._process.kill()
 
     def end(self) -> None:
-        """End the process and free what it was spoken to by."""
+        """End the process and close its pipes."""
         self.kill()
         with suppress(OSError), self._process:
-            pass  # waits, and closes the pipes; what was to be sent is lost
+            pass  # waits and closes the pipes; unsent data is lost
 
     def parts(
         self,
@@ -127,7 +127,7 @@ class _Worker:
         as_of: int,
         max_bytes: int | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of `relation` as of a time, all at once."""
+        """Yield the rows of `relation` as of a time, in one part."""
         yield self.rows(relation, inputs, as_of, max_bytes)
 
     def rows(
@@ -155,7 +155,7 @@ class _Worker:
 
 
 def send(pipe: IO[bytes], kind: bytes, data: "bytes | pa.Buffer") -> None:
-    """Write a message: what kind it is, its length, and its bytes."""
+    """Write a message: its kind, length and bytes."""
     pipe.write(kind + LENGTH.pack(len(memoryview(data))))
     pipe.write(data)
     pipe.flush()
@@ -171,7 +171,7 @@ def receive(pipe: IO[bytes]) -> tuple[bytes, bytearray]:
 
 
 def _fill(pipe: IO[bytes], into: bytearray) -> None:
-    """Read `into` full, in pieces, between which other threads run."""
+    """Fill `into` in pieces, so that other threads can run in between."""
     descriptor, view, at = pipe.fileno(), memoryview(into), 0
     while at < len(into):
         count = os.readv(descriptor, [view[at : at + (1 << 20)]])
@@ -181,13 +181,13 @@ def _fill(pipe: IO[bytes], into: bytearray) -> None:
 
 
 def as_failure(error: DatabaseError) -> bytes:
-    """Return an error as bytes."""
+    """Return the encoding of an error."""
     fields = (error.message, error.sqlstate, error.detail, error.hint)
     return pickle.dumps((_family_of(error), *fields))
 
 
 def _family_of(error: DatabaseError) -> type[DatabaseError]:
-    """Return the first of the error's classes that is made of these fields alone."""
+    """Return the first of the error's classes that these fields alone define."""
     return next(
         each
         for each in type(error).__mro__
@@ -196,7 +196,7 @@ def _family_of(error: DatabaseError) -> type[DatabaseError]:
 
 
 def failure_of(data: bytes | bytearray) -> DatabaseError:
-    """Return the error that `as_failure` has made bytes of."""
+    """Return the error encoded by `as_failure`."""
     family, message, sqlstate, detail, hint = pickle.loads(data)
     error: DatabaseError = family(message, sqlstate=sqlstate, detail=detail, hint=hint)
     return error

@@ -1,4 +1,4 @@
-"""The process of an `IsolatedEngine`: it evaluates what it is asked, one relation at a time."""
+"""The process of an `IsolatedEngine`, which evaluates one relation at a time."""
 
 import logging
 import os
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Answer on standard output what standard input asks, until that ends."""
-    with suppress(OSError):  # where memory runs out, this process goes first
+    """Answer requests from standard input on standard output, until the input ends."""
+    with suppress(OSError):  # the kernel kills this process first when memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000")
     engine = DuckDbEngine(directories=sys.argv[1:], memory_limit="1GB", threads=2)
     questions: SimpleQueue[bytearray] = SimpleQueue()
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _listen(questions: "SimpleQueue[bytearray]") -> None:
-    """Take what comes; end the process, whatever it is doing, when nothing more can come."""
+    """Receive requests; end the process, even if it is busy, when the input ends."""
     try:
         while True:
             questions.put(receive(sys.stdin.buffer)[1])

@@ -1,9 +1,8 @@
 """Pending peeks: the peeks that a replica has not answered yet.
 
 A peek waits until the indexes that it reads are past its time. Then it is answered on the event
-loop if that takes little work, otherwise on a thread, where it can be cancelled. An
-answer of many rows is sent in parts, no faster than they are taken, so that a replica does not hold
-all of it.
+loop if that takes little work, otherwise on a thread, where it can be cancelled. A large answer is
+sent in parts, no faster than the parts are taken, so that a replica never holds all of it.
 """
 
 import asyncio
@@ -70,7 +69,7 @@ class PendingPeeks:
             evaluation.cancel()
 
     def part_taken(self, number: int) -> None:
-        """Let one more part of an answer be sent."""
+        """Allow one more part of an answer to be sent."""
         evaluation = self._evaluations.get(number)
         if evaluation is not None:
             evaluation.window.release()
@@ -157,7 +156,7 @@ class PendingPeeks:
                 self._answered(number, last)
 
     def _part(self, number: int, evaluation: "_Evaluation", rows: pa.RecordBatch) -> None:
-        """Send a part of an answer, which is not the last."""
+        """Send a part of an answer that is not the last."""
         if self._evaluations.get(number) is evaluation:
             self._answer(PeekResponse(number, 1, more=True), (pa.Table.from_batches([rows]),))
 
@@ -184,21 +183,21 @@ class PendingPeeks:
 
 
 class _Evaluation:
-    """An evaluation on a thread: how it is stopped, and how many parts of its answer may leave."""
+    """An evaluation on a thread: how to stop it, and how many parts it may send."""
 
     def __init__(self) -> None:
         self.cancellation = Cancellation()
         self.window = Semaphore(PEEK_WINDOW)
 
     def cancel(self) -> None:
-        """Stop the evaluation, also where it waits for parts to be taken."""
+        """Stop the evaluation, also while it waits to send parts."""
         self.cancellation.cancel()
         self.window.release()
 
     def send_all_but_last(
         self, answer: Iterator[pa.RecordBatch], send: Callable[[pa.RecordBatch], object]
     ) -> pa.RecordBatch:
-        """Send the parts of an answer as they come and may leave; return the last."""
+        """Send the parts of an answer as allowed; return the last one."""
         last = next(answer)
         sent = 0
         for part in answer:

@@ -131,7 +131,7 @@ class Replica:
     def lost(self, connection: Connection[Command]) -> None:
         """Note that a connection has ended."""
         if connection is self._connection:
-            logger.info("controller gone")
+            logger.info("controller disconnected")
             self._connection = None
             self._backlog = None
             self._peeks.forget()
@@ -188,10 +188,10 @@ class Replica:
             self._instance.create(command)
             self._tasks.create_task(self._start_engine())
         elif (before.engine, before.options) != (command.engine, command.options):
-            logger.error("another instance is asked for; starting anew")
+            logger.error("another engine was requested, restarting")
             os._exit(3)  # the engine's threads run, so it cannot be replaced
         elif before.database != command.database:
-            logger.warning("another database is worked for; nothing is kept")
+            logger.warning("serving another database, nothing is kept")
             self._instance.move(command)
             for dataflow in list(self._dataflows.values()):
                 self._drop(dataflow)
@@ -217,7 +217,7 @@ class Replica:
             try:
                 found = await blocking.run(self._queries, missed, dataflow, wanted[id])
             except Exception:
-                logger.exception("dataflow begun anew", extra={"dataflow": id})
+                logger.exception("dataflow restarted", extra={"dataflow": id})
                 found = None
             if connection is not self._connection:
                 return  # another controller connected, or this one disconnected

@@ -1,11 +1,11 @@
-"""What evaluating a scalar may cost, estimated from the sizes of its literals before it is done.
+"""Cost estimates for evaluating scalars, from the sizes of their literals.
 
-    light       computed in passing, on the event loop
-    not light   computed where it holds up nobody, and can be ended
+    light       computed on the event loop
+    not light   computed where it delays nothing and can be stopped
 
-The unit is a character that is looked at, some 0.1 microseconds. The size of a column's value is
-not known; a usual one is assumed. Of a call it counts how large its result may be, and how often it
-looks at its arguments; what is not listed here looks at them once and returns no more than them.
+The unit is the processing of a character, about 0.1 microseconds. The size of a column's value is
+unknown, so a usual one is assumed. A call has a maximal size of its result, and a number of passes
+over its arguments. Functions not listed here make one pass and return no more than their arguments.
 """
 
 import re
@@ -33,24 +33,24 @@ from foreshore.expr.ir import (
 from foreshore.expr.scalars import scalars_of
 from foreshore.types import Datum
 
-LIGHT = 1 << 17  # units: some ten milliseconds
-SMALL = 16  # the size of what is not as long as one likes
-USUAL = 256  # of a value that is not known
-CALL = 8  # what a call costs beside its arguments
-OVERHEAD = 200  # and once, however many rows there are
-PATTERN = 50  # of a character of a regular expression, when it is compiled
-MATCH = 40  # of a match, beside the characters it has
+LIGHT = 1 << 17  # units: about ten milliseconds
+SMALL = 16  # the size of values of bounded length
+USUAL = 256  # of an unknown value
+CALL = 8  # of a call, in addition to its arguments
+OVERHEAD = 200  # once, independent of the number of rows
+PATTERN = 50  # per character, for compiling a regular expression
+MATCH = 40  # of a match, in addition to its characters
 MANY_PARTS = 1000  # of a relation
 MANY_ROWS = 1_000_000  # of a join
 MOST = 1 << 62
 
-Values = Sequence[Datum]  # of arguments; None if it is not known
+Values = Sequence[Datum]  # of arguments; None if unknown
 Sizes = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The size of a value, and what it costs: the dearest of its calls, and all of them."""
+    """The size of a value, and its cost: of the most expensive call, and of all calls."""
 
     size: int
     dearest: int = 0
@@ -59,7 +59,7 @@ class Cost:
 
 
 def cost_of(scalar: Scalar) -> Cost:
-    """Return what evaluating `scalar` for one row may cost."""
+    """Return the estimated cost of evaluating `scalar` for one row."""
     if isinstance(scalar, Literal):
         return Cost(size_of(scalar.value))
     operands = operands_of(scalar)
@@ -85,7 +85,7 @@ def size_of(datum: Datum) -> int:
 
 
 def cost_of_call(key: str, values: Values, sizes: Sizes) -> tuple[int, int]:
-    """Return the size of a call's result, and what the call costs without its arguments."""
+    """Return the size of a call's result, and the call's cost without its arguments."""
     name = scalar_function(key).name
     grown, worked = _GROWTH.get(name), _WORK.get(name)
     size = sum(sizes) + SMALL if grown is None else grown(values, sizes)
@@ -94,7 +94,7 @@ def cost_of_call(key: str, values: Values, sizes: Sizes) -> tuple[int, int]:
 
 
 def is_demanding(key: str) -> bool:
-    """Whether a call may cost more than its arguments' sizes say."""
+    """Whether a call may cost more than the sizes of its arguments suggest."""
     name = scalar_function(key).name
     return name in _GROWTH or name in _WORK
 
@@ -179,13 +179,13 @@ _GROWTH: dict[str, Callable[[Values, Sizes], int]] = {
 
 
 def _matched(values: Values, sizes: Sizes) -> int:
-    """Return the cost of looking for one match."""
+    """Return the cost of searching one match."""
     text, pattern = sizes[0], sizes[1]
     return CALL + pattern * PATTERN + text * (1 + pattern // 8)
 
 
 def _matched_all(values: Values, sizes: Sizes) -> int:
-    """Return the cost of looking for all matches, each of which may be looked for to the end."""
+    """Return the cost of searching all matches, each possibly to the end."""
     return _matched(values, sizes) + sizes[0] * MATCH + sizes[0] * sizes[0] // 64
 
 
@@ -214,13 +214,13 @@ _WORK: dict[str, Callable[[Values, Sizes], int]] = {
 
 
 def is_light(scalar: Scalar) -> bool:
-    """Whether `scalar` may be computed in passing."""
+    """Whether `scalar` may be computed on the event loop."""
     cost = cost_of(scalar)
     return cost.total + OVERHEAD * cost.calls <= LIGHT
 
 
 def is_heavy(relation: Relation) -> bool:
-    """Whether a single call, during which nothing else runs, may take long; or the whole does."""
+    """Whether a single uninterruptible call, or the whole, may take long."""
     nodes = list(walk_relations(relation))
     calls = False
     for node in nodes:
@@ -238,7 +238,7 @@ def is_heavy(relation: Relation) -> bool:
 
 
 def is_large(relation: Relation) -> bool:
-    """Whether looking through `relation`, with its scalars, takes milliseconds by itself."""
+    """Whether traversing `relation` and its scalars takes milliseconds by itself."""
     parts = (
         part
         for node in walk_relations(relation)
@@ -256,9 +256,9 @@ def _has_long_datum(constant: Constant) -> bool:
 
 
 def cost_of_relation(relation: Relation) -> tuple[int, int]:
-    """Return about how many rows `relation` has, and what computing all of them costs.
+    """Return the estimated number of rows of `relation`, and the cost of computing them.
 
-    What is read counts as one row.
+    A collection that is read counts as one row.
     """
     rows, work = 1, 0
     match relation:
