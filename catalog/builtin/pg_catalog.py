@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin.columns import PG_CATALOG
-from foreshore.catalog.builtin.definitions import index_definition, key_definition
+from foreshore.catalog.builtin.pg_views import SUPERUSER_OID, VIEWS, authid
 from foreshore.catalog.builtin.relation import (
     Builtin,
     Declaration,
@@ -22,7 +22,6 @@ PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
 DEFAULT_COLLATION = 100
 C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
-SUPERUSER_OID = 10  # the owner of system objects, as which nobody can connect
 
 _IDENTITY = {"always": "a", "by default": "d", None: ""}
 _RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i", "sequence": "S"}
@@ -37,7 +36,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_am": _am,
         "pg_attrdef": _attrdef,
         "pg_attribute": lambda snapshot: _attribute(snapshot, builtins()),
-        "pg_authid": _authid,
+        "pg_authid": authid,
         "pg_class": lambda snapshot: _class(snapshot, builtins()),
         "pg_collation": _collation,
         "pg_constraint": _constraint,
@@ -59,7 +58,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
     }
     for name, (oid, columns) in PG_CATALOG.items():
         yield Declaration(oid, "pg_catalog", name, columns, rows.get(name, nothing))
-    yield from _VIEWS
+    yield from VIEWS
 
 
 # --- relations ------------------------------------------------------------------------------
@@ -317,25 +316,6 @@ def _depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             }
 
 
-def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for item in snapshot.items:
-        if item.type == "sequence":
-            found, at = snapshot.sequence_of(item.id), snapshot.position_of(item.id)
-            yield {
-                "schemaname": snapshot.name(item.schema),
-                "sequencename": item.name,
-                "sequenceowner": snapshot.name(item.owner),
-                "data_type": oid_of(found.type),
-                "start_value": found.start,
-                "min_value": found.minimum,
-                "max_value": found.maximum,
-                "increment_by": found.increment,
-                "cycle": found.cycle,
-                "cache_size": found.cache,
-                "last_value": at.last if at.called else None,
-            }
-
-
 def _namespaces(snapshot: IntrospectionSnapshot) -> dict[str, int]:
     """Return the oids of the schemas that the session sees, by name."""
     return {schema.name: schema.oid for schema in snapshot.schemas.values()}
@@ -368,24 +348,6 @@ def _database(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "datcollate": "C",
             "datctype": "C.UTF-8",
         }
-
-
-def _authid(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    yield {**_role(Role("", SUPERUSER_OID, "mz_system")), "rolcanlogin": False}
-    yield from map(_role, snapshot.state.all(Role))
-
-
-def _role(role: Role) -> Row:
-    return {
-        "oid": role.oid,
-        "rolname": role.name,
-        "rolsuper": role.superuser,
-        "rolinherit": True,
-        "rolcreaterole": role.superuser,
-        "rolcreatedb": role.superuser,
-        "rolcanlogin": True,
-        "rolconnlimit": -1,
-    }
 
 
 def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -543,141 +505,3 @@ def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "typstorage": "x",
                 "typcollation": DEFAULT_COLLATION if name in _COLLATED else 0,
             }
-
-
-# --- PostgreSQL's views over them -----------------------------------------------------------
-
-
-def _roles(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for row in _authid(snapshot):
-        yield {**row, "rolpassword": "********"}
-
-
-def _users(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for role in snapshot.state.all(Role):
-        yield {
-            "usename": role.name,
-            "usesysid": role.oid,
-            "usecreatedb": role.superuser,
-            "usesuper": role.superuser,
-            "passwd": "********",
-        }
-
-
-def _of(kind: str) -> Callable[[IntrospectionSnapshot], Iterator[tuple[Item, str, str]]]:
-    def items(snapshot: IntrospectionSnapshot) -> Iterator[tuple[Item, str, str]]:
-        for item in snapshot.items:
-            if item.type == kind:
-                yield item, snapshot.name(item.schema), snapshot.name(item.owner)
-
-    return items
-
-
-def _tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for item, schema, owner in _of("table")(snapshot):
-        yield {
-            "schemaname": schema,
-            "tablename": item.name,
-            "tableowner": owner,
-            "hasindexes": bool(snapshot.state.indexes_on(item.id)),
-        }
-
-
-def _views(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for item, schema, owner in _of("view")(snapshot):
-        yield {
-            "schemaname": schema,
-            "viewname": item.name,
-            "viewowner": owner,
-            "definition": snapshot.definition_of(item.id),
-        }
-
-
-def _matviews(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for item, schema, owner in _of("materialized view")(snapshot):
-        yield {
-            "schemaname": schema,
-            "matviewname": item.name,
-            "matviewowner": owner,
-            "hasindexes": bool(snapshot.state.indexes_on(item.id)),
-            "ispopulated": True,
-            "definition": snapshot.definition_of(item.id),
-        }
-
-
-def _indexes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for item, schema, _ in _of("index")(snapshot):
-        if item.on is not None and item.on in snapshot.state.objects:
-            yield {
-                "schemaname": schema,
-                "tablename": snapshot.name(item.on),
-                "indexname": item.name,
-                "indexdef": index_definition(snapshot, item),
-            }
-    for item, named, key in snapshot.keys:
-        yield {
-            "schemaname": snapshot.name(item.schema),
-            "tablename": item.name,
-            "indexname": named.name,
-            "indexdef": key_definition(snapshot, item, key),
-        }
-
-
-_VIEWS = (
-    Declaration(
-        11_901,
-        "pg_catalog",
-        "pg_roles",
-        "rolname name, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool,"
-        "rolcanlogin bool, rolreplication bool, rolconnlimit int4, rolpassword text?,"
-        "rolvaliduntil timestamptz?, rolbypassrls bool, rolconfig text[]?, oid oid",
-        _roles,
-    ),
-    Declaration(
-        11_902,
-        "pg_catalog",
-        "pg_user",
-        "usename name, usesysid oid, usecreatedb bool, usesuper bool, userepl bool,"
-        "usebypassrls bool, passwd text?, valuntil timestamptz?, useconfig text[]?",
-        _users,
-    ),
-    Declaration(
-        11_903,
-        "pg_catalog",
-        "pg_tables",
-        "schemaname name, tablename name, tableowner name, tablespace name?, hasindexes bool,"
-        "hasrules bool, hastriggers bool, rowsecurity bool",
-        _tables,
-    ),
-    Declaration(
-        11_904,
-        "pg_catalog",
-        "pg_views",
-        "schemaname name, viewname name, viewowner name, definition text",
-        _views,
-    ),
-    Declaration(
-        11_905,
-        "pg_catalog",
-        "pg_matviews",
-        "schemaname name, matviewname name, matviewowner name, tablespace name?,"
-        "hasindexes bool, ispopulated bool, definition text",
-        _matviews,
-    ),
-    Declaration(
-        11_906,
-        "pg_catalog",
-        "pg_indexes",
-        "schemaname name, tablename name, indexname name, tablespace name?, indexdef text",
-        _indexes,
-    ),
-    Declaration(
-        11_907,
-        "pg_catalog",
-        "pg_sequences",
-        "schemaname name, sequencename name, sequenceowner name, data_type regtype,"
-        "start_value int8, min_value int8, max_value int8, increment_by int8, cycle bool,"
-        "cache_size int8, last_value int8?",
-        _sequences,
-    ),
-)
