@@ -24,9 +24,9 @@ QUICK_ON_SPARK = (
 
 def check(path: Path, database: Database, schema: str, prepare: str = "") -> None:
     database.run(f"CREATE SCHEMA {schema}")
-    database.run(f"SET search_path = {schema}")
+    database.set(f"SET search_path = {schema}")
     if prepare:
-        database.run(prepare)
+        database.set(prepare)
     steps = read(path)
     for step, given in zip(steps, answers(database, steps), strict=True):
         assert given.text() == step.text(), f"{path.name}, at:\n{step.sql}"
@@ -39,7 +39,8 @@ def test_the_script_is_postgresqls(path: Path, postgres_url: str) -> None:
     database = Database(postgres_url, is_foreshore=False)
     try:
         if os.environ.get("GOLDEN") == "rewrite":
-            database.run(f"CREATE SCHEMA anew_{path.stem}; SET search_path = anew_{path.stem}")
+            database.run(f"CREATE SCHEMA anew_{path.stem}")
+            database.set(f"SET search_path = anew_{path.stem}")
             path.write_text("".join(step.text() for step in answers(database, read(path))))
         check(path, database, path.stem)
     finally:

@@ -1,4 +1,7 @@
-"""Advisory locks, taken by several sessions and given back in all ways there are."""
+"""Advisory locks, as far as it needs a look inside.
+
+What PostgreSQL answers too is in tests/sqllogic/scripts/sessions_advisory_locks.slt.
+"""
 
 import asyncio
 
@@ -33,75 +36,18 @@ async def waiting(env: TestEnvironment, session: str, call: str) -> asyncio.Task
     return task
 
 
-def test_one_has_it_or_several_share_it(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await free(env)
-        assert await one(env, "a", "pg_try_advisory_lock(1)") == "t"
-        assert await one(env, "b", "pg_try_advisory_lock(1)") == "f"
-        assert await one(env, "b", "pg_try_advisory_lock_shared(1)") == "f"
-        assert await one(env, "b", "pg_try_advisory_lock(0, 1)") == "t", "two integers are others"
-        assert await one(env, "b", "pg_try_advisory_lock(-1)") == "t"
-        assert await one(env, "a", "pg_try_advisory_lock(4294967295)") == "t"
-        for session in "ab":
-            assert await one(env, session, "pg_try_advisory_lock_shared(2, -3)") == "t"
-        assert await one(env, "c", "pg_try_advisory_xact_lock(2, -3)") == "f"
-        second = await waiting(env, "c", "pg_advisory_lock(1)")
-        third = await waiting(env, "b", "pg_advisory_lock_shared(1)")
-        assert await one(env, "a", "pg_advisory_unlock(1)") == "t"
-        assert await second == "\nSELECT 1"
-        assert not third.done()
-        assert await one(env, "c", "pg_advisory_unlock(1)") == "t"
-        await third
-        refused = await env.ran("a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)")
-        assert refused.splitlines() == [
-            "f|f", "SELECT 1", NOT_OWNED, "WARNING: you don't own a lock of type ShareLock",
-        ]  # fmt: skip
-        assert await one(env, "a", "pg_advisory_unlock(NULL::bigint) IS NULL") == "t"
-
-    runner.run(play())
-
-
-def test_a_lock_is_given_back_as_often_as_it_was_taken(
+def test_unlock_of_a_lock_that_is_not_held_warns(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
         await free(env)
-        for call in (
-            "pg_advisory_lock(1)",
-            "pg_try_advisory_lock(1)",
-            "pg_advisory_lock_shared(1)",
-        ):
-            await one(env, "a", call)
-        for call in ("pg_advisory_unlock(1)", "pg_advisory_unlock_shared(1)"):
-            assert await one(env, "a", call) == "t"
-            assert await one(env, "b", "pg_try_advisory_lock_shared(1)") == "f"
-        assert await one(env, "a", "pg_advisory_unlock(1)") == "t"
-        assert await one(env, "b", "pg_try_advisory_lock(1)") == "t"
-        # A column of calls: one for each row.
-        await env.ran("a", "SELECT pg_advisory_lock(i) FROM generate_series(10, 12) AS i")
-        assert await one(env, "b", "pg_try_advisory_lock(12)") == "f"
-        await env.ran("a", "SELECT pg_advisory_unlock_all()")
-        assert await one(env, "b", "pg_try_advisory_lock(12)") == "t"
-
-    runner.run(play())
-
-
-@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "SELECT 1 / 0"])
-def test_what_is_taken_for_a_transaction_ends_with_it(
-    runner: asyncio.Runner, env: TestEnvironment, end: str
-) -> None:
-    async def play() -> None:
-        await free(env)
-        await env.ran("a", "SELECT pg_advisory_xact_lock(1)")
-        assert await one(env, "b", "pg_try_advisory_xact_lock(1)") == "t"
-        await env.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1); SELECT pg_advisory_lock(2)")
+        refused = await env.ran("a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)")
+        assert refused.splitlines() == [
+            "f|f", "SELECT 1", NOT_OWNED, "WARNING: you don't own a lock of type ShareLock",
+        ]  # fmt: skip
+        await env.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
         answer = await env.ran("a", "SELECT pg_advisory_unlock(1)")
         assert answer.splitlines() == ["f", "SELECT 1", NOT_OWNED, "T"]
-        waits = await waiting(env, "b", "pg_advisory_lock(1)")
-        await env.query("a", end)
-        assert await waits == "\nSELECT 1"
-        assert await one(env, "b", "pg_try_advisory_lock(2)") == "f", "that is the session's"
-        await env.query("a", "ROLLBACK")
 
     runner.run(play())
 
