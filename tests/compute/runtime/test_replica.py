@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -364,13 +364,13 @@ def test_answer_goes_to_requesting_controller(
     ended = threading.Event()
     numbers = count()
 
-    def answer(peek: Peek, *_: Any) -> pa.Table:
+    def answer(peek: Peek, *_: Any) -> Iterator[pa.RecordBatch]:
         n = next(numbers)
         begun[n].set()
         assert may_end[n].wait(10)
         if n == 0:
             ended.set()
-        return rows((n, "answer"))
+        yield from rows((n, "answer")).to_batches()
 
     monkeypatch.setattr("foreshore.compute.replica.pending_peeks.answer_by_engine", answer)
     peek = Peek(1, 1, U1, None, None, None, (), {})
