@@ -173,5 +173,5 @@ def _read(
             batch.upper,
             batch.since,
         ):
-            raise DataCorrupted(f'batch "{batch.key}" promises {metadata}')
+            raise DataCorrupted(f'batch "{batch.key}" has metadata {metadata}')
         yield from read_parts(file, schema, selection, after, reading, piece_bytes)

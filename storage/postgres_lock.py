@@ -1,11 +1,12 @@
-"""The server lock of a database whose consensus is in PostgreSQL, for servers on several machines.
+"""The server lock of a database with consensus in PostgreSQL, for servers on several machines.
 
-It is an advisory lock that a connection of its own holds. PostgreSQL frees it when the connection
-ends, so at once when the process ends, also by SIGKILL. If a machine vanishes, no packet says so;
-then PostgreSQL frees the lock after `VANISHED_SECONDS`, since the connection asks for such probes.
+It is an advisory lock held by a separate connection. PostgreSQL frees it when the connection ends,
+so immediately when the process ends, even by SIGKILL. If a machine vanishes without closing the
+connection, PostgreSQL frees the lock after `VANISHED_SECONDS`, because the connection requests such
+probes.
 
-A lock that is lost with its connection is acquired again. A server that starts in between gets it,
-and the fence (epoch.py) sees to it that the other one writes nothing more.
+A lock that is lost with its connection is acquired again. If another server starts in between, it
+gets the lock, and the fence (epoch.py) stops the writes of this one.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 CHECK_SECONDS = 2.0
 WAIT_SECONDS = 5.0  # of one statement that waits for the lock
-VANISHED_SECONDS = 12.0  # idle + interval * count, and a second for what lies between
+VANISHED_SECONDS = 12.0  # idle + interval * count, and a second for the network
 _PROBES = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
@@ -61,10 +62,10 @@ class PostgresLock:
         self._task: asyncio.Task[None] | None = None
 
     async def acquire(self, stop: asyncio.Event, *, patient: bool) -> str | None:
-        """Acquire the lock and return None, or return a description of the server that has it.
+        """Acquire the lock and return None, or return a description of the server that holds it.
 
-        If `patient`, wait until a machine that has vanished can no longer have it, or until `stop`
-        is set. Raises Determinate if PostgreSQL cannot be reached.
+        If `patient`, wait until a vanished machine can no longer hold it, or until `stop` is set.
+        Raises Determinate if PostgreSQL cannot be reached.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (VANISHED_SECONDS if patient else 0.0)
@@ -83,7 +84,7 @@ class PostgresLock:
         return None
 
     async def wait(self) -> None:
-        """Return when the lock is acquired, which goes on if this is cancelled."""
+        """Return when the lock is acquired; acquisition continues if this is cancelled."""
         self._keep()
         await self._held.wait()
 
@@ -102,7 +103,7 @@ class PostgresLock:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        """Acquire the lock if it is not held, and again when it is lost."""
+        """Acquire the lock if it is not held, and again after it is lost."""
         while True:
             try:
                 if self._connection is None:
@@ -113,7 +114,7 @@ class PostgresLock:
                 await asyncio.sleep(CHECK_SECONDS)
                 await self._connection.fetchval("SELECT 1")
             except asyncpg.LockNotAvailableError:
-                continue  # after WAIT_SECONDS, in which the connection was seen to live
+                continue  # after WAIT_SECONDS, in which the connection was alive
             except FAILURES as error:
                 logger.warning("the server lock in consensus was lost", exc_info=error)
                 self._held.clear()
@@ -145,7 +146,7 @@ class PostgresLock:
         for name, value in _PROBES.items():
             try:
                 await connection.execute("SELECT set_config($1, $2, false)", name, value)
-            except asyncpg.PostgresError as error:  # not every system and version has each
+            except asyncpg.PostgresError as error:  # not every system and version has each setting
                 logger.info("a setting was refused", extra={"setting": name}, exc_info=error)
         return connection
 
@@ -156,7 +157,7 @@ class PostgresLock:
 
     async def _holder(self, connection: Any) -> str:
         row = await connection.fetchrow(_HOLDER, self._schema)
-        if row is None:  # it has ended, or may not be seen
+        if row is None:  # it has ended, or is not visible
             return "an unknown process"
         name = (row["application_name"] or "an unknown process").removeprefix("foreshore ")
         pid, at, host = name.partition("@")
