@@ -735,7 +735,9 @@ def aggregate(members: list[Row], a: Aggregate) -> Datum:
         )
         return first, tuple(map(nullable_ordinal, args, types)), shown(args)
 
-    if a.function != "array_agg" and a.args:
+    if a.function == "comoment_float":
+        members = [member for member in members if None not in member[0]]
+    elif a.function != "array_agg" and a.args:
         members = [member for member in members if member[0][0] is not None]
     if a.distinct or a.function in ("min", "max"):
         members = [(tuple(map(representative, args)), keys) for args, keys in members]
