@@ -35,7 +35,7 @@ def _lower(id: int) -> None:
     os.setpriority(os.PRIO_PROCESS, id, os.getpriority(os.PRIO_PROCESS, id) + NICENESS)
 
 
-def let_give_way(pid: int) -> None:
+def lower_priority(pid: int) -> None:
     """Give a newly started process, which leads its own session, a low priority."""
     with suppress(OSError):  # it may have ended, and not every system groups by session
         _lower(pid)

@@ -181,7 +181,7 @@ class StorageController(ShardGrants):
         data_dir = Path(os.path.abspath(data_dir))  # noqa: ASYNC240 - looks at no file
         await blocking.run(None, partial(data_dir.mkdir, parents=True, exist_ok=True))
         await blocking.run(None, finish_restore, data_dir)
-        return await cls.over(
+        return await cls.open_services(
             data_dir,
             await blocking.run(None, open_blob, blob, data_dir),
             await blocking.run(None, open_consensus, consensus, data_dir),
@@ -190,7 +190,7 @@ class StorageController(ShardGrants):
         )
 
     @classmethod
-    async def over(
+    async def open_services(
         cls,
         data_dir: Path,
         blob: Blob,

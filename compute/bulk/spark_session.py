@@ -293,7 +293,7 @@ def _launch(options: SparkOptions) -> Any:
             )
         try:
             # Index lookups and commits on the same machine go first.
-            blocking.let_give_way(process.pid)
+            blocking.lower_priority(process.pid)
             _wait(process, connection.exists, options.scratch / "spark.log")
             port, secret = _read_connection(connection)
             gateway = _with_environment(

@@ -101,7 +101,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        blocking.let_give_way(self._process.pid)
+        blocking.lower_priority(self._process.pid)
         self._at_rest = True  # neither evaluating nor killed
 
     @property

@@ -22,7 +22,7 @@ COSTS: dict[str, Cost] = {
 }
 
 
-def worked_off(batch_sizing: BatchSizing, cost: Cost, noise: Random | None = None) -> float:
+def time_for_backlog(batch_sizing: BatchSizing, cost: Cost, noise: Random | None = None) -> float:
     """Return the time for processing a backlog."""
     left, spent = BACKLOG, 0.0
     while left:
@@ -34,7 +34,7 @@ def worked_off(batch_sizing: BatchSizing, cost: Cost, noise: Random | None = Non
     return spent
 
 
-def bearable(cost: Cost) -> float:
+def acceptable(cost: Cost) -> float:
     """Return three times the cost with windows of the best size, and 24 trials of it."""
     best = min(range(1, BACKLOG + 1), key=lambda times: -(-BACKLOG // times) * cost(times))
     return (3 * -(-BACKLOG // best) + 24) * cost(best)
@@ -42,24 +42,24 @@ def bearable(cost: Cost) -> float:
 
 @pytest.mark.parametrize("name", COSTS)
 def test_backlog_is_processed_near_optimal_rate(name: str) -> None:
-    spent = worked_off(BatchSizing(16, seconds=0.25), COSTS[name])
-    assert spent < bearable(COSTS[name])
+    spent = time_for_backlog(BatchSizing(16, seconds=0.25), COSTS[name])
+    assert spent < acceptable(COSTS[name])
 
 
 @pytest.mark.parametrize("name", COSTS)
 def test_noisy_step_times_do_not_mislead_batch_sizing(name: str) -> None:
     for seed in range(20):
-        spent = worked_off(BatchSizing(16, seconds=0.25), COSTS[name], Random(seed))
-        assert spent < 3 * bearable(COSTS[name]), seed
+        spent = time_for_backlog(BatchSizing(16, seconds=0.25), COSTS[name], Random(seed))
+        assert spent < 3 * acceptable(COSTS[name]), seed
 
 
 @pytest.mark.parametrize("before", COSTS)
 @pytest.mark.parametrize("name", COSTS)
 def test_batch_size_adapts_to_changed_costs(name: str, before: str) -> None:
     batch_sizing = BatchSizing(16, seconds=0.25)
-    worked_off(batch_sizing, COSTS[before])
-    spent = [worked_off(batch_sizing, COSTS[name]) for _ in range(4)]
-    assert spent[-1] < 1.5 * bearable(COSTS[name])
+    time_for_backlog(batch_sizing, COSTS[before])
+    spent = [time_for_backlog(batch_sizing, COSTS[name]) for _ in range(4)]
+    assert spent[-1] < 1.5 * acceptable(COSTS[name])
 
 
 def test_small_window_does_not_change_batch_size() -> None:
@@ -97,12 +97,12 @@ def test_memory_limit_of_batch_size_is_lifted(name: str) -> None:
     for _ in range(100):
         batch_sizing.stepped(batch_sizing.times, COSTS[name](batch_sizing.times))
     assert batch_sizing.times >= 16
-    assert worked_off(batch_sizing, COSTS[name]) < bearable(COSTS[name])
+    assert time_for_backlog(batch_sizing, COSTS[name]) < acceptable(COSTS[name])
 
 
 def test_small_window_exceeding_memory_limits_batch_size() -> None:
     batch_sizing = BatchSizing(16, seconds=0.25)
-    worked_off(batch_sizing, COSTS["linear"])
+    time_for_backlog(batch_sizing, COSTS["linear"])
     before = batch_sizing.times
     batch_sizing.exhausted(3)  # there were no more
     assert batch_sizing.times == 1

@@ -38,9 +38,9 @@ def test_background_thread_and_children_have_low_priority() -> None:
 def test_low_priority_of_ended_process_is_ignored() -> None:
     process = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
-        blocking.let_give_way(process.pid)
+        blocking.lower_priority(process.pid)
         assert niceness(process.pid) == min(19, niceness(0) + blocking.NICENESS)
     finally:
         process.kill()
         process.wait()
-    blocking.let_give_way(process.pid)
+    blocking.lower_priority(process.pid)

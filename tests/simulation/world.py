@@ -314,7 +314,7 @@ class World:
         self.fail(faults)
         consensus = FaultyConsensus(self._consensus, of_consensus, late=self._late)
         blob = FaultyBlob(FileBlob(self.data_dir / "blob"), of_blob, sleep=lambda _: None)
-        storage = await StorageController.over(
+        storage = await StorageController.open_services(
             self.data_dir,
             blob,
             SlowConsensus(consensus, loop.delay),

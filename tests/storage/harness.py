@@ -63,7 +63,7 @@ async def open_at(
     directory: Path, *, clock: Clock | None = None, **config: object
 ) -> StorageController:
     """Open the database in `directory`."""
-    return await StorageController.over(
+    return await StorageController.open_services(
         directory,
         FileBlob(directory / "blob"),
         SqliteConsensus(directory / "consensus.sqlite"),

@@ -402,7 +402,7 @@ def test_fenced_environment_cannot_set_first_state_of_shard(
 ) -> None:
     async def over(consensus: SqliteConsensus) -> StorageController:
         blob = FileBlob(tmp_path / "blob")
-        return await StorageController.over(
+        return await StorageController.open_services(
             tmp_path, blob, consensus, SystemClock(), StorageConfig()
         )
 
@@ -459,7 +459,7 @@ def test_faults_of_the_services_lose_and_repeat_nothing(
     async def main() -> None:
         faults, blob_faults = Faults(seed, Rates()), Faults(seed + 100, Rates())
         consensus = FaultyConsensus(SqliteConsensus(tmp_path / "consensus.sqlite"), faults)
-        controller = await StorageController.over(
+        controller = await StorageController.open_services(
             tmp_path,
             FaultyBlob(FileBlob(tmp_path / "blob"), blob_faults),
             consensus,

@@ -15,7 +15,7 @@ from tests.storage.harness import ROWS, U1, open_at, put, reader, run, write
 
 
 async def open_with(log: Path, blob: Path, consensus: Path) -> StorageController:
-    return await StorageController.over(
+    return await StorageController.open_services(
         log,
         FileBlob(blob / "blob"),
         SqliteConsensus(consensus / "c"),

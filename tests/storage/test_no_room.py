@@ -260,7 +260,7 @@ async def full_before_the_next_segment_is_listed(
     data_dir: Path, consensus: FullConsensus
 ) -> tuple[StorageController, list[int]]:
     """Write until consensus has no room for another segment; return the written times."""
-    controller = await StorageController.over(
+    controller = await StorageController.open_services(
         data_dir,
         FileBlob(data_dir / "blob"),
         consensus,

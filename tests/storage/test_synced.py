@@ -152,7 +152,7 @@ def test_named_or_acknowledged_data_was_synced(
         time, merged = 0, False
         for _ in range(3):
             consensus = Watched(disk)
-            controller = await StorageController.over(
+            controller = await StorageController.open_services(
                 tmp_path,
                 FileBlob(tmp_path / "blob"),
                 consensus,
@@ -197,7 +197,7 @@ def test_unsynced_writes_of_killed_process_are_synced_at_recovery(
     async def main() -> None:
         async def over() -> StorageController:
             blob, clock = FileBlob(tmp_path / "blob"), SystemClock()
-            return await StorageController.over(
+            return await StorageController.open_services(
                 tmp_path, blob, Watched(disk), clock, StorageConfig()
             )
 

@@ -29,7 +29,7 @@ from tests.compute.runtime.harness import (
 NO_MEMORY = '"u1" cannot be kept up to date: no memory'
 
 
-class House:
+class ScriptedReplicas:
     """An index i3 over a view u2 over a view u1, and replicas with scripted responses."""
 
     def __init__(self, env: Environment) -> None:
@@ -43,7 +43,7 @@ class House:
         replica.task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
         self.cluster.replicas[name] = replica
 
-    def says(self, name: str, *failing: str) -> None:
+    def reports_failure(self, name: str, *failing: str) -> None:
         statuses = (
             DataflowStatus(id_(id), "failed", 0, 0, 0.0, 0, "no memory", (), "53200", 3)
             for id in failing
@@ -53,7 +53,7 @@ class House:
     def lost(self, name: str) -> None:
         self.compute._lost(self.cluster, self.cluster.replicas[name])
 
-    def is_told(self, name: str, view: str, upper: int, *found: str) -> None:
+    def reports_errors(self, name: str, view: str, upper: int, *found: str) -> None:
         """Report from a replica that a view has no rows, and the errors `found`, before `upper`."""
         nothing = output_schema(T1.columns).empty_table()
         rows = [(text, upper - 1, 1) for text in found]
@@ -70,7 +70,7 @@ class House:
         errors = output_schema(ERRORS).empty_table()
         self._deliver(name, message, output_schema(T1.columns).empty_table(), errors)
 
-    def has_come(self, name: str, view: str, upper: int) -> None:
+    def reports_upper(self, name: str, view: str, upper: int) -> None:
         """Report from a replica that it knows a view before `upper`."""
         self._deliver(name, Frontiers({id_(view): upper}))
 
@@ -85,7 +85,7 @@ class House:
         self.compute._responses.deliver(self.cluster.replicas[name], message, tables)
 
 
-async def heard(asked: Awaitable[None], seconds: float = 10) -> str:
+async def outcome_of(asked: Awaitable[None], seconds: float = 10) -> str:
     """Return the outcome for a waiter, or that it is still waiting."""
     try:
         async with asyncio.timeout(seconds):
@@ -98,8 +98,8 @@ async def heard(asked: Awaitable[None], seconds: float = 10) -> str:
 
 
 @pytest.fixture
-def in_house(tmp_path: Path) -> Callable[[Callable[[House], Awaitable[None]]], None]:
-    def in_it(scenario: Callable[[House], Awaitable[None]]) -> None:
+def run_scripted(tmp_path: Path) -> Callable[[Callable[[ScriptedReplicas], Awaitable[None]]], None]:
+    def in_it(scenario: Callable[[ScriptedReplicas], Awaitable[None]]) -> None:
         async def main() -> None:
             async with environment(tmp_path) as env:
                 await env.create("t1")
@@ -109,167 +109,171 @@ def in_house(tmp_path: Path) -> Callable[[Callable[[House], Awaitable[None]]], N
                 await env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=1)
                 await env.maintain("c", "u2", U1, SinkExport(id_("u2")), as_of=1)
                 await env.maintain("c", "d3", U2, index_on("i3", 0, of=U2), as_of=1)
-                house = House(env)
-                house.add("r1")
-                await scenario(house)
+                scripted = ScriptedReplicas(env)
+                scripted.add("r1")
+                await scenario(scripted)
 
         run(main)
 
     return in_it
 
 
-InHouse = Callable[[Callable[[House], Awaitable[None]]], None]
+InHouse = Callable[[Callable[[ScriptedReplicas], Awaitable[None]]], None]
 
 
 @pytest.mark.parametrize("asked", ["before", "after"])
-def test_readers_of_dependents_fail_without_waiting(in_house: InHouse, asked: str) -> None:
-    async def scenario(house: House) -> None:
+def test_readers_of_dependents_fail_without_waiting(run_scripted: InHouse, asked: str) -> None:
+    async def scenario(scripted: ScriptedReplicas) -> None:
         for read in ("u1", "u2", "i3"):
-            house.says("r1")
+            scripted.reports_failure("r1")
             if asked == "after":
-                house.says("r1", "u1")
+                scripted.reports_failure("r1", "u1")
             waiting = asyncio.ensure_future(
-                heard(house.compute.maintained.check_errors([id_(read)], 7))
+                outcome_of(scripted.compute.maintained.check_errors([id_(read)], 7))
             )
             await asyncio.sleep(0)
-            house.says("r1", "u1")
+            scripted.reports_failure("r1", "u1")
             assert await waiting == NO_MEMORY, read
 
-    in_house(scenario)
+    run_scripted(scenario)
 
 
-def test_waiters_fail_when_last_working_replica_ends(in_house: InHouse) -> None:
-    async def scenario(house: House) -> None:
-        house.add("r2")
+def test_waiters_fail_when_last_working_replica_ends(run_scripted: InHouse) -> None:
+    async def scenario(scripted: ScriptedReplicas) -> None:
+        scripted.add("r2")
         waiting = [
-            asyncio.ensure_future(heard(each, seconds))
+            asyncio.ensure_future(outcome_of(each, seconds))
             for each, seconds in (
-                (house.compute.wait_upper(id_("i3"), 7, patient=False), 10),
-                (house.compute.wait_upper(id_("i3"), 7), 0.2),
-                (house.compute.maintained.check_errors([id_("i3")], 7), 10),
+                (scripted.compute.wait_upper(id_("i3"), 7, patient=False), 10),
+                (scripted.compute.wait_upper(id_("i3"), 7), 0.2),
+                (scripted.compute.maintained.check_errors([id_("i3")], 7), 10),
             )
         ]
         await asyncio.sleep(0)
-        house.says("r1", "u1")
+        scripted.reports_failure("r1", "u1")
         await asyncio.sleep(0)
         assert not any(each.done() for each in waiting)
-        await house.compute.drop_replica("c", "r2")
+        await scripted.compute.drop_replica("c", "r2")
         assert await asyncio.gather(*waiting) == [NO_MEMORY, "nothing yet", NO_MEMORY]
 
-    in_house(scenario)
+    run_scripted(scenario)
 
 
-def test_restarted_dataflow_is_waited_for(in_house: InHouse) -> None:
-    async def scenario(house: House) -> None:
-        house.says("r1", "u1")
-        assert await heard(house.compute.maintained.check_errors([id_("u1")], 7)) == NO_MEMORY
-        house.lost("r1")
+def test_restarted_dataflow_is_waited_for(run_scripted: InHouse) -> None:
+    async def scenario(scripted: ScriptedReplicas) -> None:
+        scripted.reports_failure("r1", "u1")
+        assert (
+            await outcome_of(scripted.compute.maintained.check_errors([id_("u1")], 7)) == NO_MEMORY
+        )
+        scripted.lost("r1")
         waiting = asyncio.ensure_future(
-            heard(house.compute.maintained.check_errors([id_("u1")], 7))
+            outcome_of(scripted.compute.maintained.check_errors([id_("u1")], 7))
         )
         await asyncio.sleep(0.05)
         assert not waiting.done()
-        house.is_told("r1", "u1", 8)
+        scripted.reports_errors("r1", "u1", 8)
         assert await waiting == "all is known"
 
-    in_house(scenario)
+    run_scripted(scenario)
 
 
-def test_wait_for_errors_of_dropped_view_fails(in_house: InHouse) -> None:
-    async def scenario(house: House) -> None:
+def test_wait_for_errors_of_dropped_view_fails(run_scripted: InHouse) -> None:
+    async def scenario(scripted: ScriptedReplicas) -> None:
         waiting = asyncio.ensure_future(
-            heard(house.compute.maintained.check_errors([id_("u1")], 7))
+            outcome_of(scripted.compute.maintained.check_errors([id_("u1")], 7))
         )
         await asyncio.sleep(0)
-        house.compute.drop_dataflow(id_("u1"))
+        scripted.compute.drop_dataflow(id_("u1"))
         assert await waiting == 'collection "u1" was dropped'
 
-    in_house(scenario)
+    run_scripted(scenario)
 
 
 def test_wait_for_errors_continues_after_handoff(
-    in_house: InHouse,
+    run_scripted: InHouse,
 ) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(scripted: ScriptedReplicas) -> None:
         waiting = asyncio.ensure_future(
-            heard(house.compute.maintained.check_errors([id_("u1")], 7))
+            outcome_of(scripted.compute.maintained.check_errors([id_("u1")], 7))
         )
-        given_up = asyncio.ensure_future(house.compute.maintained.check_errors([id_("u1")], 7))
+        given_up = asyncio.ensure_future(scripted.compute.maintained.check_errors([id_("u1")], 7))
         await asyncio.sleep(0)
-        house.compute.drop_dataflow(id_("u1"), replaced=True)
-        await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
+        scripted.compute.drop_dataflow(id_("u1"), replaced=True)
+        await scripted.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
         given_up.cancel()
         with suppress(asyncio.CancelledError, UndefinedObject):
             await given_up
         assert not waiting.done()
-        house.is_told("r1", "u1", 8)
+        scripted.reports_errors("r1", "u1", 8)
         assert await waiting == "all is known"
 
-    in_house(scenario)
+    run_scripted(scenario)
 
 
-def test_late_output_is_not_attributed_to_next_dataflow(in_house: InHouse) -> None:
-    async def scenario(house: House) -> None:
-        house.is_told("r1", "u1", 4)
-        await house.written("u1", 4)
-        house.compute.drop_dataflow(id_("u1"), replaced=True)
-        await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
-        house.replaced("r1", "u1", 4, 6)
-        house.has_come("r1", "u1", 7)
+def test_late_output_is_not_attributed_to_next_dataflow(run_scripted: InHouse) -> None:
+    async def scenario(scripted: ScriptedReplicas) -> None:
+        scripted.reports_errors("r1", "u1", 4)
+        await scripted.written("u1", 4)
+        scripted.compute.drop_dataflow(id_("u1"), replaced=True)
+        await scripted.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
+        scripted.replaced("r1", "u1", 4, 6)
+        scripted.reports_upper("r1", "u1", 7)
         await asyncio.sleep(0.05)
-        assert house.env.storage.upper(id_("u1")) == 4
-        house.is_told("r1", "u1", 5)
-        house.replaced("r1", "u1", 5, 6)
-        house.has_come("r1", "u1", 7)
-        await house.written("u1", 7)
+        assert scripted.env.storage.upper(id_("u1")) == 4
+        scripted.reports_errors("r1", "u1", 5)
+        scripted.replaced("r1", "u1", 5, 6)
+        scripted.reports_upper("r1", "u1", 7)
+        await scripted.written("u1", 7)
 
-    in_house(scenario)
+    run_scripted(scenario)
 
 
 def test_drop_while_waiting_for_errors_is_harmless(
-    in_house: InHouse,
+    run_scripted: InHouse,
 ) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(scripted: ScriptedReplicas) -> None:
         waiting = asyncio.ensure_future(
-            heard(house.compute.maintained.check_errors([id_("i3")], 7))
+            outcome_of(scripted.compute.maintained.check_errors([id_("i3")], 7))
         )
         await asyncio.sleep(0)
-        house.compute.drop_dataflow(id_("u1"))
-        house.is_told("r1", "u2", 8)
+        scripted.compute.drop_dataflow(id_("u1"))
+        scripted.reports_errors("r1", "u2", 8)
         assert await waiting == "all is known"
 
-    in_house(scenario)
+    run_scripted(scenario)
 
 
-def test_errors_of_unmaintained_view_are_not_waited_for(in_house: InHouse) -> None:
-    async def scenario(house: House) -> None:
+def test_errors_of_unmaintained_view_are_not_waited_for(run_scripted: InHouse) -> None:
+    async def scenario(scripted: ScriptedReplicas) -> None:
         waiting = asyncio.ensure_future(
-            heard(house.compute.maintained.check_errors([id_("i3")], 7))
+            outcome_of(scripted.compute.maintained.check_errors([id_("i3")], 7))
         )
         await asyncio.sleep(0)
-        await house.compute.drop_replica("c", "r1")
+        await scripted.compute.drop_replica("c", "r1")
         assert await waiting == "all is known"
 
-    in_house(scenario)
+    run_scripted(scenario)
 
 
 def test_errors_of_view_are_known_during_handoff(
-    in_house: InHouse,
+    run_scripted: InHouse,
 ) -> None:
-    async def scenario(house: House) -> None:
-        house.is_told("r1", "u1", 4, "22012 division by zero")
-        house.is_told("r1", "u2", 4)
-        house.compute.drop_dataflow(id_("u1"), replaced=True)
+    async def scenario(scripted: ScriptedReplicas) -> None:
+        scripted.reports_errors("r1", "u1", 4, "22012 division by zero")
+        scripted.reports_errors("r1", "u2", 4)
+        scripted.compute.drop_dataflow(id_("u1"), replaced=True)
         for reads in ("u1", "i3"):
             assert (
-                await heard(house.compute.maintained.check_errors([id_(reads)], 3))
+                await outcome_of(scripted.compute.maintained.check_errors([id_(reads)], 3))
                 == "division by zero"
             )
-        later = asyncio.ensure_future(heard(house.compute.maintained.check_errors([id_("u1")], 5)))
+        later = asyncio.ensure_future(
+            outcome_of(scripted.compute.maintained.check_errors([id_("u1")], 5))
+        )
         await asyncio.sleep(0)
         assert not later.done()
-        await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
-        house.is_told("r1", "u1", 8)
+        await scripted.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
+        scripted.reports_errors("r1", "u1", 8)
         assert await later == "all is known"
 
-    in_house(scenario)
+    run_scripted(scenario)

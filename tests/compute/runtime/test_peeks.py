@@ -30,7 +30,7 @@ ROWS = KV_SCHEMA.empty_table()
 NOT_UP = Failure("57P03", "the engine is not up")
 
 
-class Deaf:
+class SilentConnection:
     """A connection that ignores everything received."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
     cluster = Cluster("c", CreateInstance("embedded", {}), lambda _: pytest.fail("not asked for"))
     for name in names:
         link = ReplicaLink(name, ProcessLauncher(), lambda _: None, lambda *_: None, lambda: None)
-        connection = cast(Connection[Response], Deaf())
+        connection = cast(Connection[Response], SilentConnection())
         cluster.replicas[name] = Replica(name, link, connection)
     peeks = Peeks()
     task = asyncio.create_task(peeks.ask(cluster, PeekRequest(1, U1), ()))
@@ -106,7 +106,7 @@ def rows(*numbers: int) -> tuple[pa.Table]:
 
 def sent_to(replica: Replica) -> list[Message]:
     """Return the messages sent to one replica only."""
-    return cast(Deaf, replica.connection).sent
+    return cast(SilentConnection, replica.connection).sent
 
 
 async def soon(condition: Callable[[], bool]) -> None:
