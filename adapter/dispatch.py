@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl import alter, create, drop
 from foreshore.adapter.ddl.comment import comment
@@ -103,7 +104,8 @@ async def run(
     outcome = await _carry_out(session, prepared, plan, args, alone=alone)
     change = transaction.catalog
     if change is not None and change.state is not before and not isinstance(plan, NO_QUERY):
-        session.planner.verify_sql_round_trip(before or change.base)
+        with session.interrupts.running():
+            await blocking.run(None, session.planner.verify_sql_round_trip, before or change.base)
     return outcome
 
 
