@@ -72,6 +72,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def nothing_holds_up_the_server(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let a test fail that holds up the event loop of the shared server."""
+    yield
+    if "server" in request.fixturenames:
+        running: Server = request.getfixturevalue("server")
+        slow = running.slow_callbacks()
+        assert not slow, slow
+
+
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     """A place for the data of a server that a test starts, and kills, for itself."""

@@ -27,8 +27,10 @@ import pytest
 
 from foreshore.compute.bulk.spark_session import find_java
 from foreshore.errors import Unavailable
+from tests.loop_guard import MARK
 
 ROOT = Path(__file__).parent.parent
+GUARDED = (str(ROOT / "tests" / "guarded_server.py"),)
 START_S = 60.0
 
 
@@ -107,12 +109,13 @@ class Server:
 
     data_dir: Path
     args: tuple[str, ...] = ()
-    program: tuple[str, ...] = ("-m", "foreshore.server.main")
+    program: tuple[str, ...] = GUARDED
     port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     mark: str = field(default_factory=lambda: f"FORESHORE_TEST_MARK={secrets.token_hex(8)}")
     environment: dict[str, str] = field(default_factory=dict)
+    _log_read: int = 0
 
     @property
     def url(self) -> str:
@@ -135,6 +138,7 @@ class Server:
             return b"foreshore ready: " in said
 
         until(ready, "the server is ready", START_S)
+        self._log_read = self.log.stat().st_size
         return self
 
     def spawn(self) -> int:
@@ -182,8 +186,23 @@ class Server:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def slow_callbacks(self) -> list[str]:
+        """Return what has held up the event loop since it was ready, or since the last call."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_read)
+            said = log.read().decode(errors="replace")
+            self._log_read = log.tell()
+        return [line for line in said.splitlines() if line.startswith(MARK)]
+
     def stop(self) -> int:
-        """End it in good order and return its exit status."""
+        """End it in good order and return its exit status; nothing has held up its event loop."""
+        assert self.process is not None
+        slow = self.slow_callbacks() if self._log_read else []
+        status = self._end()
+        assert not slow, slow
+        return status
+
+    def _end(self) -> int:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

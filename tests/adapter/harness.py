@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import Completed, CopyOut, Execution, Rows, Startup
@@ -21,7 +22,9 @@ from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.storage.controller import StorageController
 from foreshore.text import format_text
+from foreshore.types import RelationDesc
 from tests.compute.in_process import InProcessLauncher
+from tests.loop_guard import SLOW
 
 
 class Gate:
@@ -67,16 +70,19 @@ class TestEnvironment:
             lag_ms=self.lag_ms,
             launcher=self,
         )
+        SLOW.watch(asyncio.get_running_loop())
 
     def start(self) -> AbstractAsyncContextManager[Launched]:
         """Start a replica by the launcher of this moment: the test environment is one itself."""
         return self.launcher.start()
 
     async def close(self) -> None:
+        slow = SLOW.unwatch(asyncio.get_running_loop())
         self.environment.coordinator.check_consistency()
         await self.environment.close()
         await self.storage.close()
         self.sessions.clear()
+        assert not slow, slow
 
     async def reopen(self) -> None:
         await self.close()
@@ -107,7 +113,8 @@ class TestEnvironment:
         lines += [f"{each.severity}: {each.message}" for each in session.notices()]
         lines += [session.transaction_status] if session.transaction_status != "I" else []
         if alone:
-            self.environment.coordinator.check_consistency()
+            with SLOW.apart():
+                self.environment.coordinator.check_consistency()
         return "\n".join(lines)
 
     async def ran(self, name: str, *statements: str) -> str:
@@ -148,22 +155,27 @@ async def told(execution: Execution) -> list[str]:
             count = 0
             async for batch in batches:
                 count += batch.num_rows
-                columns = [
-                    from_array(column, each.type)
-                    for column, each in zip(batch.columns, desc.columns, strict=True)
-                ]
-                lines += [
-                    "|".join(
-                        "NULL" if datum is None else format_text(datum, each.type)
-                        for datum, each in zip(row, desc.columns, strict=True)
-                    )
-                    for row in zip(*columns, strict=True)
-                ]
+                with SLOW.apart():
+                    lines += _lines(batch, desc)
             return [*lines, tag(count)]
         case Completed(tag=done):
             return [done]
         case _:
             return [type(execution).__name__]
+
+
+def _lines(batch: pa.RecordBatch, desc: RelationDesc) -> list[str]:
+    columns = [
+        from_array(column, each.type)
+        for column, each in zip(batch.columns, desc.columns, strict=True)
+    ]
+    return [
+        "|".join(
+            "NULL" if datum is None else format_text(datum, each.type)
+            for datum, each in zip(row, desc.columns, strict=True)
+        )
+        for row in zip(*columns, strict=True)
+    ]
 
 
 async def until(condition: Callable[[], bool], seconds: float = 30) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import urllib.request
 
 import psycopg
 import pytest
@@ -61,3 +62,60 @@ def test_a_value_of_many_megabytes(server: Server) -> None:
             assert connection.execute(sql.encode()).fetchone() == (length, length)
     took, longest = longest_wait_beside(server, "SELECT length(repeat('a', 100000000))")
     assert longest < max(took / 2, 0.5)
+
+
+ENDLESS = "SELECT length(regexp_replace(repeat('a', 10000000), 'a.*b|a', 'c', 'g'))"
+
+
+def test_constant_that_takes_too_long_is_ended_by_its_timeout(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("SET statement_timeout = '500ms'")
+        began = time.monotonic()
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(ENDLESS.encode())
+        assert time.monotonic() - began < 5
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_constant_that_takes_too_long_is_cancelled_while_others_are_answered(
+    server: Server,
+) -> None:
+    with server.connect() as connection, server.connect() as bystander:
+        timer = threading.Timer(1, connection.cancel)
+        timer.start()
+        ended = threading.Thread(target=_canceled, args=(connection,))
+        ended.start()
+        while ended.is_alive():
+            assert bystander.execute("SELECT 1").fetchone() == (1,)
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/health") as health:
+                assert health.status == 200
+        timer.join()
+
+
+def _canceled(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+        connection.execute(ENDLESS.encode())
+
+
+@pytest.mark.parametrize(
+    ("sql", "answer"),
+    [
+        ("SELECT repeat('a',40)||'!' ~ '^(a+)+$'", False),
+        ("SELECT regexp_replace(repeat('a',40)||'!', '^(a+)+$', 'b') = 'b'", False),
+        ("SELECT regexp_match(repeat('a',40)||'!', '^(a+)+$') IS NULL", True),
+        ("SELECT repeat('a',3000)||'b' LIKE repeat('%a',60)||'c'", False),
+        ("SELECT repeat('a',3000)||'b' ILIKE repeat('%A',60)||'c'", False),
+        ("SELECT repeat('a',40)||'!' SIMILAR TO '((a+)+)+'", False),
+        ("SELECT substring(repeat('a',40)||'!' from '^(a+)+$') IS NULL", True),
+    ],
+)
+def test_pattern_with_many_ways_to_match_is_answered_at_once(
+    server: Server, sql: str, answer: bool
+) -> None:
+    with server.connect() as connection:
+        connection.execute("SET statement_timeout = '5s'")
+        assert connection.execute(sql.encode()).fetchone() == (answer,)
+        text, pattern = "a" * 40 + "!", "^(a+)+$"
+        query = "SELECT %s::text ~ %s, regexp_replace(%s, %s, 'b') = 'b'"
+        given = (text, pattern, text, pattern)
+        assert connection.execute(query, given).fetchone() == (False, False)

@@ -1,0 +1,140 @@
+"""No callback of an environment's event loop takes longer than 50 ms of the processor.
+
+What counts is the processor time of the loop's thread, so that a busy machine makes no difference.
+A server, whose loop is uvloop's, has the steps of its tasks measured (`guarded_server.py`) and says
+in its log which were slow. In this process asyncio's handles are measured, with a wider limit: the
+test, and replicas without a process of their own, work on the same loop.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from time import thread_time
+from typing import Any
+
+LIMIT_S = 0.05
+SHARED_LIMIT_S = 0.5
+REFERENCE_S = 0.0015  # what `_reference` takes on an idle machine
+MARK = "slow callback: "
+
+Report = Callable[[str, float], None]
+
+
+class SlowCallbacks:
+    """The slow callbacks of loops of this process, each from `watch` to `unwatch`."""
+
+    def __init__(self) -> None:
+        self._found: dict[asyncio.AbstractEventLoop, list[str]] = {}
+        self._apart = 0.0
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take note of what is slow on `loop` from now on."""
+        _measure_handles(self)
+        self._found.setdefault(loop, [])
+
+    def unwatch(self, loop: asyncio.AbstractEventLoop) -> list[str]:
+        """Return what has been slow on `loop`, and take no more notes."""
+        return self._found.pop(loop, [])
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Do not count the body, in which a test does work of its own."""
+        began = thread_time()
+        try:
+            yield
+        finally:
+            self._apart += thread_time() - began
+
+    def run(self, run: Callable[[asyncio.Handle], None], handle: asyncio.Handle) -> None:
+        """Run a callback, and note it if it was slow."""
+        began, apart = thread_time(), self._apart
+        run(handle)
+        took = thread_time() - began - (self._apart - apart)
+        if took > SHARED_LIMIT_S and is_slow(took, SHARED_LIMIT_S):
+            found = self._found.get(handle._loop)  # type: ignore[attr-defined]
+            if found is not None:
+                found.append(f"{took:.3f} s in {handle!r}")
+
+
+def _measure_handles(slow: SlowCallbacks) -> None:
+    run = asyncio.Handle._run
+    if getattr(run, "is_measured", False):
+        return
+
+    def measured(self: asyncio.Handle) -> None:
+        slow.run(run, self)
+
+    measured.is_measured = True  # type: ignore[attr-defined]
+    asyncio.Handle._run = measured  # type: ignore[method-assign]
+
+
+SLOW = SlowCallbacks()
+
+
+def is_slow(seconds: float, limit_s: float = LIMIT_S) -> bool:
+    """Whether a callback that has just taken so long would be slow on a machine with no load.
+
+    Where others share caches and cores, the same work takes more of the processor's time: as much
+    more as what is measured here, and where more is to be run than there are cores up to twice
+    that, since what is measured here needs little memory.
+    """
+    crowded = os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
+    slower = max(1.0, _reference() / REFERENCE_S) * (2 if crowded else 1)
+    return seconds > limit_s * slower
+
+
+def _reference() -> float:
+    """Return the processor time that a known piece of work takes now."""
+    began = thread_time()
+    table: dict[int, tuple[int, str]] = {}
+    for i in range(20_000):
+        table[i % 97] = (i, str(i))
+    return thread_time() - began
+
+
+class Measured(Coroutine[Any, Any, Any]):
+    """A coroutine of which each step is measured."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any], report: Report) -> None:
+        self._inner = inner
+        self._report = report
+        self.__name__ = getattr(inner, "__qualname__", repr(inner))
+        self.__qualname__ = self.__name__
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._step(self._inner.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._step(self._inner.throw, *error)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _step(self, step: Callable[..., Any], *args: Any) -> Any:
+        began = thread_time()
+        try:
+            return step(*args)
+        finally:
+            took = thread_time() - began
+            if took > LIMIT_S and is_slow(took):
+                self._report(self.__name__, took)
+
+
+def measure_tasks(loop: asyncio.AbstractEventLoop, report: Report) -> None:
+    """Report the steps of the loop's tasks that take too long."""
+
+    def factory(
+        loop: asyncio.AbstractEventLoop,
+        inner: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        *,
+        context: Context | None = None,
+    ) -> "asyncio.Task[Any]":
+        assert isinstance(inner, Coroutine), inner
+        return asyncio.Task(Measured(inner, report), loop=loop, context=context)
+
+    loop.set_task_factory(factory)
