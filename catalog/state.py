@@ -71,9 +71,10 @@ class State:
 
     version: int = 0
     objects: Mapping[str, Object] = field(default_factory=lambda: MappingProxyType({}))
+    # (space, parent's id, name) -> id
     names: Mapping[tuple[str, str | None, str], str] = field(
         default_factory=lambda: MappingProxyType({})
-    )  # (space, parent's id, name) -> id
+    )
     dependents: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     parts: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({PERMANENT: Part()}))

@@ -44,7 +44,7 @@ def takes_away(relation: Relation) -> bool:
 
 
 def adds_only(input: Input) -> bool:
-    """Whether no update of `input` takes rows away, as far as can be told at little cost."""
+    """Whether `input` surely has no retractions, as far as this is cheap to find out."""
     return all(map(_file_adds_only, input.files)) and all(
         (pc.min(table.column(DIFF)).as_py() or 0) >= 0 for table in input.tail
     )
@@ -55,7 +55,7 @@ def _file_adds_only(path: str) -> bool:
     """Whether the statistics of a batch's file, which never changes, show no negative diff."""
     try:
         metadata = pq.read_metadata(path)
-    except (OSError, pa.ArrowInvalid):  # the engine meets the same, and says what it is
+    except (OSError, pa.ArrowInvalid):  # the engine reports the same error
         return False
     place = metadata.schema.names.index(DIFF)
     for i in range(metadata.num_row_groups):

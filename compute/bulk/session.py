@@ -41,9 +41,8 @@ class Session(ABC):
         self._constants = count()
         self._registered = 0
         self._items: dict[GlobalId, tuple[Input, int, str]] = {}  # the last one of each input
-        self._selects: dict[
-            tuple[Relation, tuple[str, ...], bool], str
-        ] = {}  # by the items they read
+        # By the items that they read.
+        self._selects: dict[tuple[Relation, tuple[str, ...], bool], str] = {}
 
     @abstractmethod
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:

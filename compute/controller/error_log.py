@@ -129,9 +129,8 @@ class ErrorLog:
         self._compacted = COMPACTED_STEPS  # the number of steps at which to compact again
         self._unstored: set[Timestamp] = set()  # times at which the store may differ
         self._errors = Errors()
-        self._waiting: dict[
-            asyncio.Future[None], Timestamp
-        ] = {}  # by waiter, the time it waits for
+        # The time that each waiter waits for.
+        self._waiting: dict[asyncio.Future[None], Timestamp] = {}
 
     @property
     def is_full(self) -> bool:

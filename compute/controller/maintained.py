@@ -165,7 +165,7 @@ class Maintained:
     def check_not_corrupt(self, ids: Iterable[GlobalId]) -> None:
         """Raise CollectionCorrupted if a shard in `ids` or one of their inputs is corrupt.
 
-        The latter holds at all times: which errors a view has is known to who maintains it alone.
+        Corrupt inputs matter at all times, because only a running dataflow knows a view's errors.
         """
         if not len(self._corruptions):
             return
