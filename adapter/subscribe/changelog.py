@@ -11,7 +11,7 @@ reads the missing changes elsewhere or ends. No subscriber ever blocks another o
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
@@ -188,9 +188,9 @@ class Changelog:
             return log[-1]
         return log[bisect_right(log, upper, key=attrgetter("upper"))]
 
-    async def changed(self, *, frontier: bool) -> None:
+    def changed(self, *, frontier: bool) -> Awaitable[object]:
         """Wait for the next event or, with `frontier`, until the frontier moves."""
-        await (self._frontier_moved if frontier else self._event_came).wait()
+        return (self._frontier_moved if frontier else self._event_came).wait()
 
     async def passed(self, time: Timestamp) -> None:
         """Wait until all updates at `time` were published or the changelog has ended."""

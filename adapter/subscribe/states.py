@@ -105,8 +105,9 @@ def next_step(state: Following, log: Changelog, end: End | None, *, progress: bo
         return Reading(upper - 1, snapshot=False)
     event = log.event(upper)
     if event is not None:
-        return TakeEvent(event, until, Following(max(upper, min(event.upper, until))))
-    reached = min(log.frontier, until)
+        reached = event.upper if event.upper < until else until
+        return TakeEvent(event, until, Following(reached if reached > upper else upper))
+    reached = log.frontier if log.frontier < until else until
     if reached > upper:
         return ReportProgress(Following(reached))
     return WAIT_FOR_FRONTIER if progress or end is not None else WAIT_FOR_EVENT
