@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.functions.registry import ResolvedTable, resolve, resolve_table
+from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -25,6 +26,7 @@ from foreshore.expr.ir import (
     columns_of,
     type_of,
 )
+from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
 from foreshore.types import INT4, INT8, ColumnType, SqlType
@@ -132,6 +134,15 @@ def references(scalars: Iterable[Scalar]) -> set[int]:
     for scalar in scalars:
         map_scalar(scalar, look)
     return found
+
+
+def selected_row(values: ast.Values) -> ast.Select | None:
+    """Return the SELECT that one row of VALUES with set-returning calls is in INSERT, else None."""
+    calls = (node for node in ast.nodes_of(values.rows[:1]) if isinstance(node, ast.FunctionCall))
+    if len(values.rows) > 1 or not any(is_table_function(call.name[-1]) for call in calls):
+        return None
+    targets = tuple(ast.Target(expr, None, values.at) for expr in values.rows[0])
+    return ast.Select(None, targets, (), None, (), None, values.at)
 
 
 def refused_in(where: str, at: int) -> FeatureNotSupported:

@@ -48,6 +48,7 @@ from foreshore.sql.bind.query import bind_query, rows_relation
 from foreshore.sql.bind.result import lower_and_optimize, query_over
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import project_targets
+from foreshore.sql.bind.sets import selected_row
 from foreshore.sql.bind.side_effects import (
     check_order_is_known,
     distinct_calls,
@@ -282,7 +283,10 @@ def _source(
     explicit = statement.columns is not None
     body = query.body
     plain = not (query.ctes or query.order_by or query.limit or query.offset or query.locks)
-    if isinstance(body, ast.Values) and plain:
+    selected = selected_row(body) if isinstance(body, ast.Values) and plain else None
+    if selected is not None:
+        query = ast.Query(selected, query.at)
+    elif isinstance(body, ast.Values) and plain:
         return _values(planning, item, positions, statement, body), ()
     wanted = [item.desc.columns[i].type for i in positions]
     bound = bind_query(planning, query, None, wanted, locking=True)
