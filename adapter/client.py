@@ -194,9 +194,8 @@ class Session(Protocol):
         """The session's time zone, in which timestamptz are shown and read."""
         ...
 
-    @property
-    def output_style(self) -> OutputStyle:
-        """How the session's settings have values shown."""
+    def output_style(self, *, names: bool) -> OutputStyle:
+        """Return how the session has values shown; with the `names` of objects if asked for."""
         ...
 
     def changed_parameters(self) -> Mapping[str, str]:

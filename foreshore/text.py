@@ -15,7 +15,7 @@ The names accepted for reg* types are resolved elsewhere; only numbers are parse
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from math import isinf, isnan
 from typing import NamedTuple
@@ -77,6 +77,17 @@ def parse_text(text: str, type: SqlType, *, zone: str = "UTC", now: int | None =
     return _PARSERS[type.name](text, type, zone, now)
 
 
+class ObjectNames:
+    """The names that stand for values of type regclass, regtype, ..., by type and oid."""
+
+    def __init__(self, names: Mapping[str, Mapping[int, str]]) -> None:
+        self._names = names
+
+    def name_of(self, type: SqlType, oid: int) -> str:
+        """Return the name; `-` of 0, the number itself of what is not there."""
+        return self._names[type.name].get(oid, str(oid)) if oid else "-"
+
+
 class OutputStyle(NamedTuple):
     """The session's settings that decide how values are shown.
 
@@ -86,6 +97,7 @@ class OutputStyle(NamedTuple):
 
     zone: str = "UTC"
     float_digits: int = 1
+    names: ObjectNames | None = None  # None: they are shown as numbers
 
 
 _DEFAULT_STYLE = OutputStyle()
@@ -500,6 +512,11 @@ def _format_str(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     return str(datum)
 
 
+def _format_reg(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, int), datum
+    return str(datum) if style.names is None else style.names.name_of(type, datum)
+
+
 def _format_bool(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     return "t" if datum else "f"
 
@@ -546,7 +563,8 @@ _FORMATTERS: dict[str, _Formatter] = {
     "array": _format_array,
     "int2vector": _format_vector,
     "oidvector": _format_vector,
-    **dict.fromkeys(("jsonb", "mz_timestamp", *INTEGERS, *OID_NAMES), _format_str),
+    **dict.fromkeys(("jsonb", "mz_timestamp", "oid", *INTEGERS), _format_str),
+    **dict.fromkeys(REG_NAMES, _format_reg),
     **dict.fromkeys(_STRINGS, _format_string),
     **dict.fromkeys(_TEMPORAL, _format_temporal),
 }

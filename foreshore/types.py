@@ -149,6 +149,19 @@ VOID = SqlType("void")
 RECORD = SqlType("record")
 MZ_TIMESTAMP = SqlType("mz_timestamp")
 
+# PostgreSQL's types that no value has here, by their names: clients compare oids with them.
+OTHER_TYPES = {
+    "tid": 27, "xid": 28, "cid": 29, "json": 114, "xml": 142, "point": 600, "lseg": 601,
+    "path": 602, "box": 603, "polygon": 604, "line": 628, "cidr": 650, "circle": 718, "money": 790,
+    "macaddr": 829, "inet": 869, "bit": 1560, "varbit": 1562, "timetz": 1266, "refcursor": 1790,
+    "regprocedure": 2202, "regoper": 2203, "regoperator": 2204, "cstring": 2275, "any": 2276,
+    "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
+    "anynonarray": 2776, "pg_lsn": 3220, "anyenum": 3500, "tsvector": 3614, "tsquery": 3615,
+    "regconfig": 3734, "regdictionary": 3769, "anyrange": 3831, "event_trigger": 3838,
+    "int4range": 3904, "numrange": 3906, "tsrange": 3908, "tstzrange": 3910, "daterange": 3912,
+    "int8range": 3926, "jsonpath": 4072, "regrole": 4096, "regcollation": 4191,
+}  # fmt: skip
+
 # The catalog's array types by element. Their subscripts start at 0.
 VECTORS = {"int2vector": INT2, "oidvector": OID}
 

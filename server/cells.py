@@ -18,7 +18,7 @@ Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not 
 
 _LENGTH = Struct("!i")
 _NULL = b"\xff\xff\xff\xff"
-_INTEGER_NAMES = frozenset(("int2", "int4", "int8", "mz_timestamp")) | OID_NAMES
+_INTEGER_NAMES = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp"))
 _STRING_NAMES = ("text", "varchar", "name", "char", "unknown", "void", "record", "jsonb")
 
 

@@ -20,7 +20,7 @@ from foreshore.server import message
 from foreshore.server.binary_columns import binary_column, with_lengths
 from foreshore.server.cells import Cell, binary_cell, text_cell
 from foreshore.server.text_columns import text_column
-from foreshore.text import OutputStyle
+from foreshore.text import REG_NAMES, OutputStyle
 from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
 TEXT_FORMAT = 0
@@ -80,6 +80,14 @@ class RowEncoder:
             for type, format in zip(self._types, self._formats, strict=True)
         ]
         self.description = row_description(desc, formats)
+
+    @property
+    def shows_names(self) -> bool:
+        """Whether a column shows names in place of oids, as text."""
+        return any(
+            format == TEXT_FORMAT and (type.element or type).name in REG_NAMES
+            for type, format in zip(self._types, self._formats, strict=True)
+        )
 
     def form(self, style: OutputStyle) -> Hashable:
         """Return a key that differs where encoders of the same columns encode differently."""

@@ -225,7 +225,11 @@ class Conversation:
                 self._wire.put(message.EMPTY_QUERY)
             case CopyOut():
                 self._complete(
-                    await copying.copy_out(self._wire, execution, self._session.output_style)
+                    await copying.copy_out(
+                        self._wire,
+                        execution,
+                        self._session.output_style(names=copying.shows_names(execution)),
+                    )
                 )
             case CopyIn():
                 zone = self._session.time_zone
@@ -238,7 +242,7 @@ class Conversation:
 
     async def _rows(self, rows: Rows, encoder: RowEncoder) -> int:
         wire = self._wire
-        style = self._session.output_style
+        style = self._session.output_style(names=encoder.shows_names)
         count = 0
         if rows.streaming:
             wire.flush()

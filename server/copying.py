@@ -19,9 +19,14 @@ from foreshore.server.copy_in import Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
 from foreshore.server.encodings import ENCODINGS
 from foreshore.server.wire import Wire
-from foreshore.text import OutputStyle
+from foreshore.text import REG_NAMES, OutputStyle
 
 PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # of one COPY, parsed concurrently
+
+
+def shows_names(copy: CopyOut) -> bool:
+    """Whether a column shows names in place of oids."""
+    return any((each.type.element or each.type).name in REG_NAMES for each in copy.desc.columns)
 
 
 async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from foreshore import calendar
 from foreshore.expr.datum import from_array
-from foreshore.text import OID_NAMES, OutputStyle, format_text
+from foreshore.text import OutputStyle, format_text
 from foreshore.types import NUMERIC_DIGITS, SqlType
 
 _YEAR_1 = calendar.days_from_civil(1, 1, 1)
@@ -240,8 +240,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType, OutputStyle], Texts]] = {
     "array": _array,
     "int2vector": _vector,
     "oidvector": _vector,
-    **dict.fromkeys(("int2", "int4", "int8", "mz_timestamp"), _cast),
-    **dict.fromkeys(OID_NAMES, _cast),
+    **dict.fromkeys(("int2", "int4", "int8", "oid", "mz_timestamp"), _cast),
     **dict.fromkeys(
         ("text", "varchar", "name", "char", "unknown", "void", "record", "jsonb"), _as_is
     ),

@@ -19,6 +19,7 @@ from foreshore import blocking
 from foreshore.adapter import dispatch as sequence
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.introspection.object_names import object_names
 from foreshore.adapter.read.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness, isolation_of
 from foreshore.adapter.retry import SideEffectLog, attempted
@@ -127,10 +128,10 @@ class Session:
         """The session's time zone."""
         return self.variables["timezone"]
 
-    @property
-    def output_style(self) -> OutputStyle:
-        """How the session's settings have values shown."""
-        return OutputStyle(self.time_zone, int(self.variables["extra_float_digits"]))
+    def output_style(self, *, names: bool) -> OutputStyle:
+        """Return how the session has values shown; with the `names` of objects if asked for."""
+        digits = int(self.variables["extra_float_digits"])
+        return OutputStyle(self.time_zone, digits, object_names(self) if names else None)
 
     @property
     def temporary_schema(self) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin.columns import PG_CATALOG
+from foreshore.catalog.builtin.functions import pg_proc_rows, type_functions
 from foreshore.catalog.builtin.pg_views import SUPERUSER_OID, VIEWS, authid
 from foreshore.catalog.builtin.relation import (
     Builtin,
@@ -45,6 +46,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_index": _index,
         "pg_language": _language,
         "pg_namespace": _namespace,
+        "pg_proc": lambda _: pg_proc_rows(),
         "pg_range": nothing,
         "pg_depend": _depend,
         "pg_sequence": _sequence,
@@ -470,14 +472,11 @@ def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         pseudo = name in ("array", "record", "void", "unknown")
         element = {"int2vector": TYPES["int2"].oid, "oidvector": TYPES["oid"].oid}.get(name, 0)
         common = {"typnamespace": namespace, "typowner": SUPERUSER_OID, "typisdefined": True}
-        functions = {
-            "typinput": 0,
-            "typdelim": ",",
-            "typtypmod": -1,
-        }
+        defaults = {"typdelim": ",", "typtypmod": -1}
         yield {
             **common,
-            **functions,
+            **defaults,
+            **type_functions("anyarray" if name == "array" else name),
             "oid": info.oid,
             "typname": "anyarray" if name == "array" else name,
             "typlen": info.length,
@@ -494,7 +493,8 @@ def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         if info.array_oid:
             yield {
                 **common,
-                **functions,
+                **defaults,
+                **type_functions("array"),
                 "oid": info.array_oid,
                 "typname": f"_{name}",
                 "typlen": -1,

@@ -76,11 +76,11 @@ def coerce(
             if source == target:
                 return scalar
     if source.name in REG_NAMES and category_of(target) == "S":
-        from foreshore.sql.bind.sql_functions import reg_name
+        from foreshore.sql.bind.reg_values import reg_name
 
         return None if context == "implicit" else reg_name(planning, scalar, target, at)
     if target.name in REG_NAMES and category_of(source) == "S":
-        from foreshore.sql.bind.sql_functions import reg_of_text
+        from foreshore.sql.bind.reg_values import reg_of_text
 
         return None if context == "assignment" else reg_of_text(planning, scalar, target, at)
     resolved = resolve_cast(source, target, context)
@@ -130,7 +130,7 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
     if target.name in ("date", "timestamp", "timestamptz") and text.strip().lower() in _MOMENTS:
         return _moment(planning, text.strip().lower(), target, at)
     if target.name in REG_NAMES and not text.strip().isdigit():
-        from foreshore.sql.bind.sql_functions import reg_constant
+        from foreshore.sql.bind.reg_values import reg_constant
 
         return reg_constant(planning, text, target, at)
     if context == "explicit":

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from foreshore.errors import FeatureNotSupported, UndefinedTable
+from foreshore.errors import FeatureNotSupported
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import (
     AnySubquery,
-    Call,
     Column,
     Exists,
     Join,
-    Literal,
     Map,
     OuterColumn,
     Project,
@@ -29,8 +27,6 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.privilege_functions import privilege_functions
-from foreshore.sql.parse.keywords import quote_string
-from foreshore.sql.plan import Name
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
 from foreshore.types import (
@@ -41,6 +37,7 @@ from foreshore.types import (
     INTERVAL,
     NAME,
     OID,
+    OTHER_TYPES,
     REGCLASS,
     REGNAMESPACE,
     REGPROC,
@@ -264,12 +261,32 @@ define(
     """CASE WHEN $1 ~ '^[0-9]+$' THEN CAST($1::oid AS regclass)
             ELSE _relation_oid(_name_parts($1)) END""",
 )
+_OTHERS = " ".join(f"WHEN '{name}' THEN {oid}" for name, oid in OTHER_TYPES.items())
+define(
+    "_type_named",
+    "text",
+    OID,
+    f"""coalesce((SELECT min(t.oid) FROM pg_catalog.pg_type t
+        WHERE t.typname IN ($1, '_' || nullif(regexp_replace($1, ' ?\\[[0-9]*\\]$', ''), $1))
+          OR format_type(t.oid, NULL) IN ($1, _type_alias($1))),
+        CASE $1 {_OTHERS} END::oid)""",
+)
+define(
+    "_type_alias",
+    "text",
+    TEXT,
+    """CASE regexp_replace($1, ' ?\\[[0-9]*\\]$', '')
+        WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'dec' THEN 'numeric'
+        WHEN 'float' THEN 'double precision' WHEN 'string' THEN 'text' WHEN 'char' THEN 'character'
+        END || CASE WHEN $1 ~ '\\]$' THEN '[]' ELSE '' END""",
+)
 define(
     "to_regtype",
     "text",
     REGTYPE,
-    """(SELECT min(t.oid) FROM pg_catalog.pg_type t
-        WHERE t.typname = $1 OR format_type(t.oid, NULL) = $1)""",
+    """CASE WHEN $1 ~ '^[0-9]+$' THEN $1::oid
+        ELSE _type_named(regexp_replace(
+            regexp_replace(trim(lower($1)), '^pg_catalog[.]', ''), '[(][0-9, ]*[)]', '')) END""",
 )
 define(
     "to_regnamespace",
@@ -281,7 +298,42 @@ define(
     "to_regproc",
     "text",
     REGPROC,
-    "(SELECT min(p.oid) FROM pg_catalog.pg_proc p WHERE p.proname = $1)",
+    """CASE WHEN $1 ~ '^[0-9]+$' THEN $1::oid ELSE (
+        SELECT CASE count(*) WHEN 1 THEN min(p.oid) END FROM pg_catalog.pg_proc p
+        WHERE p.proname = regexp_replace($1, '^pg_catalog[.]', '')) END""",
+)
+
+# A cast finds what `to_reg...` finds, but for what is not there, which is an error.
+for _reg, _result, _missing in (
+    ("regclass", REGCLASS, "_raised('42P01', 'relation \"' || $1 || '\" does not exist')"),
+    ("regtype", REGTYPE, "_raised('42704', 'type \"' || $1 || '\" does not exist')"),
+    ("regnamespace", REGNAMESPACE, "_raised('3F000', 'schema \"' || $1 || '\" does not exist')"),
+    (
+        "regproc",
+        REGPROC,
+        """CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_proc p
+                WHERE p.proname = regexp_replace($1, '^pg_catalog[.]', ''))
+            THEN _raised('42725', 'more than one function named "' || $1 || '"')
+            ELSE _raised('42883', 'function "' || $1 || '" does not exist') END""",
+    ),
+):
+    _schema = "NULL" if _reg == "regnamespace" else "_missing_schema($1)"
+    define(
+        f"_{_reg}_of_text",
+        "text",
+        _result,
+        f"""CASE WHEN $1 = '-' THEN 0::oid::{_reg} WHEN $1 IS NOT NULL THEN coalesce(
+            to_{_reg}($1), CASE WHEN {_schema} IS NOT NULL
+                THEN _raised('3F000', 'schema "' || {_schema} || '" does not exist')::oid::{_reg}
+                ELSE ({_missing})::oid::{_reg} END) END""",
+    )
+define(
+    "_missing_schema",
+    "text",
+    TEXT,
+    """CASE WHEN $1 ~ '^[a-z_0-9]+[.][a-z_0-9]+$' AND NOT EXISTS (
+            SELECT 1 FROM pg_catalog.pg_namespace n WHERE n.nspname = split_part($1, '.', 1))
+        THEN split_part($1, '.', 1) END""",
 )
 
 # --- definitions -----------------------------------------------------------------------------
@@ -505,81 +557,7 @@ define(
 )
 
 
-def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
-    """Return a `reg*` constant that names an object: the object's oid, looked up when it runs.
-
-    A relation that is not there is an error of the statement, as it is in PostgreSQL. A view means
-    the relation that had the name when the view was made, and depends on it.
-    """
-    from foreshore.sql.bind.coerce import literal_of
-
-    if text == "-":
-        return literal_of(planning, "0", target, "explicit", at)
-    with located(at):
-        if target.name != "regclass":
-            return _looked_up(planning, Literal(text, TEXT), target)
-        parts = name_parts(text)
-        kept = planning.keeps_text and not planning.inlining
-        try:
-            item = planning.catalog.resolve_item(parts)
-        except UndefinedTable:
-            if kept or planning.catalog.find_key(parts) is None:
-                raise
-            return _relation_named(planning, parts)
-        if kept and item.kind != "builtin":
-            planning.depends_on.add(item.id)
-            _qualify_text(planning, at, item.name)
-            return Literal(item.oid, REGCLASS)
-        return _relation_named(planning, parts)
-
-
-def _relation_named(planning: Planning, parts: tuple[str, ...]) -> Scalar:
-    schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
-    (function,) = _FUNCTIONS["_relation_in"]
-    return inline(planning, function, (schema, Literal(parts[-1], TEXT)))
-
-
-def _qualify_text(planning: Planning, at: int, name: Name) -> None:
-    """Note that the constant at `at` is to be a full name where the text is kept."""
-    from foreshore.sql.parse.lexer import STRING, tokenize
-
-    for token in tokenize(planning.text)[0]:
-        if token.start == at and token.kind == STRING:
-            planning.qualified.append((at, token.end, quote_string(name.dotted())))
-
-
-def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
-    """Return the oid of the object that a text names, NULL where there is none."""
-    from foreshore.sql.bind.coerce import coerce
-
-    text = coerce(planning, scalar, TEXT, "implicit", at)
-    assert text is not None
-    with located(at):
-        return _looked_up(planning, text, target)
-
-
-def _looked_up(planning: Planning, text: Scalar, target: SqlType) -> Scalar:
-    (function,) = _FUNCTIONS[f"to_{target.name}"]
-    return inline(planning, function, (text,))
-
-
-def reg_name(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
-    """Return the name of the object that a `reg*` value is the oid of."""
-    from foreshore.sql.bind.coerce import cast
-
-    (function,) = _FUNCTIONS[f"_{type_of(scalar).name}_name"]
-    with located(at):
-        oid = Call("relabel", (scalar,), OID)
-        return cast(planning, inline(planning, function, (oid,)), target, at)
-
-
-def name_parts(text: str) -> tuple[str, ...]:
-    """Return the parts of a qualified name in a string, folded as in SQL."""
-    from foreshore.sql.parse.cursor import Cursor
-    from foreshore.sql.parse.lexer import tokenize
-
-    cursor = Cursor(text, tokenize(text)[0])
-    parts = [cursor.label()]
-    while cursor.accept_symbol("."):
-        parts.append(cursor.label())
-    return tuple(parts)
+def function_named(name: str) -> SqlFunction:
+    """Return the only function of that name."""
+    (function,) = _FUNCTIONS[name]
+    return function

@@ -170,7 +170,6 @@ class FakeSession:
         self.secret = 0xDEADBEEF
         self.transaction_status = "I"
         self.time_zone = "UTC"
-        self.output_style = OutputStyle()
         self.parameters = dict(PARAMETERS)
         self.pending_notices: list[Notice] = []
         self.cancelled = asyncio.Event()
@@ -180,6 +179,9 @@ class FakeSession:
         self._portals: dict[str, FakePortal] = {}
         self._calling = False
         self._must_fail = False
+
+    def output_style(self, *, names: bool) -> OutputStyle:
+        return OutputStyle(self.time_zone)
 
     @contextmanager
     def _call(self) -> Any:

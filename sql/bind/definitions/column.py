@@ -28,8 +28,8 @@ from foreshore.sql.bind.definitions.sequence import (
     sequence_constant,
 )
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.reg_values import name_parts
 from foreshore.sql.bind.scope import Scope
-from foreshore.sql.bind.sql_functions import name_parts
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_string

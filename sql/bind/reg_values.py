@@ -1,0 +1,95 @@
+"""Values of type regclass, regtype, ...: from the names of objects to their oids, and back.
+
+The names are looked up when the statement runs, by the functions `_regclass_of_text(text)`,
+`_regclass_name(oid)` and their like.
+"""
+
+from foreshore.errors import UndefinedTable
+from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.sql.bind.sql_functions import function_named, inline
+from foreshore.sql.parse.keywords import quote_string
+from foreshore.sql.plan import Name
+from foreshore.sql.planning import Planning, located
+from foreshore.types import OID, REGCLASS, TEXT, SqlType
+
+
+def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
+    """Return a `reg*` constant that names an object: the object's oid, looked up when it runs.
+
+    A relation that is not there is an error of the statement, as it is in PostgreSQL. A view means
+    the relation that had the name when the view was made, and depends on it.
+    """
+    from foreshore.sql.bind.coerce import literal_of
+
+    if text == "-":
+        return literal_of(planning, "0", target, "explicit", at)
+    with located(at):
+        if target.name != "regclass":
+            return _looked_up(planning, Literal(text, TEXT), target)
+        parts = name_parts(text)
+        kept = planning.keeps_text and not planning.inlining
+        try:
+            item = planning.catalog.resolve_item(parts)
+        except UndefinedTable:
+            if kept or (len(parts) == 1 and planning.catalog.find_key(parts) is None):
+                raise
+            if planning.catalog.find_key(parts) is None:
+                return _looked_up(planning, Literal(text, TEXT), target)
+            return _relation_named(planning, parts)
+        if kept and item.kind != "builtin":
+            planning.depends_on.add(item.id)
+            _qualify_text(planning, at, item.name)
+            return Literal(item.oid, REGCLASS)
+        return _relation_named(planning, parts)
+
+
+def _relation_named(planning: Planning, parts: tuple[str, ...]) -> Scalar:
+    schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
+    function = function_named("_relation_in")
+    return inline(planning, function, (schema, Literal(parts[-1], TEXT)))
+
+
+def _qualify_text(planning: Planning, at: int, name: Name) -> None:
+    """Note that the constant at `at` is to be a full name where the text is kept."""
+    from foreshore.sql.parse.lexer import STRING, tokenize
+
+    for token in tokenize(planning.text)[0]:
+        if token.start == at and token.kind == STRING:
+            planning.qualified.append((at, token.end, quote_string(name.dotted())))
+
+
+def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the oid of the object that a text names, NULL where there is none."""
+    from foreshore.sql.bind.coerce import coerce
+
+    text = coerce(planning, scalar, TEXT, "implicit", at)
+    assert text is not None
+    with located(at):
+        return _looked_up(planning, text, target)
+
+
+def _looked_up(planning: Planning, text: Scalar, target: SqlType) -> Scalar:
+    function = function_named(f"_{target.name}_of_text")
+    return inline(planning, function, (text,))
+
+
+def reg_name(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the name of the object that a `reg*` value is the oid of."""
+    from foreshore.sql.bind.coerce import cast
+
+    function = function_named(f"_{type_of(scalar).name}_name")
+    with located(at):
+        oid = Call("relabel", (scalar,), OID)
+        return cast(planning, inline(planning, function, (oid,)), target, at)
+
+
+def name_parts(text: str) -> tuple[str, ...]:
+    """Return the parts of a qualified name in a string, folded as in SQL."""
+    from foreshore.sql.parse.cursor import Cursor
+    from foreshore.sql.parse.lexer import tokenize
+
+    cursor = Cursor(text, tokenize(text)[0])
+    parts = [cursor.label()]
+    while cursor.accept_symbol("."):
+        parts.append(cursor.label())
+    return tuple(parts)
