@@ -1,1 +1,1 @@
-"""Text to a typed, optimised plan; pure, no input or output."""
+"""Translate SQL text to a typed, optimised plan; pure, without input or output."""

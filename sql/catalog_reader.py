@@ -1,7 +1,7 @@
-"""What binding may ask the catalog: a Protocol, so that `sql` knows no catalog.
+"""The interface through which binding queries the catalog; `sql` does not import the catalog.
 
-SHOW statements other than SHOW CREATE and SHOW variable are queries over the builtin relations of
-`mz_catalog` and `pg_catalog`, planned like any other.
+SHOW statements, except SHOW CREATE and SHOW variable, are queries over the builtin relations of
+`mz_catalog` and `pg_catalog`.
 """
 
 from collections.abc import Callable
@@ -23,48 +23,49 @@ ItemKind = OneOf[
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """An item of the catalog as binding sees it."""
+    """A catalog item as seen by binding."""
 
     id: GlobalId
     kind: ItemKind
     name: Name
     desc: RelationDesc
-    # A view's lowered relation, put in where it is named; None for what has its own collection.
-    # That of a subscription is what it is for.
+    # The lowered relation of a view, substituted where it is named, or of a subscription; None for
+    # items with a collection of their own.
     definition: Relation | None = None
-    # A table's defaults, one scalar a column; its constraints; and the statement that defines it.
+    # Of a table: the default of each column, the constraints, and the defining statement.
     defaults: tuple[Scalar, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     create_sql: str = ""
-    # What each column of a table generates: None for one that does not.
+    # Of a table: how each column is generated; None for ordinary columns.
     generated: tuple[Generated | None, ...] = ()
     oid: int = 0
     sequence: Sequence | None = None
-    # Of a table that has other columns than a definition knows: what to select for those.
+    # If the columns of the table differ from those its definition knows: the SELECT that yields the
+    # known ones.
     select: str = ""
-    # Of a view whose rows depend on the reader's time zone: its relation in that. The definition is
-    # in UTC, and what is maintained follows that.
+    # For a view whose rows depend on the reader's time zone: its relation in a given zone. The
+    # definition is in UTC, and maintained objects use that.
     in_zone: Callable[[str], Relation] | None = None
 
 
 class CatalogReader(Protocol):
-    """Names to items, at one moment."""
+    """Resolve names to items at one catalog version."""
 
     @property
     def database(self) -> str:
-        """The session's current database."""
+        """Return the session's current database."""
         ...
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        """The schemas searched for unqualified names, in order, implicit ones included."""
+        """Return the schemas searched for unqualified names, in order, implicit ones included."""
         ...
 
     def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
-        """Return what `[[database.]schema.]item` names.
+        """Return the item that `[[database.]schema.]item` names.
 
-        Raises UndefinedTable `relation "x" does not exist`, InvalidSchemaName,
-        FeatureNotSupported for cross-database references as PostgreSQL words them.
+        Raises UndefinedTable `relation "x" does not exist`, InvalidSchemaName, or
+        FeatureNotSupported for cross-database references, worded as in PostgreSQL.
         """
         ...
 
@@ -75,13 +76,13 @@ class CatalogReader(Protocol):
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the full name under which a new item would be created, `temporary` or not.
 
-        Its schema must exist, but for that of the session's temporary items. Raises
-        InvalidTableDefinition where the name's schema is not of that sort.
+        Its schema must exist, except for the schema of temporary items. Raises
+        InvalidTableDefinition if the schema is not of the required sort.
         """
         ...
 
     def is_taken(self, name: Name) -> bool:
-        """Whether a relation, or the index of a constraint, has that full name."""
+        """Return whether a relation, or the index of a constraint, has that full name."""
         ...
 
     def find_key(self, parts: tuple[str, ...]) -> tuple[ItemView, Unique] | None:
@@ -89,5 +90,5 @@ class CatalogReader(Protocol):
         ...
 
     def cluster_exists(self, name: str) -> bool:
-        """Whether there is a cluster `name`."""
+        """Return whether cluster `name` exists."""
         ...

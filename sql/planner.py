@@ -1,8 +1,8 @@
-"""Planning: from a statement to what it means.
+"""Planning: turn a parsed statement into a plan.
 
-`plan_statement` is all that the adapter calls. It is pure: the same statement, catalog and
-parameter types give the same plan. `ParameterTypes` is filled in on the way, so that what a
-statement's parameters are is known as soon as it is planned.
+The adapter calls only `plan_statement`. It is pure: the same statement, catalog and parameter types
+give the same plan. Planning fills in `ParameterTypes`, so the types of all parameters are known
+afterwards.
 """
 
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ from foreshore.types import (
     SqlType,
 )
 
-# Statements whose expressions are kept, and evaluated whoever caused it.
+# Statements whose expressions are kept and later evaluated in any session.
 _KEPT = (
     ast.CreateTableStatement,
     ast.AlterTableStatement,
@@ -91,7 +91,7 @@ _KEPT = (
     ast.CreateSubscriptionStatement,
 )
 _ZONE_LIMIT = 16 * 3_600_000_000  # microseconds from UTC
-# What a variable is called by those who show it.
+# Names of variables as SHOW prints them.
 _SHOWN_NAMES = {
     "timezone": "TimeZone",
     "datestyle": "DateStyle",
@@ -108,14 +108,13 @@ def plan_statement(
     zone: SessionZone | str = "UTC",
     defined: bool = False,
 ) -> Plan:
-    """Return what `statement` means.
+    """Return the plan of `statement`.
 
-    `parameters` are the types declared for `$1`, `$2`, ..., None or unknown for those to be
-    inferred; given as `ParameterTypes`, it has all of them afterwards (`resolved`). `zone` is the
-    session's time zone; given as a `SessionZone`, it says afterwards whether the plan depends on
-    it. What the catalog keeps is bound in UTC, but for a view that is bound anew for a reader in
-    another `SessionZone`. `defined` says that the statement is one that the catalog has kept: the
-    sequences of its columns are there already.
+    `parameters` are the declared types of `$1`, `$2`, ..., None or unknown for those to infer; a
+    `ParameterTypes` holds all of them afterwards (`resolved`). `zone` is the session's time zone; a
+    `SessionZone` records whether the plan depends on it. Definitions are bound in UTC, except for a
+    view that is bound again for a reader in another `SessionZone`. `defined`: the statement is a
+    kept definition, and the sequences of its columns exist.
     """
     if not isinstance(parameters, ParameterTypes):
         parameters = ParameterTypes(parameters)
@@ -316,7 +315,7 @@ def _zone(tree: ast.SetZoneStatement) -> str:
 
 
 def _millis(timeout: str) -> int:
-    """Return a FETCH's time-out, an interval or a number of seconds, in milliseconds."""
+    """Return the time-out of FETCH, an interval or a number of seconds, in milliseconds."""
     if timeout.replace(".", "", 1).isdigit():
         timeout += " seconds"
     value = parse_text(timeout, INTERVAL)
@@ -331,7 +330,7 @@ def _millis(timeout: str) -> int:
 def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
     as_of = None if tree.as_of is None else bind_as_of(planning, tree.as_of)
     planning.changes = []
-    # What is to be locked is the newest, and what locks itself does not wait for others first.
+    # A locking query reads the newest rows, and a query with its own locks has no init plans.
     init_plans = planning.init_plans = None if as_of or tree.query.locks else {}
     query, locks = bind_locking_query(planning, tree.query)
     if locks is not None and as_of is not None:
@@ -394,7 +393,7 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
             )
 
     def name_of(id: GlobalId) -> str:
-        """Return the full name of what is in the catalog; what a recursion finds is not."""
+        """Return the full name of a catalog item; ids of recursions are returned as they are."""
         return planning.catalog.item(id).name.dotted() if id.startswith(("u", "s")) else id
 
     match tree.stage:
@@ -424,7 +423,7 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
 
 
 def _explain_freshness(planning: Planning, of: ast.ObjectRef) -> ExplainFreshness:
-    """Return the plan for one object; a view has no rows of its own, but a query reads some."""
+    """Return the plan for one object; a view is planned as a query over it."""
     with located(of.name.at):
         try:
             item = planning.catalog.resolve_item(of.name.name)
@@ -441,7 +440,7 @@ def _explain_freshness(planning: Planning, of: ast.ObjectRef) -> ExplainFreshnes
 
 
 def _explained(query: Query, name_of: NameOf) -> str:
-    """Return the optimised relation as text, below what finishes its result."""
+    """Return the optimised relation as text, below the finishing of its result."""
     text = explain_relation(query.relation, name_of)
     finishing = query.finishing
     recursions = _explained_recursions(query.recursions, name_of)
@@ -460,7 +459,7 @@ def _explained(query: Query, name_of: NameOf) -> str:
 
 
 def _explained_recursions(recursions: Sequence[Recursion], name_of: NameOf) -> list[str]:
-    """Return recursions as lines: what each begins with, and its step."""
+    """Return recursions as lines: the base and the step of each."""
     lines = []
     for each in recursions:
         lines.append(f"Recursion {each.result} (found last: {each.working})")

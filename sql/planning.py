@@ -1,4 +1,4 @@
-"""What planning one statement keeps: the catalog it asks, its parameters, what it depends on."""
+"""State of planning one statement: the catalog, the parameters and the dependencies found."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,10 +26,10 @@ MAX_PARAMETERS = 65535
 
 
 class ParameterTypes:
-    """The types of a statement's parameters: declared, or learned from where they stand.
+    """The types of a statement's parameters: declared, or inferred from their use.
 
-    A parameter whose type is not declared is of unknown type until something asks for a type of it;
-    that type it has from then on, everywhere.
+    An undeclared parameter has unknown type until an expression requires a type; from then on it
+    has that type everywhere.
     """
 
     def __init__(self, declared: Sequence[SqlType | None] = ()) -> None:
@@ -38,7 +38,7 @@ class ParameterTypes:
         ]
 
     def use(self, number: int, at: int) -> Parameter:
-        """Return `$number` with what is known of its type."""
+        """Return `$number` with its type as far as known."""
         if not 1 <= number <= MAX_PARAMETERS:
             raise UndefinedParameter(f"there is no parameter ${number}", position=at + 1)
         while len(self._types) < number:
@@ -46,9 +46,9 @@ class ParameterTypes:
         return Parameter(number, self._types[number - 1] or UNKNOWN)
 
     def learn(self, number: int, type: SqlType, at: int) -> Parameter:
-        """Return `$number`, which stands where its type was unknown, as a `type`.
+        """Return `$number`, used where `type` is required, as a `type`.
 
-        Raises AmbiguousParameter if another place has given it another type since.
+        Raises AmbiguousParameter if another use requires another type.
         """
         bare = without_modifiers(type)
         known = self._types[number - 1]
@@ -62,24 +62,24 @@ class ParameterTypes:
         return Parameter(number, bare)
 
     def resolved(self) -> tuple[SqlType, ...]:
-        """Return the types of all parameters; raises IndeterminateDatatype if one is not known."""
+        """Return the types of all parameters; raises IndeterminateDatatype if one is unknown."""
         for i, type in enumerate(self._types, 1):
             if type is None:
                 raise IndeterminateDatatype(f"could not determine data type of parameter ${i}")
         return tuple(type for type in self._types if type is not None)
 
     def known(self, number: int) -> SqlType:
-        """Return the type of `$number`, unknown if it is not known."""
+        """Return the type of `$number`, unknown if not yet inferred."""
         return self._types[number - 1] or UNKNOWN
 
     @property
     def count(self) -> int:
-        """How many parameters there are."""
+        """Return the number of parameters."""
         return len(self._types)
 
 
 def without_modifiers(type: SqlType) -> SqlType:
-    """Return the type as a parameter of it has it: without length, precision and scale."""
+    """Return the type without length, precision and scale, as parameters have it."""
     if type.element is not None:
         return array_of(without_modifiers(type.element))
     return NUMERIC if type.name == "numeric" else SqlType(type.name)
@@ -87,7 +87,7 @@ def without_modifiers(type: SqlType) -> SqlType:
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
-    """A query of WITH, once bound: what `LocalGet` refers to."""
+    """A bound query of WITH, which `LocalGet` refers to."""
 
     number: int
     names: tuple[str, ...]
@@ -97,46 +97,46 @@ class CommonTable:
 
 @dataclass
 class Planning:
-    """One statement being planned."""
+    """The state of planning one statement."""
 
     catalog: CatalogReader
-    text: str  # all of the text that offsets count in
+    text: str  # the whole text, in which offsets count
     parameters: ParameterTypes = field(default_factory=ParameterTypes)
     zone: SessionZone = field(default_factory=SessionZone)
     depends_on: set[GlobalId] = field(default_factory=set)
-    # (start, end, what) for each name that is written qualified in the catalog
+    # (start, end, name) for each name that the catalog keeps in qualified form
     qualified: list[tuple[int, int, str]] = field(default_factory=list)
     lets: int = 0
-    calls: int = 0  # that act, and are told apart
-    queries: int = 0  # that may have aggregates
-    defined: bool = False  # a statement that is kept: what it makes beside itself is there
-    in_view: bool = False  # a definition: no parameters
-    keeps_text: bool = False  # and its text is kept, with the names in `qualified` written out
-    changes: "list[Changes] | None" = None  # of CHANGES(...), where that may stand
-    maintained: bool = False  # and nothing that depends on the session
-    inlining: int = 0  # how many SQL-bodied functions deep
-    locked: "ast.Query | None" = None  # the one whose FOR UPDATE is taken
-    # Of subqueries with FOR UPDATE, by the identity of their syntax, where those may stand.
+    calls: int = 0  # calls with side effects so far, to number them
+    queries: int = 0  # queries so far, to number their aggregates
+    defined: bool = False  # the statement is the kept definition of an item whose sequences exist
+    in_view: bool = False  # a definition, which has no parameters
+    keeps_text: bool = False  # and its text is kept, with the names in `qualified` replaced
+    changes: "list[Changes] | None" = None  # of CHANGES(...), where allowed
+    maintained: bool = False  # the result is maintained, so it must not depend on the session
+    inlining: int = 0  # depth of nested SQL-bodied functions
+    locked: "ast.Query | None" = None  # the query whose FOR UPDATE is being bound
+    # Subqueries with FOR UPDATE by the identity of their syntax, where allowed.
     init_plans: "dict[int, InitPlan] | None" = None
     common_tables: list[dict[str, "CommonTable"]] = field(default_factory=list)  # innermost last
 
     def new_let(self) -> int:
-        """Return a number for a Let that no other in this plan has."""
+        """Return a new number for a Let."""
         self.lets += 1
         return self.lets
 
     def new_call(self) -> int:
-        """Return a number for a call that acts which no other in this plan has."""
+        """Return a new number for a call with side effects."""
         self.calls += 1
         return self.calls
 
     def new_query(self) -> int:
-        """Return a number for the aggregates of a query that no other in this plan has."""
+        """Return a new number for the aggregates of a query."""
         self.queries += 1
         return self.queries
 
     def common_table(self, name: str) -> CommonTable | None:
-        """Return the query of WITH that `name` means, if any does."""
+        """Return the query of WITH that `name` refers to, if any."""
         for tables in reversed(self.common_tables):
             if name in tables:
                 return tables[name]
@@ -145,7 +145,7 @@ class Planning:
 
 @contextmanager
 def located(at: int) -> Iterator[None]:
-    """Give errors that do not say where they are the position of the offset `at`."""
+    """Add the position of offset `at` to errors that have none."""
     try:
         yield
     except DatabaseError as error:

@@ -1,14 +1,14 @@
-"""The syntax tree: what a statement says, before any name in it means anything.
+"""The syntax tree of a statement, before names are resolved.
 
-One class for each production of PostgreSQL's grammar that binding tells apart. `at` is the offset
-in the text of the token that PostgreSQL would point to in an error.
+There is one class for each production of PostgreSQL's grammar that binding distinguishes. `at` is
+the offset of the token to which PostgreSQL's error position would point.
 
-    query         queries, and the expressions in them
-    changes       statements that read, follow or change rows
-    definitions   statements that make, alter and drop what the catalog holds
-    session       statements about the session, its transactions, and what the catalog shows
+    query         queries and expressions
+    changes       statements that read, subscribe to or change rows
+    definitions   DDL
+    session       statements about the session, its transactions, and SHOW
 
-They are one vocabulary, used by one name: `ast.Select`.
+Import the package and write `ast.Select`.
 """
 
 # ruff: noqa: F403, F405

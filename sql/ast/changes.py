@@ -1,4 +1,4 @@
-"""Statements that read, follow or change rows."""
+"""Syntax of statements that read, subscribe to or change rows."""
 
 from typing import Any
 from typing import Literal as OneOf
@@ -30,7 +30,7 @@ class SelectStatement(Syntax):
 
 
 class Envelope(Syntax):
-    """ENVELOPE UPSERT or DEBEZIUM (KEY (...)); each column of the key with its place."""
+    """ENVELOPE UPSERT or DEBEZIUM (KEY (...)); each key column with its offset."""
 
     kind: str
     key: tuple[tuple[str, int], ...]
@@ -40,7 +40,7 @@ class Envelope(Syntax):
 class SubscribeStatement(Syntax):
     """SUBSCRIBE; `order_by` is that of WITHIN TIMESTAMP.
 
-    `durable` says that `source` is the name of a subscription.
+    `durable`: `source` is the name of a subscription.
     """
 
     source: Query | TableRef
@@ -54,7 +54,7 @@ class SubscribeStatement(Syntax):
 
 
 class CreateSubscriptionStatement(Syntax):
-    """CREATE SUBSCRIPTION; `at` and `end` enclose the text of what it is for."""
+    """CREATE SUBSCRIPTION; `at` and `end` enclose the text of its source."""
 
     name: TableRef
     source: Query | TableRef
@@ -80,7 +80,7 @@ class ObjectRef(Syntax):
 
 
 class ExplainStatement(Syntax):
-    """EXPLAIN of a statement; FRESHNESS of an `ObjectRef` as well."""
+    """EXPLAIN of a statement, or EXPLAIN FRESHNESS of an object."""
 
     stage: str
     statement: Any
@@ -99,7 +99,7 @@ class Assignment(Syntax):
 class OnConflict(Syntax):
     """ON CONFLICT; `assignments` None is DO NOTHING.
 
-    The arbiter is given by `columns` or by `constraint`, a name and where it stands, or not at all.
+    The arbiter is given by `columns`, by `constraint` (a name and its offset), or not at all.
     """
 
     columns: tuple[tuple[str, int], ...]
@@ -190,7 +190,7 @@ class DeleteStatement(Syntax):
 
 
 class CopyStatement(Syntax):
-    """COPY; `source` a table with columns, a query or a SUBSCRIBE."""
+    """COPY; `source` is a table with columns, a query or a SUBSCRIBE."""
 
     source: "TableRef | SelectStatement | SubscribeStatement"
     columns: tuple[tuple[str, int], ...] | None

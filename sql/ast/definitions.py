@@ -1,4 +1,4 @@
-"""Statements that make, alter and drop what the catalog holds."""
+"""Syntax of DDL statements."""
 
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
@@ -15,9 +15,9 @@ class Identity(Syntax):
 
 
 class ColumnDefinition(Syntax):
-    """A column of CREATE TABLE; `nullable` where NULL is said.
+    """A column of CREATE TABLE; `nullable` if NULL was written.
 
-    `default_text` is its default as it was written, at the offset `default_at`.
+    `default_text` is the default as written, at offset `default_at`.
     """
 
     name: str
@@ -28,14 +28,14 @@ class ColumnDefinition(Syntax):
     default_text: str = ""
     nullable: bool = False
     identity: Identity | None = None
-    is_new: bool = True  # its sequence, if it has one, is yet to be made
+    is_new: bool = True  # its sequence, if any, does not exist yet
     default_at: int = 0
 
 
 class ConstraintDefinition(Syntax):
-    """A constraint of a table, or of a column, whose columns are then that one.
+    """A constraint of a table or of a single column.
 
-    `text` is a check's condition as it was written, at the offset `text_at`.
+    `text` is the condition of a CHECK as written, at offset `text_at`.
     """
 
     kind: OneOf["primary key", "unique", "check"]
@@ -46,7 +46,7 @@ class ConstraintDefinition(Syntax):
     nulls_distinct: bool
     at: int
     text_at: int = 0
-    is_index: bool = False  # no constraint, but a unique index
+    is_index: bool = False  # a unique index instead of a constraint
 
 
 OnCommit: TypeAlias = OneOf["preserve rows", "delete rows", "drop"]
@@ -65,7 +65,7 @@ class CreateTableStatement(Syntax):
 
 
 class CreateTableAsStatement(Syntax):
-    """CREATE TABLE ... AS and SELECT ... INTO; `columns` are names for the first of the query's."""
+    """CREATE TABLE ... AS and SELECT ... INTO; `columns` rename the first columns of the query."""
 
     name: TableRef
     columns: tuple[str, ...]
@@ -84,7 +84,7 @@ class AddConstraint(Syntax):
 
 
 class DropConstraint(Syntax):
-    """DROP CONSTRAINT; DROP INDEX where it is one."""
+    """DROP CONSTRAINT, or DROP INDEX of a unique index."""
 
     name: str
     if_exists: bool
@@ -96,7 +96,7 @@ class RenameConstraint(Syntax):
 
     name: str
     to: str
-    is_index: bool = False  # ALTER INDEX ... RENAME TO, which of a constraint's is the same
+    is_index: bool = False  # ALTER INDEX ... RENAME TO, also of the index of a constraint
 
 
 class SetNotNull(Syntax):
@@ -107,7 +107,7 @@ class SetNotNull(Syntax):
 
 
 class SetDefault(Syntax):
-    """ALTER COLUMN ... SET DEFAULT, whose `text` is at `text_at`, or DROP DEFAULT (None)."""
+    """ALTER COLUMN ... SET DEFAULT, with `text` at `text_at`, or DROP DEFAULT (None)."""
 
     column: str
     default: Expression | None
@@ -123,7 +123,7 @@ class AddIdentity(Syntax):
 
 
 class SetIdentity(Syntax):
-    """ALTER COLUMN ... SET GENERATED (`always`, None where that is not said), SET option, RESTART.
+    """ALTER COLUMN ... SET GENERATED (`always`, None if not given), SET option, RESTART.
 
     `options` are those of the column's sequence.
     """
@@ -148,7 +148,7 @@ class RenameColumn(Syntax):
 
 
 class AddColumn(Syntax):
-    """ADD [COLUMN]; `constraints` are those that stand with it."""
+    """ADD [COLUMN] with its constraints."""
 
     column: ColumnDefinition
     constraints: tuple[ConstraintDefinition, ...]
@@ -179,7 +179,7 @@ TableAction: TypeAlias = (
 
 
 class AlterTableStatement(Syntax):
-    """ALTER TABLE, all but RENAME TO; the actions happen in the order of their kinds."""
+    """ALTER TABLE except RENAME TO; the actions are applied in the order of their kinds."""
 
     name: TableRef
     actions: tuple[TableAction, ...]
@@ -195,14 +195,14 @@ class CreateUniqueIndexStatement(Syntax):
 
 
 class TruncateStatement(Syntax):
-    """TRUNCATE; CASCADE and RESTRICT are the same, as nothing refers to a table's rows."""
+    """TRUNCATE; CASCADE and RESTRICT are equivalent, as there are no foreign keys."""
 
     tables: tuple[TableRef, ...]
     restart_identity: bool
 
 
 class LockTableStatement(Syntax):
-    """LOCK TABLE; `mode` is one of PostgreSQL's, in lower case."""
+    """LOCK TABLE; `mode` is one of PostgreSQL's in lower case."""
 
     tables: tuple[TableRef, ...]
     mode: str
@@ -210,11 +210,11 @@ class LockTableStatement(Syntax):
 
 
 class SequenceOptions(Syntax):
-    """Options of a sequence, each with its offset in `at`; those not given are not there.
+    """Options of a sequence, each with its offset in `at`; options not given are absent.
 
-    Values are numbers, but for `as` (TypeName), `cycle` (a truth value), `owned by` (a dotted name,
-    empty for NONE) and `sequence name` (TableRef). None: NO MINVALUE, NO MAXVALUE, and RESTART
-    without a number.
+    Values are numbers, except for `as` (TypeName), `cycle` (a truth value), `owned by` (a dotted
+    name, empty for NONE) and `sequence name` (TableRef). None stands for NO MINVALUE, NO MAXVALUE,
+    and RESTART without a number.
     """
 
     given: dict[str, Any]
@@ -231,7 +231,7 @@ class CreateSequenceStatement(Syntax):
 
 
 class AlterSequenceStatement(Syntax):
-    """ALTER SEQUENCE, all but RENAME TO."""
+    """ALTER SEQUENCE except RENAME TO."""
 
     name: TableRef
     options: SequenceOptions
@@ -252,7 +252,7 @@ class CreateViewStatement(Syntax):
     end: int
     retain: "Retain | None" = None
     temporary: bool = False
-    as_of: AsOf | None = None  # of a materialized view
+    as_of: AsOf | None = None  # for materialized views
 
 
 class CreateIndexStatement(Syntax):
@@ -324,7 +324,7 @@ class Retain(Syntax):
 
 
 class RetainStatement(Syntax):
-    """ALTER ... SET (RETAIN HISTORY FOR ...), or RESET: `retain` None."""
+    """ALTER ... SET (RETAIN HISTORY FOR ...), or RESET (`retain` None)."""
 
     kind: str
     name: TableRef
@@ -333,7 +333,7 @@ class RetainStatement(Syntax):
 
 
 class CommentStatement(Syntax):
-    """COMMENT ON; a column's name ends with its own. `text` None: IS NULL."""
+    """COMMENT ON; the name of a column follows its relation's. `text` None is IS NULL."""
 
     kind: str
     name: TableRef

@@ -1,4 +1,4 @@
-"""Queries and the expressions in them."""
+"""Syntax of queries and expressions."""
 
 from collections.abc import Iterator
 from typing import Literal as OneOf
@@ -12,7 +12,7 @@ class Syntax(msgspec.Struct):
 
 
 def nodes_of(tree: object) -> Iterator[Syntax]:
-    """Yield the nodes of a tree, or of a tuple of trees, each before those below it."""
+    """Yield the nodes of a tree, or of a tuple of trees, parents first."""
     if isinstance(tree, tuple | list):
         for each in tree:
             yield from nodes_of(each)
@@ -40,14 +40,14 @@ class Star(Syntax):
 
 
 class Number(Syntax):
-    """A number as written, with its sign if it was folded in."""
+    """A number as written, with a sign if it was folded in."""
 
     text: str
     at: int
 
 
 class String(Syntax):
-    """A string constant, whose type is still unknown."""
+    """A string constant, of unknown type."""
 
     value: str
     at: int
@@ -87,7 +87,7 @@ class TypeName(Syntax):
     modifiers: tuple[int, ...]
     dimensions: int
     at: int
-    fields: str | None = None  # of an interval: `day to second`
+    fields: str | None = None  # fields of an interval: `day to second`
 
 
 class SortKey(Syntax):
@@ -115,7 +115,7 @@ class FunctionCall(Syntax):
 
 
 class Special(Syntax):
-    """COALESCE, NULLIF, GREATEST or LEAST: syntax, not functions."""
+    """COALESCE, NULLIF, GREATEST or LEAST, which are syntax, not functions."""
 
     kind: OneOf["coalesce", "nullif", "greatest", "least"]
     args: tuple["Expression", ...]
@@ -123,7 +123,7 @@ class Special(Syntax):
 
 
 class SqlValue(Syntax):
-    """CURRENT_DATE and its kin, which are called without parentheses."""
+    """CURRENT_DATE and others that are called without parentheses."""
 
     name: str
     precision: int | None
@@ -140,7 +140,7 @@ class Operation(Syntax):
 
 
 class Connective(Syntax):
-    """AND or OR over two operands or more."""
+    """AND or OR over two or more operands."""
 
     kind: OneOf["and", "or"]
     args: tuple["Expression", ...]
@@ -272,7 +272,7 @@ class Subscript(Syntax):
 
 
 class Field(Syntax):
-    """`(expression).name`; name None for `.*`."""
+    """`(expression).name`; name None is `.*`."""
 
     arg: "Expression"
     name: str | None
@@ -338,7 +338,7 @@ class Target(Syntax):
 
 
 class TableRef(Syntax):
-    """A relation by name; `end` is where the name ends in the text."""
+    """A relation by name; `end` is the end of the name in the text."""
 
     name: tuple[str, ...]
     alias: str | None
@@ -358,7 +358,7 @@ class SubqueryRef(Syntax):
 
 
 class FunctionRef(Syntax):
-    """A function in FROM; more than one of ROWS FROM. LATERAL or not is the same."""
+    """A function in FROM, or several in ROWS FROM; LATERAL makes no difference."""
 
     calls: tuple[Expression, ...]
     alias: str | None
@@ -368,7 +368,7 @@ class FunctionRef(Syntax):
 
 
 class JoinRef(Syntax):
-    """A join; `using` None where there is an ON or nothing."""
+    """A join; `using` is None if there is an ON clause or no condition."""
 
     left: "FromItem"
     right: "FromItem"
@@ -385,16 +385,16 @@ FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef
 
 
 class IntoTable(Syntax):
-    """SELECT ... INTO: the table that is made of the rows."""
+    """SELECT ... INTO: the table to create."""
 
     name: TableRef
     temporary: bool
 
 
 class Select(Syntax):
-    """One SELECT; `distinct` is None, True, or what DISTINCT ON names.
+    """One SELECT; `distinct` is None, True, or the expressions of DISTINCT ON.
 
-    `is_table` says that it is written as TABLE and the name of a relation.
+    `is_table`: written as TABLE name.
     """
 
     distinct: None | OneOf[True] | tuple[Expression, ...]
@@ -416,7 +416,7 @@ class Values(Syntax):
 
 
 class SetOperation(Syntax):
-    """UNION, INTERSECT or EXCEPT; UNION ALLs of UNION ALLs are one."""
+    """UNION, INTERSECT or EXCEPT; nested UNION ALLs are one."""
 
     kind: OneOf["union", "intersect", "except"]
     all: bool
@@ -434,7 +434,7 @@ class CommonTable(Syntax):
 
 
 class LockingClause(Syntax):
-    """FOR UPDATE and its kin; `strength` is how it begins, `of` are names with their offsets."""
+    """FOR UPDATE and similar; `strength` is its first words, `of` are names with offsets."""
 
     strength: str
     of: tuple[tuple[tuple[str, ...], int], ...]

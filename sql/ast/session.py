@@ -1,4 +1,4 @@
-"""Statements about the session, its transactions, and what the catalog shows."""
+"""Syntax of statements about the session, its transactions, and SHOW."""
 
 from typing import Literal as OneOf
 
@@ -26,7 +26,7 @@ class ShowCreateStatement(Syntax):
 
 
 class SetStatement(Syntax):
-    """SET; no values: TO DEFAULT."""
+    """SET; empty values are TO DEFAULT."""
 
     name: str
     values: tuple[str, ...] | None
@@ -34,7 +34,7 @@ class SetStatement(Syntax):
 
 
 class SetZoneStatement(Syntax):
-    """SET TIME ZONE INTERVAL 'text' fields: a distance from UTC."""
+    """SET TIME ZONE INTERVAL 'text' fields: an offset from UTC."""
 
     text: str
     fields: str | None
@@ -55,7 +55,7 @@ class ResetStatement(Syntax):
 
 
 class TransactionStatement(Syntax):
-    """BEGIN, COMMIT, ROLLBACK, SET TRANSACTION and their spellings."""
+    """BEGIN, COMMIT, ROLLBACK, SET TRANSACTION and their variants."""
 
     kind: OneOf["begin", "start", "commit", "rollback", "set", "characteristics"]
     read_only: bool | None = None
@@ -71,7 +71,7 @@ class SavepointStatement(Syntax):
 
 
 class PrepareStatement(Syntax):
-    """PREPARE; `start` is where the statement's text starts."""
+    """PREPARE; `start` is the offset of the prepared statement."""
 
     name: str
     types: tuple[TypeName, ...]
@@ -116,7 +116,7 @@ class CloseStatement(Syntax):
 
 
 class UnlistenStatement(Syntax):
-    """UNLISTEN; nobody listens."""
+    """UNLISTEN, which has no effect."""
 
 
 class DiscardStatement(Syntax):
@@ -126,14 +126,14 @@ class DiscardStatement(Syntax):
 
 
 class MaintenanceStatement(Syntax):
-    """VACUUM, ANALYZE or CHECKPOINT; without `tables`, of all of them."""
+    """VACUUM, ANALYZE or CHECKPOINT; without `tables`, of all tables."""
 
     verb: OneOf["vacuum", "analyze", "checkpoint"]
     tables: tuple[TableRef, ...]
 
 
 class Unsupported(Syntax):
-    """A statement that is PostgreSQL's, and not ours."""
+    """A statement of PostgreSQL that is not supported."""
 
     what: str
     at: int

@@ -1,1 +1,1 @@
-"""Subqueries and outer joins as plain relational algebra."""
+"""Turn subqueries and outer joins into plain relational algebra."""

@@ -1,12 +1,12 @@
-"""Correlation by equality, pulled up: the subquery once for all rows instead of once for each key.
+"""Pull up correlation by equality: compute a subquery once for all rows, not once per key.
 
     (SELECT max(x) FROM u WHERE u.b = t.a AND u.c > 0)     for each row of t
     Reduce(Filter(u, c > 0), [b], [max(x)])                once, to be joined on t.a = u.b
 
-Where a subquery depends on the row outside only by such equalities, it needs no keys from there:
-each equality becomes a column of the subquery's own (a *pulled* column, after all others), which
-aggregates and TopK group by, and the equality becomes a join's. It is then computed also for values
-that no outer row has, so nothing in it may fail.
+If a subquery depends on the outer row only by such equalities, it needs no keys from there. Each
+equality becomes a column of the subquery (a *pulled* column, after all others), by which aggregates
+and TopK group, and then an equality of a join. The subquery is then also computed for values that
+no outer row has, so nothing in it may fail.
 """
 
 from collections.abc import Sequence
@@ -44,10 +44,10 @@ from foreshore.sql.optimize.scalars import conjuncts, remap
 
 @dataclass(frozen=True)
 class PulledUp:
-    """A relation without references, and what its last columns are to be equal to.
+    """A relation without outer references, and the values that its last columns must equal.
 
-    `outer` are scalars of the row around the subquery: its columns are `Column`s in them, those of
-    rows further out `OuterColumn`s from level 1.
+    `outer` are scalars over the row around the subquery: its columns are `Column`s in them, columns
+    of rows further out `OuterColumn`s from level 1.
     """
 
     relation: Relation
@@ -56,7 +56,7 @@ class PulledUp:
 
 @dataclass(frozen=True)
 class EquiCondition:
-    """A join's condition taken apart; scalars of the right side are over its own columns."""
+    """A join condition taken apart; scalars of the right side are over its own columns."""
 
     pairs: tuple[tuple[Scalar, Scalar], ...]
     left: tuple[Scalar, ...]
@@ -64,7 +64,7 @@ class EquiCondition:
 
 
 def pull(relation: Relation, scopes: Scopes, fallible: Test) -> PulledUp | None:
-    """Return `relation` with its correlation pulled up, None where that is not by equality."""
+    """Return `relation` with its correlation pulled up, or None if it is not by equality."""
     pulled = _Pull(scopes, fallible).pull(relation)
     if pulled is None or not pulled.outer or may_fail_within(pulled.relation, fallible):
         return None
@@ -72,7 +72,10 @@ def pull(relation: Relation, scopes: Scopes, fallible: Test) -> PulledUp | None:
 
 
 def equi_condition(on: Scalar, left_width: int, fallible: Test) -> EquiCondition | None:
-    """Return `on`, which uses nothing from outside, if it is equalities and tests of one side."""
+    """Return `on`, without outer columns, split into equalities and single-side tests.
+
+    Returns None if it contains anything else.
+    """
     pairs: list[tuple[Scalar, Scalar]] = []
     left: list[Scalar] = []
     right: list[Scalar] = []
@@ -98,7 +101,7 @@ def equi_condition(on: Scalar, left_width: int, fallible: Test) -> EquiCondition
 
 
 def _side(scalar: Scalar, left_width: int) -> OneOf["left", "right", "both", "none"]:
-    """Return which side's columns `scalar` uses."""
+    """Return the side whose columns `scalar` uses."""
     used = columns_used(scalar)
     if not used:
         return "none"
@@ -144,7 +147,7 @@ class _Pull:
                 return None
 
     def is_local(self, scalar: Scalar) -> bool:
-        """Whether `scalar` uses nothing but its own row."""
+        """Return whether `scalar` uses only its own row."""
         return not has_subquery(scalar) and all(
             level == 0 for level, _ in self.scopes.of_scalar(scalar)
         )
@@ -154,7 +157,7 @@ class _Pull:
         node: Map | Project | FlatMap | Reduce | TopK | Negate | Threshold,
         below: PulledUp,
     ) -> Relation:
-        """Return `node` over its pulled input, the pulled columns last again."""
+        """Return `node` over its pulled-up input, with the pulled columns last."""
         count = len(below.outer)
         width = len(columns_of(node.input))
         kept = range(width, width + count)
@@ -188,7 +191,7 @@ class _Pull:
     def filter(
         self, below: PulledUp | None, width: int, predicates: Sequence[Scalar]
     ) -> PulledUp | None:
-        """Take the equalities with the outer row out of `predicates`."""
+        """Separate the equalities with the outer row from `predicates`."""
         if below is None:
             return None
         local: list[Scalar] = []
@@ -211,7 +214,7 @@ class _Pull:
         return PulledUp(relation, (*below.outer, *outer))
 
     def equality(self, predicate: Scalar) -> tuple[Scalar, Scalar] | None:
-        """Return the side of the row and that of the rows outside, of an equality of the two."""
+        """Return the inner and the outer side of an equality between the two rows."""
         match predicate:
             case Call(function="eq", args=(a, b)) if type_of(a) == type_of(b):
                 for ours, theirs in ((a, b), (b, a)):
@@ -224,7 +227,7 @@ class _Pull:
         return None
 
     def product(self, inputs: Sequence[Relation]) -> PulledUp | None:
-        """Return the product, the columns that each input has pulled after all their own."""
+        """Return the product; the pulled columns of the inputs follow all others."""
         parts: list[Relation] = []
         outer: list[Scalar] = []
         own: list[int] = []
@@ -243,7 +246,7 @@ class _Pull:
         return PulledUp(Project(Join(tuple(parts)), (*own, *pulled)), tuple(outer))
 
     def left_join(self, join: JoinOn) -> PulledUp | None:
-        """Pull from the side that is kept whole; the other and the condition are to be local."""
+        """Pull up from the preserved side; the other side and the condition must be local."""
         if self.scopes.of_relation(join.right) or not self.is_local(join.on):
             return None
         left = self.pull(join.left)
@@ -257,7 +260,7 @@ class _Pull:
 
 
 def _one_level_out(scalar: Scalar) -> Scalar:
-    """Return a scalar of outer rows as the row around the subquery has it."""
+    """Return a scalar of outer rows as seen from the row around the subquery."""
     if isinstance(scalar, OuterColumn):
         if scalar.level == 1:
             return Column(scalar.index, scalar.type, scalar.nullable)

@@ -1,8 +1,8 @@
-"""Lowering joins: an outer join is its inner join and, padded, the rows without partner.
+"""Lower joins: an outer join is its inner join and the padded rows without a match.
 
-Which rows have none is told by the columns used in ON: those whose values there are not among the
-ones of the inner join. Where ON is equalities and tests of one side, the keys of the other side say
-it, without the join.
+Unmatched rows are found by the columns used in ON: rows whose values there are not among those of
+the inner join. If ON consists of equalities and single-side tests, the keys of the other side
+suffice, without the join.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from foreshore.types import INT8
 
 
 class JoinLowering(SubqueryLowering):
-    """Lowers joins."""
+    """Lower joins."""
 
     def join(self, join: Join, outer: Outer) -> Relation:
         """Apply a join of the lowered form, some of whose inputs may depend on the outer row."""
@@ -62,7 +62,7 @@ class JoinLowering(SubqueryLowering):
         return self.close(row)
 
     def beside(self, left: Relation, right: Relation, outer: Outer, correlated: bool) -> Row:
-        """Return the product of the two sides for each key; `left` has the key, `right` may."""
+        """Return the product of the two sides per key; `left` has the key, `right` may have it."""
         keys = outer.width
         start = len(columns_of(left))
         if not correlated:
@@ -71,7 +71,7 @@ class JoinLowering(SubqueryLowering):
         return Row(joined, range(keys, len(columns_of(joined))), outer)
 
     def join_on(self, join: JoinOn, outer: Outer) -> Relation:
-        """Apply SQL's binary join, of any kind and condition."""
+        """Apply a binary join of SQL, of any kind and condition."""
         left = self.let(self.apply(join.left, outer))
         width = outer.width
         left_width = len(columns_of(left)) - width
@@ -127,7 +127,7 @@ class JoinLowering(SubqueryLowering):
     def equi_outer_join(
         self, join: JoinOn, left: Relation, condition: EquiCondition, outer: Outer
     ) -> Relation:
-        """Return an outer join on equalities: what has no partner is told by the keys alone."""
+        """Return an outer join on equalities; unmatched rows are found by the keys alone."""
         width = outer.width
         correlated = bool(self.scopes.of_relation(join.right)) or (width and join.kind != "left")
         right = self.let(self.apply(join.right, outer if correlated else NOTHING_OUTSIDE))
@@ -162,13 +162,13 @@ class JoinLowering(SubqueryLowering):
         return Union(tuple(parts))
 
     def distinct(self, rows: Relation, keys: Sequence[Scalar]) -> Relation:
-        """Return the values of `keys` in `rows`, each once."""
+        """Return the distinct values of `keys` in `rows`."""
         return Reduce(rows, tuple(keys), ())
 
     def unmatched(
         self, rows: Relation, inner: Relation, places: Sequence[int], in_inner: Sequence[int]
     ) -> Relation:
-        """Return those of `rows` that no row of `inner` agrees with in the columns at `places`."""
+        """Return the `rows` that agree with no row of `inner` in the columns at `places`."""
         if not places:
             some = Reduce(Project(inner, ()), (), (count_all(),))
             none = Filter(some, (call("eq", Column(0, INT8, False), Literal(0, INT8)),))

@@ -1,10 +1,10 @@
-"""Lowering: every subquery and every outer join as plain relational algebra.
+"""Lowering: turn every subquery and every outer join into plain relational algebra.
 
-A subquery is a function of the row in which it stands, and a plan has no functions of rows. So it
-is computed for all rows at once. Of the rows at hand, those columns are taken on which the
-subquery depends, each combination once: the *keys*. The subquery is *applied* to them, every
-operator in it keeping the key it works for as its first columns (a product at the leaves, a longer
-group key in aggregates), and what comes out, key and value, is joined back to the rows.
+A subquery is a function of the row that contains it, but plans contain no functions of rows. So it
+is computed for all rows at once. From the current rows, take the columns on which the subquery
+depends, each combination once: the *keys*. The subquery is *applied* to them: every operator in it
+carries the key as its first columns (a product at the leaves, a longer group key in aggregates).
+The result, key and value, is joined back to the rows.
 
     SELECT a, (SELECT count(*) FROM u WHERE u.b = t.a) FROM t
 
@@ -13,15 +13,15 @@ group key in aggregates), and what comes out, key and value, is joined back to t
     all     Union(counts, Map(Union(keys, Negate(Project(counts, [a]))), 0))
     result  Join(t, all) on a, where NULL is a key like any other
 
-Operators that give something for nothing, the aggregate without GROUP BY, EXISTS and the scalar
-subquery, are completed for the keys that got nothing. What does not depend on the row is computed
-once. An outer join is its inner join and, padded with NULLs, the rows whose columns used in ON are
-not among those that found a partner. Multiplicities are exact throughout: keys are distinct, and
-what is negated has been there.
+Operators that return a row for empty input (the aggregate without GROUP BY, EXISTS and the scalar
+subquery) are completed for keys without a result. An uncorrelated subquery is computed once. An
+outer join is its inner join and, padded with NULLs, the rows whose columns used in ON are not among
+the matched ones. Multiplicities are exact throughout: keys are distinct, and only rows that exist
+are negated.
 
-A subquery that may fail is applied only to the rows for which Case, And and Or let it be
-evaluated, as far as their other operands tell. One that gives several rows where one is wanted
-fails in a Filter that is never TRUE (`single_row_check`) beside its rows.
+A subquery that may fail is applied only to the rows for which Case, And and Or evaluate it, as far
+as their other operands show. A scalar subquery with several rows fails in a Filter that is never
+TRUE (`single_row_check`) beside its rows.
 """
 
 from typing import assert_never
@@ -69,7 +69,7 @@ from foreshore.types import BOOL
 
 
 def lower(relation: Relation, fallible: Test = may_fail) -> Relation:
-    """Return `relation` in the lowered form; raises FeatureNotSupported."""
+    """Return `relation` in lowered form; raises FeatureNotSupported."""
     block = lower_block(relation, fallible)
     if block.recursions:
         raise FeatureNotSupported("WITH RECURSIVE is supported in queries only")
@@ -77,7 +77,7 @@ def lower(relation: Relation, fallible: Test = may_fail) -> Relation:
 
 
 def lower_block(relation: Relation, fallible: Test = may_fail) -> Block:
-    """Return `relation` in the lowered form, with its recursions beside it."""
+    """Return `relation` in lowered form, with its recursions as a list."""
     allow_depth()
     block = _PlanLowering(relation, fallible).run(relation)
     check_lowered(block.relation)
@@ -85,18 +85,18 @@ def lower_block(relation: Relation, fallible: Test = may_fail) -> Block:
 
 
 class _PlanLowering(JoinLowering):
-    """Lowers relations."""
+    """Lower relations."""
 
     def __init__(self, relation: Relation, fallible: Test) -> None:
         super().__init__(relation, fallible)
-        self.recursions: list[Recursion] = []  # of the block at hand
+        self.recursions: list[Recursion] = []  # of the current block
         self.next_recursion = 1
 
     def run(self, relation: Relation) -> Block:
         return self.block(relation, NOTHING_OUTSIDE)
 
     def block(self, relation: Relation, outer: Outer) -> Block:
-        """Return `relation` applied to `outer` as a plan of its own."""
+        """Return `relation` applied to `outer` as a separate plan."""
         start = len(self.bindings)
         recursions, self.recursions = self.recursions, []
         body = self.apply(relation, outer)
@@ -108,7 +108,7 @@ class _PlanLowering(JoinLowering):
         return block
 
     def recursive(self, node: Recursive, outer: Outer) -> Relation:
-        """Return the result of a recursion for each of the rows of `outer`, as a collection."""
+        """Return the result of a recursion for each row of `outer`, as a collection."""
         types = (*outer.types, *columns_of(node))
         number = self.next_recursion
         self.next_recursion += 1
@@ -116,7 +116,7 @@ class _PlanLowering(JoinLowering):
         result = Get(GlobalId(f"r{number}"), types)
         base, step = node.base, node.step
         found: Relation = working
-        if outer.width:  # of each key, what was found last for it
+        if outer.width:  # per key, the rows found by the previous step
             equal = tuple(
                 Call(
                     "is_not_distinct",
@@ -135,7 +135,7 @@ class _PlanLowering(JoinLowering):
         return result
 
     def apply(self, relation: Relation, outer: Outer) -> Relation:
-        """Return each of the rows of `outer` beside the rows of `relation` for it."""
+        """Return the rows of `outer` joined with the rows that `relation` has for each."""
         if outer.width and not self.scopes.of_relation(relation):
             return Join((outer.relation, self.apply(relation, NOTHING_OUTSIDE)))
         match relation:

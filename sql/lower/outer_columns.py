@@ -1,7 +1,7 @@
-"""Which columns of the rows outside an expression uses, however deep within it.
+"""Find the columns of outer rows that an expression uses, at any depth.
 
-A *reference* `(level, column)` is an `OuterColumn` as it is seen from where the expression stands:
-level 1 is the row around a relation. For a scalar there is also level 0, its own row.
+A *reference* `(level, column)` is an `OuterColumn` as seen from where the expression stands: level
+1 is the row around a relation. For a scalar there is also level 0, its own row.
 """
 
 from collections.abc import Callable
@@ -38,14 +38,14 @@ NONE: References = frozenset()
 
 
 class Scopes:
-    """Answers what expressions refer to, and remembers: the plan is asked about at every level."""
+    """Compute and cache the outer references of expressions, which are needed at every level."""
 
     def __init__(self) -> None:
         self._relations: dict[int, References] = {}
         self._kept: list[Relation] = []  # so that no id is used again
 
     def of_relation(self, relation: Relation) -> References:
-        """Return the references of `relation` to the rows around it; their levels are from 1."""
+        """Return the references of `relation` to rows around it; levels start at 1."""
         found = self._relations.get(id(relation))
         if found is None:
             found = self._find(relation)
@@ -66,7 +66,7 @@ class Scopes:
         return frozenset(result) or NONE
 
     def of_scalar(self, scalar: Scalar) -> References:
-        """Return the references of `scalar`, those to its own row at level 0."""
+        """Return the references of `scalar`; those to its own row have level 0."""
         match scalar:
             case Column(index=index):
                 return frozenset({(0, index)})
@@ -90,7 +90,7 @@ def _out(references: References) -> References:
 
 
 def has_subquery(scalar: Scalar) -> bool:
-    """Whether there is a subquery in `scalar`."""
+    """Return whether `scalar` contains a subquery."""
     stack = [scalar]
     while stack:
         node = stack.pop()
@@ -101,7 +101,7 @@ def has_subquery(scalar: Scalar) -> bool:
 
 
 def substitute(body: Relation, number: int, value: Relation) -> Relation:
-    """Return `body` with `value` where `LocalGet(number)` stands, seen from as deep as that is."""
+    """Return `body` with `value`, adjusted for its depth, in place of `LocalGet(number)`."""
 
     def replace(node: Relation, depth: int) -> Relation:
         if isinstance(node, LocalGet) and node.number == number:
@@ -112,7 +112,7 @@ def substitute(body: Relation, number: int, value: Relation) -> Relation:
 
 
 def _moved_inward(relation: Relation, by: int) -> Relation:
-    """Return `relation` as it is written `by` levels further in."""
+    """Return `relation` as written `by` levels further in."""
 
     def replace(scalar: OuterColumn, depth: int) -> Scalar:
         if scalar.level <= depth:
@@ -128,7 +128,7 @@ def _rewrite(
     leaf: Callable[[Relation, int], Relation],
     outer: Callable[[OuterColumn, int], Scalar],
 ) -> Relation:
-    """Return `relation` with its leaves and outer columns replaced, told how deep they stand."""
+    """Return `relation` with leaves and outer columns replaced; callbacks receive the depth."""
 
     def scalar(node: Scalar) -> Scalar:
         match node:
@@ -157,7 +157,7 @@ def _rewrite(
 
 
 def may_fail_within(relation: Relation, fallible: Test) -> bool:
-    """Whether evaluating `relation`, subqueries included, may give an error."""
+    """Return whether evaluating `relation`, subqueries included, may raise an error."""
     relations = [relation]
     while relations:
         for node in walk_relations(relations.pop()):
@@ -178,7 +178,7 @@ def may_fail_within(relation: Relation, fallible: Test) -> bool:
 
 
 def at_most_one_row(relation: Relation) -> bool:
-    """Whether the form of `relation` alone says that it has one row at most."""
+    """Return whether `relation` has at most one row by its form."""
     while True:
         match relation:
             case Map(input=input) | Project(input=input):

@@ -1,4 +1,4 @@
-"""What lowering works with: keys, the rows at hand, and putting the two together."""
+"""The data that lowering works with: keys, the current rows, and joins of the two."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from foreshore.types import TEXT, ColumnType, SqlType, has_one_form
 
 @dataclass(frozen=True)
 class Outer:
-    """The keys that a relation is applied to: distinct rows, and where references find them."""
+    """The keys to which a relation is applied: distinct rows, and the columns of references."""
 
     relation: Relation
     types: tuple[ColumnType, ...]
@@ -41,11 +41,11 @@ class Outer:
 
     @property
     def width(self) -> int:
-        """How many columns the keys have."""
+        """Return the number of columns of the keys."""
         return len(self.types)
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of the keys, which come first in what is applied to them."""
+        """Return the columns of the keys, which are the first columns of an applied relation."""
         return tuple(Column(i, c.type, c.nullable) for i, c in enumerate(self.types))
 
 
@@ -53,9 +53,9 @@ NOTHING_OUTSIDE = Outer(Join(()), (), {})
 
 
 class Row:
-    """The rows at hand, to which the results of subqueries are appended as columns.
+    """The current rows, to which results of subqueries are appended as columns.
 
-    `columns` says where the columns are that the scalars of the node know by their positions.
+    `columns` are the positions of the columns that the scalars of the node refer to.
     """
 
     def __init__(self, relation: Relation, columns: Sequence[int], outer: Outer) -> None:
@@ -65,43 +65,43 @@ class Row:
         self.types = list(columns_of(relation))
 
     def place(self, reference: Reference) -> int:
-        """Return where the column is that a subquery here knows by `reference`."""
+        """Return the position of the column to which a subquery refers by `reference`."""
         level, index = reference
         return self.columns[index] if level == 1 else self.outer.places[(level - 1, index)]
 
     def within(self) -> "Row":
-        """Return the same rows as a subquery here knows them: none of their columns is its own."""
+        """Return the same rows as seen from a subquery, which has none of their columns itself."""
         here = {(1, i): place for i, place in enumerate(self.columns)}
         further = {(level + 1, i): place for (level, i), place in self.outer.places.items()}
         places = {**here, **further}
         return Row(self.relation, (), Outer(self.outer.relation, self.outer.types, places))
 
     def append(self, relation: Relation, column: ColumnType) -> Column:
-        """Let `relation` be the rows, which has one column more."""
+        """Replace the rows by `relation`, which has one more column."""
         self.relation = relation
         self.types.append(column)
         return Column(len(self.types) - 1, column.type, column.nullable)
 
     def identity(self) -> tuple[int, ...]:
-        """Return the places of all columns."""
+        """Return the positions of all columns."""
         return tuple(range(len(self.types)))
 
 
 def filter_(relation: Relation, predicates: Sequence[Scalar]) -> Relation:
-    """Return `relation` filtered, if there is anything to filter by."""
+    """Return `relation` filtered, or unchanged if there are no predicates."""
     return Filter(relation, tuple(predicates)) if predicates else relation
 
 
 def columns_at(types: Sequence[ColumnType]) -> tuple[Column, ...]:
-    """Return the columns of a row of these types."""
+    """Return columns 0, 1, ... of these types."""
     return tuple(Column(i, c.type, c.nullable) for i, c in enumerate(types))
 
 
 def keys_of(types: Sequence[ColumnType], places: Sequence[int]) -> tuple[Scalar, ...]:
-    """Return a key for each of `places` that is equal where rows of these types are the same there.
+    """Return scalars that are equal exactly if rows of these types are identical in `places`.
 
-    It is the column; or, where values may be equal and yet differ (-0.0 and 0.0, an interval of a
-    month and one of thirty days), its text, of which `value_of` is the value.
+    This is the column itself or, where equal values may differ (-0.0 and 0.0, one month and thirty
+    days), its text, from which `value_of` restores the value.
     """
     columns = columns_at(types)
     return tuple(
@@ -138,7 +138,7 @@ def equi_join(
 
 
 class Lowering(ABC):
-    """The state of lowering one plan, and what its parts have in common."""
+    """The state of lowering one plan, with helpers for all parts."""
 
     def __init__(self, relation: Relation, fallible: Test) -> None:
         self.fallible = fallible
@@ -152,11 +152,11 @@ class Lowering(ABC):
             default=-1,
         )
         self.bindings: list[tuple[int, Relation]] = []
-        self.values: dict[int, Relation] = {}  # the same, by number
-        self.locals: dict[int, Relation] = {}  # what a LocalGet of the bound plan now is
+        self.values: dict[int, Relation] = {}  # the same by number
+        self.locals: dict[int, Relation] = {}  # the lowered form of each LocalGet of the bound plan
 
     def let(self, value: Relation) -> Relation:
-        """Return a relation that may be used several times for `value`."""
+        """Return a relation for `value` that may be used several times."""
         if isinstance(value, Get | LocalGet | Constant):
             return value
         number = self.next_number
@@ -167,26 +167,26 @@ class Lowering(ABC):
 
     @abstractmethod
     def apply(self, relation: Relation, outer: Outer) -> Relation:
-        """Return each of the rows of `outer` beside the rows of `relation` for it."""
+        """Return the rows of `outer` joined with the rows that `relation` has for each."""
         ...
 
     def row(self, relation: Relation, outer: Outer) -> Row:
-        """Return the rows of `relation` applied to `outer`, to evaluate scalars in."""
+        """Return the rows of `relation` applied to `outer`, over which scalars are evaluated."""
         applied = self.apply(relation, outer)
         width = len(columns_of(applied))
         return Row(applied, range(outer.width, width), outer)
 
     def close(self, row: Row) -> Relation:
-        """Return the rows with the keys and the node's columns, and no others."""
+        """Return the rows with exactly the keys and the columns of the node."""
         wanted = (*range(row.outer.width), *row.columns)
         return row.relation if wanted == row.identity() else Project(row.relation, wanted)
 
     def without(self, outer: Outer, found: Relation) -> Relation:
-        """Return the keys that are not among `found`, which holds each key once at most."""
+        """Return the keys that are not in `found`, which holds each key at most once."""
         return Union((outer.relation, Negate(found)))
 
     def rejoin(self, rows: Relation, keys: Sequence[Scalar], keyed: Relation) -> Relation:
-        """Return `rows` beside what `keyed` has for their `keys`, which are its first columns."""
+        """Join `rows` to `keyed` by the keys, which are the first columns of `keyed`."""
         width = len(columns_of(rows))
         theirs = columns_of(keyed)
         joined = equi_join(rows, keys, keyed, columns_at(theirs)[: len(keys)], len(keys))

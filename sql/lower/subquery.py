@@ -1,8 +1,8 @@
-"""Lowering scalars: the values of subqueries become columns of the rows in which they stand.
+"""Lower scalars: turn the values of subqueries into columns of the rows that use them.
 
-A subquery's value is looked up by the keys that it depends on; where it depends on them by
-equality alone (`lower_equi`), by the values of its own that they are to equal. In WHERE, EXISTS and
-IN are joins with the keys found.
+The value of a subquery is looked up by the keys on which it depends. If it depends on them by
+equality only (`lower/equality.py`), it is looked up by the columns of its own that they equal. In
+WHERE, EXISTS and IN become joins with the keys found.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,13 +66,14 @@ from foreshore.types import BOOL, INT8, ColumnType, SqlType
 
 
 class SubqueryLowering(Lowering):
-    """Lowers scalars and predicates."""
+    """Lower scalars and predicates."""
 
     def filter(self, row: Row, predicates: Sequence[Scalar]) -> None:
-        """Keep those of the rows for which all `predicates` are TRUE.
+        """Keep the rows for which all `predicates` are TRUE.
 
-        What cannot fail and has no subquery goes first, then EXISTS, IN and their negations, which
-        are joins; what may fail goes last, and is evaluated for the rows that are left.
+        Predicates that cannot fail and have no subquery come first, then EXISTS, IN and their
+        negations, which are joins. Predicates that may fail come last and are evaluated only for
+        the remaining rows.
         """
         early: list[Scalar] = []
         joins: list[Scalar] = []
@@ -95,7 +96,7 @@ class SubqueryLowering(Lowering):
             row.relation = filter_(row.relation, conjuncts([final]))
 
     def exists_filter(self, row: Row, relation: Relation, negated: bool) -> None:
-        """Keep the rows for which `relation` has a row, or those for which it has none."""
+        """Keep the rows for which `relation` has a row (or, negated, has none)."""
         if not self.references(relation):
             counted = Reduce(self.apply(Project(relation, ()), NOTHING_OUTSIDE), (), (count_all(),))
             test = call("eq" if negated else "gt", Column(0, INT8, False), Literal(0, INT8))
@@ -114,17 +115,17 @@ class SubqueryLowering(Lowering):
         row.relation = self.rejoin(row.relation, ours, found)
 
     def pulled_keys(self, pulled: PulledUp) -> Relation:
-        """Return the values, each once, for which a pulled relation has rows."""
+        """Return the distinct values for which a pulled-up relation has rows."""
         applied = self.apply(pulled.relation, NOTHING_OUTSIDE)
         types = columns_of(applied)
         first = len(types) - len(pulled.outer)
         return Reduce(applied, columns_at(types)[first:], ())
 
     def pulled(self, row: Row, keyed: Relation, pulled: PulledUp) -> tuple[Relation, Relation, int]:
-        """Return the rows of `row` beside those of `keyed` for them, and those that have none.
+        """Join `row` with `keyed`, and return unmatched rows separately.
 
-        The last columns of `keyed`, unique in it, are the pulled ones. Also returns how many it has
-        before these; they come after the row's.
+        The last columns of `keyed`, unique in it, are the pulled-up ones. Also returns the number
+        of columns before these; they follow the columns of the row.
         """
         row.relation = self.let(row.relation)
         width = len(row.types)
@@ -143,9 +144,9 @@ class SubqueryLowering(Lowering):
         return Reduce(self.apply(Project(relation, ()), keys), keys.columns(), ())
 
     def scalar(self, row: Row, scalar: Scalar, guards: tuple[Scalar, ...]) -> Scalar:
-        """Return `scalar` over the columns of `row`, to which its subqueries' values are appended.
+        """Return `scalar` over the columns of `row`, with the values of its subqueries appended.
 
-        It is evaluated where all `guards`, lowered already, are TRUE.
+        It is evaluated only where all `guards`, already lowered, are TRUE.
         """
         match scalar:
             case Column(index=index, type=type, nullable=nullable):
@@ -187,7 +188,7 @@ class SubqueryLowering(Lowering):
     def connective(
         self, row: Row, args: tuple[Scalar, ...], guards: tuple[Scalar, ...], test: str
     ) -> tuple[Scalar, ...]:
-        """Lower the operands of And or Or, those with subqueries where the others leave it open."""
+        """Lower the operands of And or Or; subqueries only where other operands do not decide."""
         plain = {i: self.scalar(row, a, guards) for i, a in enumerate(args) if not has_subquery(a)}
         inner = (*guards, *(call(test, value) for value in plain.values()))
         return tuple(
@@ -195,11 +196,11 @@ class SubqueryLowering(Lowering):
         )
 
     def references(self, relation: Relation) -> list[Reference]:
-        """Return what `relation`, within a scalar, uses of the rows outside."""
+        """Return the references of `relation`, within a scalar, to the rows outside."""
         return sorted(self.scopes.of_relation(relation))
 
     def keys(self, row: Row, relation: Relation) -> tuple[tuple[Scalar, ...], Outer]:
-        """Return what of a row `relation` depends on, and all that it is, each once."""
+        """Return the distinct keys of a row on which `relation` depends, and their references."""
         references = self.references(relation)
         places = sorted({row.place(reference) for reference in references})
         ours = keys_of(row.types, places)
@@ -209,7 +210,7 @@ class SubqueryLowering(Lowering):
         return ours, Outer(distinct, columns_of(distinct), found)
 
     def applied(self, row: Row, relation: Relation) -> tuple[tuple[Scalar, ...], Relation]:
-        """Return the keys of `relation`, over `row`, and it applied to them."""
+        """Return the keys of `relation`, over `row`, and `relation` applied to them."""
         if not self.references(relation):
             return (), self.apply(relation, NOTHING_OUTSIDE)
         ours, keys = self.keys(row, relation)
@@ -223,7 +224,7 @@ class SubqueryLowering(Lowering):
         column: ColumnType,
         table: Callable[[Outer], Relation],
     ) -> Column:
-        """Append to `row` a column: what `table` makes, for each key, of `relation`."""
+        """Append to `row` the column that `table` computes from `relation` for each key."""
         if guards and not may_fail_within(relation, self.fallible):
             guards = ()
         if guards:
@@ -262,7 +263,7 @@ class SubqueryLowering(Lowering):
         return self.value(row, relation, guards, ColumnType(BOOL, bool(guards)), table)
 
     def any_subquery(self, row: Row, scalar: AnySubquery, guards: tuple[Scalar, ...]) -> Scalar:
-        """Return the three-valued OR over the rows, by how many are not FALSE, and TRUE."""
+        """Return the three-valued OR over the rows: count those not FALSE, and those TRUE."""
         width = len(columns_of(scalar.relation))
         tested = Project(Map(scalar.relation, (scalar.predicate,)), (width,))
 
@@ -293,7 +294,7 @@ class SubqueryLowering(Lowering):
     def scalar_subquery(
         self, row: Row, relation: Relation, type: SqlType, guards: tuple[Scalar, ...]
     ) -> Scalar:
-        """Return the one value of `relation`, NULL where it has no row."""
+        """Return the one value of `relation`, NULL if it has no row."""
         computed = self.computed(row, relation, guards)
         if computed is not None:
             return computed
@@ -318,7 +319,7 @@ class SubqueryLowering(Lowering):
                 null = (Literal(None, type),)
                 checked = Union((values, Map(failing, null)))
                 found = Project(groups, places)
-                if not width:  # this group is there also where no row is
+                if not width:  # without keys, this group exists even if there are no rows
                     some = call("gt", Column(0, INT8, False), Literal(0, INT8))
                     found = Project(Filter(groups, (some,)), ())
             missing = self.without(keys, found)
@@ -327,9 +328,9 @@ class SubqueryLowering(Lowering):
         return self.value(row, relation, guards, ColumnType(type), table)
 
     def computed(self, row: Row, relation: Relation, guards: tuple[Scalar, ...]) -> Scalar | None:
-        """Return the value of `(SELECT scalar)`, FROM nothing, as a scalar of the row at hand.
+        """Return the value of `(SELECT scalar)` without FROM as a scalar of the current row.
 
-        None if the subquery has another form.
+        Returns None for any other form of subquery.
         """
         above: list[Map | Project] = []
         while isinstance(relation, Map | Project):
@@ -355,7 +356,7 @@ class SubqueryLowering(Lowering):
         return Column(place, row.types[place].type, row.types[place].nullable)
 
     def pulled_value(self, row: Row, relation: Relation, type: SqlType) -> Scalar | None:
-        """Return the value of a scalar subquery whose correlation can be pulled up, else None."""
+        """Return the value of a scalar subquery whose correlation can be pulled up, or None."""
         above: list[Map | Project] = []
         inner = relation
         while isinstance(inner, Map | Project):
@@ -380,9 +381,9 @@ class SubqueryLowering(Lowering):
     def pulled_aggregate(
         self, row: Row, above: Sequence[Map | Project], reduce: Reduce
     ) -> Scalar | None:
-        """Return the value of an aggregate over all rows, and what is computed of it.
+        """Return the value of an aggregate over all rows, and the scalar computed from it.
 
-        It is computed for each row, as a scalar; so it fails only where it is evaluated.
+        The scalar is computed for each row, so it fails only where it is evaluated.
         """
         pulled = pull(reduce.input, self.scopes, self.fallible)
         scalars = [*scalars_of(reduce)]
@@ -409,7 +410,7 @@ class SubqueryLowering(Lowering):
         return columns[0]
 
     def over(self, row: Row, scalar: Scalar, columns: Sequence[Scalar]) -> Scalar:
-        """Return a scalar within a subquery, whose own columns are `columns` of the row outside."""
+        """Return a scalar of a subquery over the outer row; `columns` are the subquery's own."""
         match scalar:
             case Column(index=index):
                 return columns[index]
@@ -422,12 +423,12 @@ class SubqueryLowering(Lowering):
 
 
 def _always_one_row(relation: Relation) -> bool:
-    """Whether `relation` by its form has exactly one row: an aggregate without GROUP BY."""
+    """Return whether `relation` has exactly one row by its form: an aggregate without GROUP BY."""
     while isinstance(relation, Map | Project):
         relation = relation.input
     return isinstance(relation, Reduce) and not relation.group_key
 
 
 def over_no_rows(aggregates: Sequence[Aggregate]) -> tuple[Literal, ...]:
-    """Return what the aggregates are over no rows."""
+    """Return the values of the aggregates over no rows."""
     return tuple(Literal(0 if a.function == "count" else None, a.type) for a in aggregates)

@@ -1,8 +1,8 @@
-"""Three-valued truth where only TRUE counts: IN as EXISTS, NOT IN as NOT EXISTS.
+"""Predicates of which only TRUE counts: IN becomes EXISTS, NOT IN becomes NOT EXISTS.
 
-In WHERE and ON, in a CASE's conditions, and under AND and OR there, FALSE and NULL are the same,
-and so a comparison with a subquery's rows need not be told from NULL: `x IN (q)` is TRUE where some
-row of q equals x, and `x NOT IN (q)` where no row of q equals x or is NULL or finds x NULL.
+In WHERE and ON, in conditions of CASE, and under AND and OR there, FALSE and NULL have the same
+effect. So `x IN (q)` may be replaced by "some row of q equals x", and `x NOT IN (q)` by "no row of
+q equals x, and no comparison with one is NULL".
 """
 
 from foreshore.expr.ir import (
@@ -25,12 +25,12 @@ from foreshore.types import BOOL
 
 
 def call(function: str, *args: Scalar) -> Call:
-    """Return a call that gives a truth value."""
+    """Return a call that returns a truth value."""
     return Call(function, args, BOOL)
 
 
 def for_truth(scalar: Scalar) -> Scalar:
-    """Return what is TRUE exactly where `scalar` is, with IN as EXISTS where that is enough."""
+    """Return a scalar that is TRUE exactly if `scalar` is, with IN as EXISTS where sufficient."""
     if not has_subquery(scalar):
         return scalar
     match scalar:
@@ -45,7 +45,7 @@ def for_truth(scalar: Scalar) -> Scalar:
 
 
 def for_falsity(scalar: Scalar) -> Scalar:
-    """Return what is TRUE exactly where `scalar` is FALSE."""
+    """Return a scalar that is TRUE exactly if `scalar` is FALSE."""
     match scalar:
         case AnySubquery(predicate=predicate, relation=relation) if has_subquery(scalar):
             return call("not", Exists(not_false(relation, predicate)))
@@ -60,9 +60,9 @@ def for_falsity(scalar: Scalar) -> Scalar:
 
 
 def not_false(relation: Relation, predicate: Scalar) -> Relation:
-    """Return rows that are there if `predicate` is not FALSE for some row of `relation`.
+    """Return a relation that has rows if `predicate` is not FALSE for some row of `relation`.
 
-    An equality is taken apart, so that what remains are joins on it and tests of one side.
+    An equality is taken apart, so that joins on it and single-side tests remain.
     """
     match predicate:
         case Call(function="eq", args=(a, b)) if not has_subquery(predicate):
@@ -86,7 +86,7 @@ def _nullable(scalar: Scalar) -> bool:
 
 
 def existence(predicate: Scalar) -> tuple[Relation, bool] | None:
-    """Return the relation that `predicate` says is not empty, or with True that it is empty."""
+    """Return the relation whose existence `predicate` tests; True: that it is empty."""
     match predicate:
         case Exists(relation=relation):
             return relation, False

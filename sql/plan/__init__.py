@@ -1,13 +1,13 @@
-"""What a statement means, planned: the face that `sql` shows to the adapter.
+"""Plans: the interface between `sql` and the adapter.
 
-`plan_statement` (sql/planner.py) gives one of these for each parsed statement. A plan is untimed
-and pure: it names collections by `GlobalId`, holds lowered and optimised relations, and may hold
-`Parameter` and `Environment` scalars that the adapter replaces when it runs it.
+`plan_statement` (sql/planner.py) returns one plan for each parsed statement. A plan has no times
+and no side effects: it names collections by `GlobalId`, holds lowered and optimised relations, and
+may hold `Parameter` and `Environment` scalars that the adapter replaces at execution.
 
-    query         what reads and follows, and what all plans share
-    changes       what changes rows
-    definitions   what makes, alters and drops what the catalog holds
-    session       what is about the session and its transactions
+    query         queries and SUBSCRIBE, and types that all plans share
+    changes       changes of rows
+    definitions   DDL
+    session       the session and its transactions
 """
 
 # ruff: noqa: F403, F405
@@ -73,9 +73,9 @@ Plan: TypeAlias = (
 
 
 def result_desc(plan: Plan) -> RelationDesc | None:
-    """Return the columns of the rows that running `plan` gives, None where it gives none.
+    """Return the columns of the rows that `plan` returns, or None if it returns none.
 
-    FETCH and EXECUTE depend on what they name; the session knows.
+    FETCH and EXECUTE depend on the cursor or statement they name; the session resolves those.
     """
     match plan:
         case Select(desc=desc):

@@ -1,4 +1,4 @@
-"""Plans of what changes rows."""
+"""Plans of statements that change rows."""
 
 from dataclasses import dataclass
 from typing import Literal as OneOf
@@ -10,11 +10,11 @@ from foreshore.sql.plan.query import AsOf, InitPlan, Query, Select, Subscribe, W
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """What becomes of rows whose key is there already, by one of the constraints `arbiters`.
+    """ON CONFLICT: what to do with rows that conflict under one of the constraints `arbiters`.
 
-    `update` None: nothing. Else it is over LocalGet(0), rows that are there beside those proposed,
-    and then a number: 2n + 1 columns for a table of n. It gives the number, then the row that is to
-    replace the first one, for those that it replaces.
+    `update` None is DO NOTHING. Otherwise it is over LocalGet(0): existing rows, the proposed rows
+    beside them, and a number, 2n + 1 columns for a table of n. It returns the number and the new
+    row for each existing row that it replaces.
     """
 
     arbiters: tuple[str, ...]
@@ -23,10 +23,10 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class Insert(WritePlan):
-    """Rows of `source` (columns in the table's order, defaults filled in) go into the table.
+    """INSERT the rows of `source`: the table's columns in order, defaults filled in.
 
-    They go in the order of `order_by`, for which `source` may have more columns behind the table's.
-    `returning` is over the table's columns. `constant`: it reads no collection.
+    Rows are inserted in the order of `order_by`, whose columns follow the table's in `source`.
+    `returning` is over the table's columns. `constant`: the source reads no collection.
     """
 
     table: GlobalId
@@ -34,18 +34,18 @@ class Insert(WritePlan):
     returning: Query | None  # its relation is over LocalGet(0), the inserted rows
     constant: bool
     on_conflict: OnConflict | None = None
-    row_outputs: tuple[Scalar, ...] = ()  # what the rows are over `source`, as in Query
-    as_of: AsOf | None = None  # when `source` is read
-    order_by: tuple[OrderKey, ...] = ()  # over `source`; none where it makes no difference
+    row_outputs: tuple[Scalar, ...] = ()  # see Query; over `source`
+    as_of: AsOf | None = None  # the time at which `source` is read
+    order_by: tuple[OrderKey, ...] = ()  # over `source`; empty if the order is irrelevant
     init_plans: tuple[InitPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedKeys:
-    """No row is changed but those whose `columns` equal, in this order, a row of `source`.
+    """A bound on the rows that change: their `columns` equal, in order, a row of `source`.
 
-    Where these columns are a key, `under` is the statement's selection where the table has no other
-    rows than those; it does not look at the source. `single`: that has no more than one row.
+    If these columns are a key, `under` is the statement's selection computed over those rows alone;
+    it does not read the source. `single`: the source has at most one row.
     """
 
     columns: tuple[int, ...]
@@ -56,7 +56,7 @@ class ChangedKeys:
 
 @dataclass(frozen=True, slots=True)
 class Update(WritePlan):
-    """`selection` gives old rows then new ones side by side: 2n columns for a table of n.
+    """UPDATE; `selection` returns old rows and new rows side by side, 2n columns for a table of n.
 
     The old rows are those that qualify, with their multiplicities. If there is a `returning`, the
     columns of FROM follow.
@@ -65,8 +65,8 @@ class Update(WritePlan):
     table: GlobalId
     selection: Relation
     returning: Query | None  # over LocalGet(0), the new rows and the columns of FROM
-    row_outputs: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
-    keys: ChangedKeys | None = None  # what is known of the rows before any is read
+    row_outputs: tuple[Scalar, ...] = ()  # see Query; over `selection`
+    keys: ChangedKeys | None = None  # a bound on the rows, known before any is read
     init_plans: tuple[InitPlan, ...] = ()
 
 
@@ -84,19 +84,19 @@ MergeAction = OneOf["update", "delete", "insert"]
 
 @dataclass(frozen=True, slots=True)
 class Merge(WritePlan):
-    """`selection` gives the rows on which MERGE acts: 2n + 2 columns for a table of n.
+    """MERGE; `selection` returns the rows to change: 2n + 2 columns for a table of n.
 
-    The first is a place in `actions`, the second how often the old row is in the table (NULL for an
-    insert); then the old row and the new one, of which some actions need only one. If there is a
-    `returning`, the columns of the source follow.
+    The first column is an index into `actions`, the second the multiplicity of the old row (NULL
+    for an insert); then follow the old row and the new row, of which some actions need only one. If
+    there is a `returning`, the columns of the source follow.
     """
 
     table: GlobalId
     selection: Relation
     actions: tuple[MergeAction, ...]
-    row_outputs: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
+    row_outputs: tuple[Scalar, ...] = ()  # see Query; over `selection`
     keys: ChangedKeys | None = None  # as in Update
-    # Over LocalGet(0): the source's columns, the row as it has become, or was, and the action.
+    # Over LocalGet(0): the columns of the source, the new row (or the deleted row), and the action.
     returning: Query | None = None
     init_plans: tuple[InitPlan, ...] = ()
 
@@ -114,7 +114,7 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True)
 class CopyFrom:
-    """COPY table (columns) FROM STDIN. `columns` are positions; the others take `defaults`."""
+    """COPY table (columns) FROM STDIN; `columns` are positions, the others take `defaults`."""
 
     table: GlobalId
     columns: tuple[int, ...]

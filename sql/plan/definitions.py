@@ -1,4 +1,4 @@
-"""Plans of what makes, alters and drops what the catalog holds."""
+"""Plans of DDL statements."""
 
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
@@ -26,7 +26,7 @@ class CreateSchema(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class CreateSequence(WritePlan):
-    """`owned_by` is a table and the name of its column: the sequence goes with it."""
+    """CREATE SEQUENCE; `owned_by` is a table and the name of its column (OWNED BY)."""
 
     name: Name
     sequence: Sequence
@@ -37,9 +37,10 @@ class CreateSequence(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class AlterSequence(WritePlan):
-    """`id` None: there is no such sequence, and it is well. `owned_by` empty: by nothing.
+    """ALTER SEQUENCE; `id` is None if it does not exist and IF EXISTS was given.
 
-    `restart` is the number to be given out next; None: as if nothing had happened.
+    An empty `owned_by` is OWNED BY NONE. `restart` is the next number to return; None leaves the
+    position as it is.
     """
 
     id: GlobalId | None
@@ -52,7 +53,7 @@ class AlterSequence(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSequence:
-    """A sequence that a column gets with its definition; an identity column cannot be without."""
+    """A sequence that is created with a column; an identity column cannot exist without it."""
 
     column: int
     name: Name
@@ -62,10 +63,10 @@ class ColumnSequence:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(WritePlan):
-    """`sql` is the statement with all names qualified, from which the item is planned anew.
+    """CREATE TABLE; `sql` is the statement with qualified names, which defines the item.
 
-    If there are `sequences` they have to be made first; then `sql` is planned, and `defaults` says
-    what a column has that takes its numbers from one of them.
+    If there are `sequences`, they are created first. Then `sql` is planned again to obtain the
+    `defaults` of columns that use the sequences.
     """
 
     name: Name
@@ -77,20 +78,21 @@ class CreateTable(WritePlan):
     generated: tuple[Generated | None, ...] = ()
     sequences: tuple[ColumnSequence, ...] = ()
     depends_on: frozenset[GlobalId] = frozenset()  # sequences
-    retain_ms: int | None = None  # how far back it stays readable; None: as far as everything
-    on_commit: OneOf["delete rows", "drop"] | None = None  # what goes whenever the session commits
+    retain_ms: int | None = None  # RETAIN HISTORY; None: the server's default
+    # what happens at each commit of the session
+    on_commit: OneOf["delete rows", "drop"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTableAs(WritePlan):
-    """The rows of `source`, if `with_data`, make the table `definition`."""
+    """CREATE TABLE AS: create `definition`, with the rows of `source` if `with_data`."""
 
     definition: CreateTable
     source: Relation
-    row_outputs: tuple[Scalar, ...]  # what the rows are over `source`, as in Query
+    row_outputs: tuple[Scalar, ...]  # see Query
     with_data: bool
     if_not_exists: bool
-    as_of: AsOf | None = None  # when `source` is read
+    as_of: AsOf | None = None  # the time at which `source` is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class AlterTable(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class Truncate(WritePlan):
-    tables: tuple[GlobalId, ...]  # each once
+    tables: tuple[GlobalId, ...]  # without duplicates
     restart_identity: bool
 
 
@@ -135,11 +137,11 @@ class CreateView(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class CreateMaterializedView(WritePlan):
-    """A view whose rows are kept; `as_of` is from when on, None: from when it is created."""
+    """A view whose rows are kept; `as_of` is the first readable time, None: the creation time."""
 
     name: Name
     query: Query
-    cluster: str | None  # None: the session's
+    cluster: str | None  # None: the session's cluster
     or_replace: bool
     if_not_exists: bool
     depends_on: frozenset[GlobalId]
@@ -150,7 +152,7 @@ class CreateMaterializedView(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex(WritePlan):
-    """`key` are scalars over the columns of `on`; `name` None asks for a free default one."""
+    """CREATE INDEX; `key` are scalars over columns of `on`; `name` None asks for a default name."""
 
     name: str | None
     on: GlobalId
@@ -173,9 +175,9 @@ class CreateSubscription(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class Advance(WritePlan):
-    """`to` and `since`, where it has to be, are times as in AS OF.
+    """ALTER SUBSCRIPTION ... ADVANCE; `to` and the expected position `since` are times as in AS OF.
 
-    `id` None: there is no such subscription, and it is well.
+    `id` is None if the subscription does not exist and IF EXISTS was given.
     """
 
     id: GlobalId | None
@@ -190,7 +192,7 @@ class CreateCluster(WritePlan):
     size: str
     replication_factor: int
     options: dict[str, str]
-    replicas: tuple[tuple[str, str], ...] | None = None  # (name, size) where listed one by one
+    replicas: tuple[tuple[str, str], ...] | None = None  # (name, size) if listed one by one
     if_not_exists: bool = False
 
 
@@ -205,14 +207,14 @@ class CreateClusterReplica(WritePlan):
 @dataclass(frozen=True, slots=True)
 class Drop(WritePlan):
     kind: ObjectKind
-    names: tuple[Name, ...]  # a replica's schema is its cluster
+    names: tuple[Name, ...]  # the schema of a replica's name is its cluster
     if_exists: bool
     cascade: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Retain(WritePlan):
-    """From now on it stays readable so far back; None: as far as everything does."""
+    """Set RETAIN HISTORY of an object; None resets it to the server's default."""
 
     kind: ObjectKind
     name: Name
@@ -235,4 +237,4 @@ class Comment(WritePlan):
     kind: ObjectKind
     name: Name
     column: str | None
-    text: str | None  # None: the comment goes
+    text: str | None  # None removes the comment

@@ -1,4 +1,4 @@
-"""Plans of what reads and follows: queries, locks, SUBSCRIBE, EXPLAIN; and what all plans share."""
+"""Plans of queries, row locks, SUBSCRIBE and EXPLAIN, and types that all plans share."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,13 +50,13 @@ ObjectKind = OneOf[
     "cluster",
     "cluster replica",
     "role",
-    "column",  # in comments only
+    "column",  # COMMENT ON only
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name as resolved: parts that the kind does not have are None."""
+    """A resolved name; parts that the kind does not have are None."""
 
     database: str | None
     schema: str | None
@@ -64,26 +64,26 @@ class Name:
 
     @property
     def temporary(self) -> bool:
-        """Whether it is in the schema of a session's temporary items."""
+        """Return whether it is in the schema of a session's temporary items."""
         return is_temporary(self.schema or "")
 
     def dotted(self) -> str:
-        """Return the name as SQL has it, its parts quoted where they need it."""
+        """Return the name as SQL text, its parts quoted where needed."""
         parts = (part for part in (self.database, self.schema, self.item) if part is not None)
         return ".".join(map(quote_identifier, parts))
 
 
 class WritePlan:
-    """A plan that may leave something to commit."""
+    """A plan that may stage writes or catalog changes for commit."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A lowered relation, and the recursions whose results it reads: first they are computed.
+    """A lowered relation with the recursions whose results it reads; these are computed first.
 
-    With `rows_wanted`, any so many of its rows are as good as all of them.
+    With `rows_wanted`, any that many of its rows are a valid answer (LIMIT without ORDER BY).
     """
 
     relation: Relation
@@ -91,7 +91,7 @@ class Block:
     rows_wanted: int | None = None
 
     def relations(self) -> Iterator[Relation]:
-        """Yield all its relations, those of its recursions included."""
+        """Yield all relations of the block, those of its recursions included."""
         yield self.relation
         for each in self.recursions:
             yield from each.base.relations()
@@ -100,10 +100,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Recursion:
-    """The rows of `base`, and of `step` as long as it gives any.
+    """WITH RECURSIVE: the rows of `base`, and of `step` until it returns no more.
 
-    `step` reads what was found last as `working`; the result is read as `result`. If `distinct`,
-    a row counts as found only the first time.
+    `step` reads the rows found by the previous step as `working`; the complete result is read as
+    `result`. With `distinct` (UNION without ALL), rows found before are dropped.
     """
 
     working: GlobalId
@@ -115,9 +115,9 @@ class Recursion:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The collection `id`, which only one query knows: the updates of `of`, called `name`.
+    """The query-local collection `id`: the updates of `of`, which is named `name`.
 
-    Those with after < time <= through; None is as far as can be read.
+    It holds updates with after < time <= through. None means: as far as is readable.
     """
 
     id: GlobalId
@@ -130,9 +130,9 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class InitPlan:
-    """The collection `id`, which only one statement knows: the rows of a locking subquery.
+    """The statement-local collection `id`: the rows of a locking subquery.
 
-    `select` finds and locks them before the statement itself reads anything.
+    `select` finds and locks them before the statement reads anything else.
     """
 
     id: GlobalId
@@ -141,18 +141,20 @@ class InitPlan:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A relation with what finishes its result, and the columns that the client sees."""
+    """A relation, the finishing of its result, and the columns that the client sees."""
 
     relation: Relation
     finishing: Finishing
     desc: RelationDesc  # of the rows after `finishing.project`
-    limit: Scalar | None = None  # LIMIT and OFFSET while they are parameters; else in `finishing`
+    # LIMIT and OFFSET if they depend on parameters; otherwise in `finishing`
+    limit: Scalar | None = None
     offset: Scalar | None = None
-    recursions: tuple[Recursion, ...] = ()  # what `relation` reads besides collections
-    changes: tuple[Changes, ...] = ()  # and this, too
-    init_plans: tuple[InitPlan, ...] = ()  # and these
-    # What the columns of `desc` are over the finished rows, if functions act on the session there;
-    # then what is called for what it does alone.
+    # collections that `relation` reads besides those of the catalog
+    recursions: tuple[Recursion, ...] = ()
+    changes: tuple[Changes, ...] = ()  # likewise
+    init_plans: tuple[InitPlan, ...] = ()  # likewise
+    # If the query calls functions with side effects: the columns of `desc` as scalars over the
+    # finished rows, then calls whose results are not shown.
     row_outputs: tuple[Scalar, ...] = ()
 
 
@@ -164,15 +166,16 @@ class AsOf:
     at_least: bool = False
 
 
-Wait = OneOf["block", "error", "skip"]  # for a lock: until it is there, NOWAIT, SKIP LOCKED
+# behaviour if a lock is not available: wait, NOWAIT, SKIP LOCKED
+Wait = OneOf["block", "error", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
 class Locking:
-    """What FOR UPDATE and its kin lock: rows of `tables`, and of the tables below views.
+    """Row locks of FOR UPDATE and similar clauses: `tables` include the tables below views.
 
-    Where rows are left out one by one, the query's last columns are their `key`, columns of the one
-    table, and its LIMIT and OFFSET are here.
+    With SKIP LOCKED, the query's last columns are the `key` of its only table, and its LIMIT and
+    OFFSET are here.
     """
 
     tables: tuple[GlobalId, ...]
@@ -191,7 +194,7 @@ class Select:
 
     @property
     def desc(self) -> RelationDesc:
-        """The columns that the client asks for."""
+        """Return the columns that the client sees."""
         desc = self.query.desc
         if self.locking is None or not self.locking.key:
             return desc
@@ -201,7 +204,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class LockTable:
-    """LOCK TABLE: alone, or beside all who write rows."""
+    """LOCK TABLE; `exclusive` conflicts with writers of rows."""
 
     tables: tuple[GlobalId, ...]
     exclusive: bool
@@ -210,9 +213,9 @@ class LockTable:
 
 @dataclass(frozen=True, slots=True)
 class Diffs:
-    """Each change as it is, with its `mz_diff`.
+    """One row per change, with its `mz_diff`.
 
-    `order_by` orders those of one time; its columns are `mz_diff` and then the query's.
+    `order_by` orders the changes of one time; its columns are `mz_diff`, then the query's.
     """
 
     order_by: tuple[OrderKey, ...] = ()
@@ -220,14 +223,17 @@ class Diffs:
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """One row for each key (columns of the query) that changed at a time: what is there now."""
+    """One row per key that changed at a time, with its current values.
+
+    `key` are columns of the query.
+    """
 
     key: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Debezium:
-    """The same with what was there before, too."""
+    """Like Upsert, with the previous values as well."""
 
     key: tuple[int, ...]
 
@@ -237,34 +243,34 @@ Envelope: TypeAlias = Diffs | Upsert | Debezium
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """SUBSCRIBE; `subscription` is that to whose position `as_of` is left, None of a query.
+    """SUBSCRIBE; `subscription` gives `as_of` if a durable subscription is read.
 
-    `snapshot` None: the contents come first if that subscription was never advanced.
+    `snapshot` None: the contents come first only if that subscription was never advanced.
     """
 
-    query: Query  # without order or limit
+    query: Query  # without ORDER BY and LIMIT
     snapshot: bool | None
     progress: bool
     as_of: AsOf | None
     up_to: Scalar | None
     envelope: Envelope
-    desc: RelationDesc  # mz_timestamp, [mz_progressed,] then what the envelope makes of the columns
+    desc: RelationDesc  # mz_timestamp, [mz_progressed,] then the columns of the envelope
     subscription: GlobalId | None = None
-    is_of_relation: bool = False  # whether it names one relation, and is of no query over it
+    is_of_relation: bool = False  # whether it names one relation instead of a query
 
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN of `query`; `raw` is the bound form, where the stage asks for it."""
+    """EXPLAIN of `query`; `raw` is its bound form, for stages that show it."""
 
     stage: OneOf["optimized", "physical", "timestamp", "decorrelated", "raw"]
     query: Query
     as_of: AsOf | None
-    text: str  # the stage rendered, for all but physical and timestamp
+    text: str  # the rendered stage; empty for physical and timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainFreshness:
-    """EXPLAIN FRESHNESS of what a query reads, or of one materialized view or index."""
+    """EXPLAIN FRESHNESS of the inputs of a query, or of one materialized view or index."""
 
     of: Query | GlobalId

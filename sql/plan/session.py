@@ -1,4 +1,4 @@
-"""Plans of what is about the session and its transactions."""
+"""Plans of statements about the session and its transactions."""
 
 from dataclasses import dataclass
 from typing import Literal as OneOf
@@ -17,7 +17,7 @@ class ShowCreate:
 
 @dataclass(frozen=True, slots=True)
 class SetVariable:
-    """SET [SESSION | LOCAL] name = values; no values: TO DEFAULT."""
+    """SET [SESSION | LOCAL] name = values; empty values are TO DEFAULT."""
 
     name: str
     values: tuple[str, ...] | None
@@ -26,20 +26,20 @@ class SetVariable:
 
 @dataclass(frozen=True, slots=True)
 class ShowVariable:
-    name: str  # `all` for all of them
+    name: str  # `all` for SHOW ALL
     desc: RelationDesc
 
 
 @dataclass(frozen=True, slots=True)
 class ResetVariable:
-    name: str | None  # None: all
+    name: str | None  # None: RESET ALL
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
     read_only: bool | None
     isolation: str | None
-    started: bool = False  # by START TRANSACTION, whose tag is another
+    started: bool = False  # by START TRANSACTION, which has a command tag of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Execute(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class Deallocate:
-    name: str | None  # None: all
+    name: str | None  # None: DEALLOCATE ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +96,18 @@ class Declare:
 class Fetch:
     name: str
     count: int | None  # None: ALL
-    timeout_ms: int | None  # of FETCH ... WITH (TIMEOUT), for cursors over SUBSCRIBE
+    timeout_ms: int | None  # FETCH ... WITH (TIMEOUT), for cursors over SUBSCRIBE
     move: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CloseCursor:
-    name: str | None  # None: all
+    name: str | None  # None: CLOSE ALL
 
 
 @dataclass(frozen=True, slots=True)
 class Unlisten:
-    """UNLISTEN: nothing is listened to, so nothing is to be done. Pools say it to every session."""
+    """UNLISTEN, which has no effect as LISTEN is not supported. Connection pools send it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Maintain:
-    """VACUUM and CHECKPOINT compact what has been written; for ANALYZE there is nothing to do."""
+    """VACUUM and CHECKPOINT, which compact storage, and ANALYZE, which has no effect."""
 
     verb: OneOf["vacuum", "analyze", "checkpoint"]
-    skipped: tuple[str, ...]  # names of relations that are no tables
+    skipped: tuple[str, ...]  # names of relations that are not tables
