@@ -1,1 +1,1 @@
-"""Relational expressions to better ones that mean the same; one rule, one file."""
+"""Rules that rewrite relational expressions to cheaper equivalents; one rule per file."""

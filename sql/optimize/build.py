@@ -1,7 +1,8 @@
-"""Nodes put together so that the plain form comes out: what all rules build plans with.
+"""Constructors that keep plans in the plain form; all rules build nodes with them.
 
-The plain form has no node that does nothing, no two neighbours that could be one, nothing above an
-empty relation, and projections as far up as they go (`projection.py` takes them down again, last).
+The plain form has no node without effect, no two adjacent nodes that could be one, nothing above an
+empty relation, and projections as high as possible (`projection.py` pushes them down again at the
+end).
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ def empty(columns: Sequence[ColumnType]) -> Constant:
 
 
 def is_empty(relation: Relation) -> bool:
-    """Whether `relation` is written as having no rows."""
+    """Return whether `relation` is the empty constant."""
     return isinstance(relation, Constant) and not relation.rows
 
 
@@ -86,7 +87,7 @@ def map_(input: Relation, scalars: Sequence[Scalar]) -> Relation:
         case Join(inputs=()) if _are_literals(scalars):
             return map_(Constant((((), 1),), ()), scalars)
     width = len(columns_of(input))
-    places = [*range(width)]  # what is a column already, or is said twice, is not made anew
+    places = [*range(width)]  # existing columns and duplicates are not computed again
     made: dict[Scalar, int] = {}
     for scalar in scalars:
         moved = remap(scalar, places)
@@ -124,7 +125,7 @@ def filter_(input: Relation, predicates: Sequence[Scalar], fallible: Test) -> Re
             if any(known):
                 wanted = [substitute(predicate, known) for predicate in wanted]
         case Filter(input=inner, predicates=first):
-            # Beside a predicate that is NULL a later one that fails would be an error anew.
+            # If another predicate is NULL, a later one that fails would raise a new error.
             if not any(can_fail(predicate, fallible) for predicate in wanted):
                 return filter_(inner, (*first, *wanted), fallible)
     return Filter(input, tuple(wanted))
@@ -170,15 +171,15 @@ def negate(input: Relation) -> Relation:
 
 
 def threshold(input: Relation) -> Relation:
-    """Return Threshold(input), which is `input` itself where nothing is taken away.
+    """Return Threshold(input), or `input` itself if no rows are removed.
 
-    Nor may there be equal rows that do not look it, of which it makes one.
+    Threshold is kept if equal rows may differ in representation, because it merges them.
     """
     if not all(has_one_form(column.type) for column in columns_of(input)):
         return input if isinstance(input, Threshold) else Threshold(input)
     for node in walk_relations(input):
         match node:
-            case Negate() | LocalGet():  # a local may be what is taken away
+            case Negate() | LocalGet():  # a local may be the relation that is removed
                 return input if isinstance(input, Threshold) else Threshold(input)
             case Constant(rows=rows) if any(count < 0 for _, count in rows):
                 return Threshold(input)
@@ -228,11 +229,11 @@ def join(
     null_safe: Sequence[int],
     fallible: Test,
 ) -> Relation:
-    """Return Join(inputs, equivalences, null_safe): of all inputs of joins below, at once."""
+    """Return Join(inputs, equivalences, null_safe), merged with joins below."""
     if any(map(is_empty, inputs)):
         return empty([column for input in inputs for column in columns_of(input)])
     parts = _Parts(fallible)
-    places: list[int] = []  # where the columns of `inputs` are among those of the parts
+    places: list[int] = []  # positions of the columns of `inputs` among those of the parts
     for input in inputs:
         places += parts.add(input)
     for position, equivalence in enumerate(equivalences):
@@ -242,7 +243,7 @@ def join(
 
 
 class _Parts:
-    """The inputs of a join being put together, with constants for those of one known row."""
+    """The inputs of a join under construction; inputs of one known row become constants."""
 
     def __init__(self, fallible: Test) -> None:
         self.fallible = fallible
@@ -252,7 +253,7 @@ class _Parts:
         self.filters: list[Scalar] = []
 
     def add(self, input: Relation) -> list[int]:
-        """Add `input`; return where its columns are."""
+        """Add `input` and return the positions of its columns."""
         start = self.width
         match input:
             case Project(input=inner, outputs=outputs):
@@ -273,7 +274,7 @@ class _Parts:
         return list(range(start, self.width))
 
     def equate(self, scalars: Sequence[Scalar], null_safe: bool) -> None:
-        """Add an equivalence, to those it shares a scalar with."""
+        """Add an equivalence, merging those that share a scalar."""
         members = list(dict.fromkeys(scalars))
         apart: list[tuple[list[Scalar], bool]] = []
         safe = null_safe
@@ -314,7 +315,7 @@ class _Parts:
 
 
 def owner_of(scalar: Scalar, ends: Sequence[int]) -> int | None:
-    """Return which input's columns `scalar` uses: -1 for none, None if those of several."""
+    """Return the input whose columns `scalar` uses: -1 for none, None for several."""
     used = columns_used(scalar)
     if not used:
         return -1

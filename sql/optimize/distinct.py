@@ -1,7 +1,7 @@
-"""DISTINCT of what is distinct already is nothing.
+"""Remove DISTINCT from rows that are distinct already.
 
-A Reduce without aggregates over columns that hold a unique key is a projection; one that follows
-another on the same columns is that one. Also drops a Threshold over rows that are never taken away
+A Reduce without aggregates over columns that contain a unique key is a projection; one above
+another on the same columns is redundant. Also drops a Threshold over rows that are never removed
 twice (`build.threshold`).
 """
 
@@ -12,7 +12,7 @@ from foreshore.types import has_signed_zeros
 
 
 def drop_distinct(relation: Relation) -> Relation:
-    """Return `relation` without the Reduces that its unique keys make needless."""
+    """Return `relation` without the Reduces that its unique keys make redundant."""
     return _drop(relation, Analysis({}))
 
 
@@ -27,7 +27,7 @@ def _drop(relation: Relation, analysis: Analysis) -> Relation:
         relation = with_inputs(relation, below)
     if isinstance(relation, Reduce) and relation.group_key and not relation.aggregates:
         columns = [scalar.index for scalar in relation.group_key if isinstance(scalar, Column)]
-        # A group of floats shows 0.0 for -0.0, also where it is of one row.
+        # Grouping by a float returns 0.0 for -0.0, even for a group of one row.
         signed = any(has_signed_zeros(type_of(scalar)) for scalar in relation.group_key)
         if len(columns) == len(relation.group_key) and not signed:
             given = frozenset(columns)

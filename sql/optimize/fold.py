@@ -1,7 +1,7 @@
-"""Constants are computed, and NULLs known to be impossible are noted, from the leaves up.
+"""Fold constants and derive non-nullability from the leaves up.
 
-What is left is put together in the plain form (`build`), so that a FALSE takes away what is below
-it: a predicate over the NULLs with which an outer join pads makes the join an inner one.
+Results are rebuilt in the plain form (`build`), so that a FALSE removes the relation below it. A
+predicate that rejects the NULLs of an outer join's padding turns it into an inner join.
 """
 
 from collections.abc import Sequence
@@ -38,11 +38,11 @@ from foreshore.sql.optimize.scalars import conjunction, replace_columns, substit
 from foreshore.sql.optimize.simplify import simplify
 from foreshore.types import ColumnType
 
-MOST_VALUES = 1000  # that are computed here, where more are an engine's work
+MOST_VALUES = 1000  # more constant values than this are left to an engine
 
 
 def fold(relation: Relation, fallible: Test) -> Relation:
-    """Return `relation` in the plain form, its scalars simplified."""
+    """Return `relation` in the plain form with simplified scalars."""
     return _Fold(fallible).fold(relation)[0]
 
 
@@ -52,7 +52,7 @@ class _Fold:
         self.locals: dict[int, Nullable] = {}
 
     def fold(self, relation: Relation) -> tuple[Relation, Nullable]:
-        """Return `relation` folded, and which of its columns may hold NULL."""
+        """Return `relation` folded, and which of its columns are nullable."""
         if isinstance(relation, Let):
             value, nullable = self.fold(relation.value)
             self.locals[relation.number] = nullable
@@ -64,7 +64,7 @@ class _Fold:
         return self.rebuild(node, [input for input, _ in folded]), nullable
 
     def scalars(self, node: Relation, below: list[Nullable]) -> tuple[Relation, Nullable]:
-        """Simplify the scalars of `node`; return also which of its columns may hold NULL."""
+        """Simplify the scalars of `node`; return also which of its columns are nullable."""
         if isinstance(node, Map):
             nullable = below[0]
             scalars = []
@@ -142,7 +142,7 @@ class _Fold:
 
 
 def _true_rows(tested: Constant) -> Constant:
-    """Return the rows whose last column is TRUE, without it."""
+    """Return the rows whose last column is TRUE, without that column."""
     kept = tuple((row[:-1], count) for row, count in tested.rows if row[-1] is True)
     return Constant(kept, tested.columns[:-1])
 

@@ -1,13 +1,12 @@
-"""Queries that an index answers by look-up: equality of the whole index key to constants.
+"""Find queries that an index answers by lookup: every key column equals a constant.
 
     Project(Filter(Get v, a = 1 AND b IN (2, $1) AND c > 0))  with an index of v on (a, b)
         keys (1, 2) and (1, $1), residual Project(Filter(Get v, c > 0))
 
-The rows of the answer are the residual's over the rows that the index has under these keys. Keys
-may turn out to be the same, or to hold a NULL, when parameters are put in: each is to be looked up
-once, and one with a NULL not at all (`=` is not TRUE of it). A parameter of another integer type
-than the key stands below a cast; where that fails the key is out of the type's range and finds
-nothing.
+The answer is the residual over the rows that the index holds under these keys. When parameters are
+bound, keys may turn out equal or contain NULL: each distinct key is looked up once, and keys with
+NULL are not looked up (`=` is not TRUE for them). A parameter of another integer type than the key
+is wrapped in a cast. If the cast fails, the key is out of range and finds nothing.
 """
 
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ from foreshore.types import SqlType
 
 MOST_KEYS = 1000
 
-Constant = Literal | Parameter | Call  # a call is a cast between integers
+Constant = Literal | Parameter | Call  # a call is a cast between integer types
 Key = tuple[Constant, ...]
 
 RANGES = {"int2": 15, "int4": 31, "int8": 63}
@@ -43,14 +42,14 @@ RANGES = {"int2": 15, "int4": 31, "int8": 63}
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The keys to look up, in the order of the index key, and what to do with the rows found."""
+    """The keys to look up, in the order of the index key, and the relation over the rows found."""
 
     keys: tuple[Key, ...]
     residual: Relation
 
 
 def literal_lookup(relation: Relation, index_key: Sequence[Scalar]) -> Lookup | None:
-    """Return how an index on `index_key` (over the columns of the one Get) answers `relation`."""
+    """Return how an index on `index_key` (over columns of the one Get) answers `relation`."""
     found: list[Scalar] = []
     if not index_key or not _gather(relation, found):
         return None
@@ -74,14 +73,14 @@ def literal_lookup(relation: Relation, index_key: Sequence[Scalar]) -> Lookup | 
 
 
 def _as_read(relation: Relation, index_key: Sequence[Scalar]) -> list[Scalar]:
-    """Return the index key with its columns written as the Get below has them."""
+    """Return the index key with its columns as the Get in the relation declares them."""
     while isinstance(relation, Project | Filter | Map):
         relation = relation.input
     return [substitute(part, _gather(relation, []) or []) for part in index_key]
 
 
 def _gather(relation: Relation, found: list[Scalar]) -> list[Scalar] | None:
-    """Collect the predicates in `relation`, over the columns of its Get; return its columns so."""
+    """Collect the predicates in `relation` over columns of its Get; return its columns likewise."""
     match relation:
         case Get(columns=columns):
             return [Column(i, c.type, c.nullable) for i, c in enumerate(columns)]
@@ -128,7 +127,7 @@ def _without(relation: Relation, used: set[Scalar]) -> tuple[Relation, list[Scal
 
 
 def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | None:
-    """Return the constants of which `predicate` says that `part` equals one."""
+    """Return the constants one of which `part` must equal for `predicate` to be TRUE."""
     match predicate:
         case Or(args=args):
             found: dict[Constant, None] = {}
@@ -142,7 +141,7 @@ def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | Non
             constant = _constant(a, bare, part)
         case Call(function="eq", args=(value, a)) if (bare := _strip_widening(value)) is not None:
             constant = _constant(a, bare, part)
-        case Column() if predicate == part:  # a boolean column by itself
+        case Column() if predicate == part:  # a boolean column is itself a predicate
             return (Literal(True, predicate.type),)
         case _:
             return None
@@ -150,14 +149,14 @@ def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | Non
 
 
 def _strip_widening(value: Scalar) -> Literal | Parameter | None:
-    """Return the literal or parameter that `value` is but for a widening."""
+    """Return the literal or parameter below a widening cast."""
     while isinstance(value, Call) and is_widening(value.function):
         (value,) = value.args
     return value if isinstance(value, Literal | Parameter) else None
 
 
 def _constant(scalar: Scalar, value: Literal | Parameter, part: Scalar) -> Constant | None:
-    """Return `value` as one of `part`'s type, if `scalar` is `part` but for a widening."""
+    """Return `value` in the type of `part` if `scalar` is `part` below a widening cast."""
     while scalar != part:
         match scalar:
             case Call(function=function, args=(inner,)) if is_widening(function):
@@ -168,7 +167,7 @@ def _constant(scalar: Scalar, value: Literal | Parameter, part: Scalar) -> Const
 
 
 def is_widening(function: str) -> bool:
-    """Whether a cast keeps different values different, and equal ones equal."""
+    """Return whether a cast preserves equality and inequality of values."""
     return function == "relabel" or function in (
         "cast(int2,int4)",
         "cast(int2,int8)",
@@ -177,7 +176,7 @@ def is_widening(function: str) -> bool:
 
 
 def _of_type(value: Literal | Parameter, type: SqlType) -> Constant | None:
-    """Return the value of `type` that equals `value`; None if that is not known to exist."""
+    """Return the value of `type` that equals `value`, or None if none is known to exist."""
     if value.type == type:
         return value
     if isinstance(value, Parameter):

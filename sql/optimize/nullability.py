@@ -1,8 +1,8 @@
-"""Which columns may hold NULL, by what the collections below say and the plan does to them.
+"""Derive which columns may be NULL from the collections read and the plan above them.
 
-A `Column` carries what was known of it where it was written; a plan moves on, and a NULL taken for
-impossible is a wrong answer. So no flag is believed: all is worked out from the leaves, and
-`refresh` writes it into the plan.
+A `Column` records the nullability known where it was written, but rules move columns, and a wrong
+flag gives wrong answers. So no flag is trusted: nullability is derived from the leaves, and
+`refresh` writes it back into the plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,19 +52,20 @@ NEVER_NULL = frozenset(
         "single_row_check",
     )
 )
-# Strict functions that give a value for all values, or fail: comparisons and arithmetic.
+# Strict functions that return a value for all non-NULL arguments, or fail: comparisons and
+# arithmetic.
 TOTAL = frozenset(
     ("eq", "ne", "lt", "le", "gt", "ge", "not", "add", "subtract", "multiply", "divide")
 )
 
 
 def is_total(function: str) -> bool:
-    """Whether `function` is strict, and NULL for no other reason."""
+    """Return whether `function` is strict, and NULL only if an argument is NULL."""
     return function.partition("(")[0] in TOTAL
 
 
 def may_be_null(scalar: Scalar, nullable: Sequence[bool]) -> bool:
-    """Whether `scalar` may be NULL over columns of which `nullable` may."""
+    """Return whether `scalar` may be NULL if the columns in `nullable` may be."""
     match scalar:
         case Column(index=index):
             return nullable[index]
@@ -90,7 +91,7 @@ def may_be_null(scalar: Scalar, nullable: Sequence[bool]) -> bool:
 
 
 def rejects_null(predicate: Scalar, column: int) -> bool:
-    """Whether `predicate` is never TRUE where `column` is NULL."""
+    """Return whether `predicate` is never TRUE if `column` is NULL."""
     match predicate:
         case And(args=args):
             return any(rejects_null(arg, column) for arg in args)
@@ -103,7 +104,7 @@ def rejects_null(predicate: Scalar, column: int) -> bool:
 
 
 def is_strict_in(scalar: Scalar, column: int) -> bool:
-    """Whether `scalar` is NULL where `column` is."""
+    """Return whether `scalar` is NULL if `column` is."""
     match scalar:
         case Column(index=index):
             return index == column
@@ -116,7 +117,7 @@ def is_strict_in(scalar: Scalar, column: int) -> bool:
 
 
 def nullable_columns(relation: Relation, known: dict[int, Nullable] | None = None) -> Nullable:
-    """Return for each column of `relation` whether it may hold NULL; `known` is of its locals."""
+    """Return for each column of `relation` whether it may be NULL; `known` is of its locals."""
     known = known or {}
     if isinstance(relation, Let):
         inner = {**known, relation.number: nullable_columns(relation.value, known)}
@@ -128,7 +129,7 @@ def nullable_columns(relation: Relation, known: dict[int, Nullable] | None = Non
 def nullable_above(
     node: Relation, below: Sequence[Nullable], known: Mapping[int, Nullable]
 ) -> Nullable:
-    """Return which columns of `node`, not a Let, may hold NULL, given those of its inputs."""
+    """Return which columns of `node`, not a Let, may be NULL, given those of its inputs."""
     match node:
         case Constant(rows=rows, columns=columns):
             return tuple(any(row[i] is None for row, _ in rows) for i in range(len(columns)))
@@ -168,9 +169,9 @@ def nullable_above(
 
 
 def _of_join(join: Join, nullable: list[bool]) -> Nullable:
-    """Return what a join leaves nullable: of an equivalence, nothing where one side is not.
+    """Return which columns of a join may be NULL: both sides of an equivalence, or neither.
 
-    Neither is anything where NULL does not equal NULL.
+    In a join where NULL does not equal NULL, no column of an equivalence is NULL.
     """
     for position, equivalence in enumerate(join.equivalences):
         safe = position in join.null_safe

@@ -1,17 +1,17 @@
-"""The rules in their order: a lowered plan becomes one that gives the same rows at less cost.
+"""The optimizer: apply the rules in order to a lowered plan.
 
-    share        what is said twice is bound once, what is used once is put in
+    share        bind repeated expressions once, inline those used once
     fold         constants, NULLs, the plain form
-    pushdown     predicates to their columns; equalities make joins, joins become one
-    distinct     DISTINCT of the distinct
-      ... as long as something changes, then
-    projection   columns that nobody uses
+    pushdown     predicates to their columns; equalities become joins, joins are merged
+    distinct     remove redundant DISTINCT
+      ... repeated while the plan changes, then
+    projection   remove unused columns
 
-What is nothing but rows of scalars needs none of them (see `rows`).
+Relations that are plain lists of rows need none of these (see `rows`).
 
-Each rule keeps the rows of a plan that does not fail, and adds no error but as PostgreSQL would
-(see `pushdown`). It may drop one: of a definition that nobody uses, of rows that a predicate takes
-away before. No rule looks at data; the same plan is always made the same of.
+Each rule preserves the rows of a plan that does not fail, and adds no error except as PostgreSQL
+does (see `pushdown`). It may remove an error: of an unused definition, or of rows that a predicate
+removes first. No rule reads data, and the result is deterministic.
 """
 
 from foreshore.expr.ir import Relation
@@ -24,7 +24,7 @@ from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.optimize.pushdown import push_predicates
 from foreshore.sql.optimize.rows import of_rows, rows_of
 
-MOST_ROUNDS = 20  # two or three as a rule; one for each outer join that turns out to be inner
+MOST_ROUNDS = 20  # usually two or three suffice; each outer join that becomes inner adds one
 
 
 def optimize(relation: Relation, fallible: Test = may_fail) -> Relation:

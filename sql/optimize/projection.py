@@ -1,8 +1,8 @@
-"""Columns that nobody uses are not carried: each node gives those that are requested of it.
+"""Drop unused columns: each node returns only the columns that its parent uses.
 
-The last of the rules: it puts projections as far down as they go, just above what is read, where
-the others had put them up. Definitions and aggregates that nobody uses go, and with them the errors
-they might have had. TopK keeps all columns, which decide between equals.
+This is the last rule. It pushes projections down to just above the leaves, where the other rules
+had pulled them up. Unused definitions and aggregates are removed, along with errors they might
+raise. TopK keeps all columns, because they break ties.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,9 +42,10 @@ Columns = tuple[int, ...]  # ascending
 
 
 def narrow(relation: Relation, *, ties: bool = True) -> Relation:
-    """Return `relation` with nothing computed or carried that it does not use.
+    """Return `relation` without unused columns.
 
-    Without `ties` TopK uses what it orders by and no more: what it takes of equals may change.
+    Without `ties`, TopK uses only the columns it orders by, so its choice among equal rows may
+    change.
     """
     width = len(columns_of(relation))
     return _Narrowing(ties).narrow(relation, tuple(range(width)))
@@ -65,10 +66,10 @@ def _used(scalars: Iterable[Scalar]) -> set[int]:
 class _Narrowing:
     def __init__(self, ties: bool) -> None:
         self.ties = ties
-        self.requested: dict[int, set[int]] = {}  # of locals, by number
+        self.requested: dict[int, set[int]] = {}  # columns used of each local, by number
 
     def narrow(self, relation: Relation, wanted: Columns) -> Relation:
-        """Return the columns `wanted`, in that order, of `relation`."""
+        """Return the columns `wanted` of `relation`, in that order."""
         match relation:
             case Constant() | Get():
                 return build.project(relation, wanted)
@@ -98,7 +99,7 @@ class _Narrowing:
             case FlatMap(input=input, function=function, args=args, columns=columns):
                 width = len(columns_of(input))
                 if width + 1 not in wanted:
-                    columns = columns[:1]  # nobody asks for the rows' numbers
+                    columns = columns[:1]  # the row numbers are not used
                 needed = _ascending((i for i in wanted if i < width), _used(args))
                 places = _places((*needed, *range(width, width + len(columns))))
                 moved = tuple(remap(arg, places) for arg in args)
@@ -171,7 +172,7 @@ class _Narrowing:
 
 
 def _project(input: Relation, outputs: Sequence[int]) -> Relation:
-    """Return Project(input, outputs), one with a projection below, none if it does nothing."""
+    """Return Project(input, outputs), merged with a projection below or omitted if trivial."""
     if isinstance(input, Project):
         return _project(input.input, [input.outputs[i] for i in outputs])
     if tuple(outputs) == tuple(range(len(columns_of(input)))):
@@ -180,7 +181,7 @@ def _project(input: Relation, outputs: Sequence[int]) -> Relation:
 
 
 def _substitute_local(relation: Relation, local: LocalGet, places: dict[int, int]) -> Relation:
-    """Return `relation` with the local, which has become narrower, read by its new columns."""
+    """Return `relation` with reads of a narrowed local adjusted to its new columns."""
     match relation:
         case Project(input=LocalGet(number=number), outputs=outputs) if number == local.number:
             return _project(local, [places[i] for i in outputs])

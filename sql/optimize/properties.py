@@ -1,9 +1,9 @@
-"""What can be said of a relation without running it: its unique keys, and whether it only grows.
+"""Derive properties of relations without running them: unique keys and monotonicity.
 
-A *unique key* is a set of columns of which no two rows of the relation agree in all, NULLs counting
-as equal; the empty set says that there is one row at most. All analyses err on the safe side, and
-hold for relations in which every row is there a positive number of times; of a `Union` that takes
-rows away (`Negate`) it is taken that they were there.
+A *unique key* is a set of columns in all of which no two rows agree, NULLs counting as equal; the
+empty set means that there is at most one row. All analyses are conservative, and hold for relations
+in which every row has a positive multiplicity. For a `Union` that removes rows (`Negate`) they
+assume that the removed rows existed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,22 +42,22 @@ Key = frozenset[int]
 Keys = tuple[Key, ...]
 Locals = Mapping[int, Relation]
 
-MOST_KEYS = 4  # a relation may have many; the first few are the ones that are of use
+MOST_KEYS = 4  # bounds the number of keys considered; the first ones are the most useful
 
 
 def unique_keys(relation: Relation, locals: Locals | None = None) -> Keys:
-    """Return some minimal unique keys of `relation`, the smallest first."""
+    """Return some minimal unique keys of `relation`, smallest first."""
     return Analysis(dict(locals or {})).keys(relation)
 
 
 def is_unique(relation: Relation, columns: Iterable[int], locals: Locals | None = None) -> bool:
-    """Whether no two rows agree in all of `columns`."""
+    """Return whether no two rows agree in all `columns`."""
     given = frozenset(columns)
     return any(key <= given for key in unique_keys(relation, locals))
 
 
 def default_key(relation: Relation) -> tuple[int, ...]:
-    """Return the columns by which to index `relation` by default: a unique key, else all."""
+    """Return the default columns to index `relation` by: a unique key, otherwise all."""
     for key in unique_keys(relation):
         if key:
             return tuple(sorted(key))
@@ -65,7 +65,7 @@ def default_key(relation: Relation) -> tuple[int, ...]:
 
 
 def is_monotonic(relation: Relation, append_only: Callable[[GlobalId], bool]) -> bool:
-    """Whether rows of `relation` are never taken away while those of its inputs are not."""
+    """Return whether `relation` never loses rows as long as its inputs do not."""
     monotonic: dict[int, bool] = {}
 
     def check(node: Relation) -> bool:
@@ -90,7 +90,7 @@ def is_monotonic(relation: Relation, append_only: Callable[[GlobalId], bool]) ->
 
 
 def _smallest(keys: Iterable[Key]) -> Keys:
-    """Return the minimal ones of `keys`, smallest first, as many as are of use."""
+    """Return the minimal ones of `keys`, smallest first, up to the maximum considered."""
     minimal: list[Key] = []
     for key in sorted(set(keys), key=lambda key: (len(key), sorted(key))):
         if not any(other <= key for other in minimal):
@@ -99,11 +99,11 @@ def _smallest(keys: Iterable[Key]) -> Keys:
 
 
 class Analysis:
-    """Finds unique keys, and remembers those of locals."""
+    """Find unique keys, and cache those of local relations."""
 
     def __init__(self, locals: dict[int, Relation]) -> None:
         self.locals = locals
-        self.known: dict[int, Keys] = {}  # of locals, by number
+        self.known: dict[int, Keys] = {}  # keys of locals, by number
 
     def keys(self, relation: Relation) -> Keys:
         """Return some minimal unique keys of `relation`."""
@@ -111,7 +111,7 @@ class Analysis:
             case Constant(rows=rows, columns=columns):
                 if sum(abs(count) for _, count in rows) <= 1:
                     return (frozenset(),)
-                # Of a type with several forms rows may be equal that do not look it.
+                # Types with several representations have equal values that are not identical.
                 places = [i for i, column in enumerate(columns) if has_one_form(column.type)]
                 shown = {tuple(row[i] for i in places) for row, _ in rows}
                 once = all(count == 1 for _, count in rows) and len(shown) == len(rows)
@@ -152,14 +152,14 @@ class Analysis:
                 if isinstance(limit, Literal) and limit.value is not None and limit.value <= 1:
                     found = _smallest([*found, frozenset(group)])
                 return found
-            case Union(inputs=inputs):  # what is taken away has rows no negative number of times
+            case Union(inputs=inputs):  # assumes that only existing rows are removed
                 added = [input for input in inputs if not isinstance(input, Negate)]
                 return self.keys(added[0]) if len(added) == 1 else ()
             case Negate() | FlatMap() | JoinOn() | Recursive():
                 return ()
 
     def _join_keys(self, join: Join) -> Keys:
-        """Return the keys of inputs that fix, by the equivalences, a row of every other input."""
+        """Return the keys of inputs that, by the equivalences, determine rows of all other inputs."""
         ends = [0, *accumulate(len(columns_of(input)) for input in join.inputs)]
         spans = [range(a, b) for a, b in pairwise(ends)]
         each = [
@@ -210,7 +210,7 @@ def _pruned(key: Key, closure: Callable[[Key], set[int]], everything: set[int]) 
 
 
 def _fixed(predicate: Scalar) -> int:
-    """Return the column that `predicate` says is one constant, -1 if it says no such thing."""
+    """Return the column that `predicate` fixes to one constant, or -1."""
     match predicate:
         case Call(function="eq", args=(Column(index=index), Literal() | Parameter())):
             return index

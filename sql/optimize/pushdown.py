@@ -1,10 +1,10 @@
-"""Predicates go down to where their columns come from, and equalities between inputs make joins.
+"""Push predicates down to their columns' source; equalities between inputs become joins.
 
     Filter(Join(a, b), a.x = b.y AND a.z > 1)   Join(Filter(a, z > 1), b) on x = y
 
-A predicate that may fail stays where it is, as it would be evaluated for rows that others had kept
-from it. The one exception is an equality without which a join would be a product: as PostgreSQL's
-hash joins do, it is then evaluated for every row of each side.
+A predicate that may fail is not pushed down, because it would be evaluated for rows that other
+predicates had removed. The one exception is an equality without which a join would be a product:
+like PostgreSQL's hash joins, it is evaluated for every row of each side.
 """
 
 from collections.abc import Sequence
@@ -44,17 +44,17 @@ from foreshore.types import BOOL
 
 
 def push_predicates(relation: Relation, fallible: Test) -> Relation:
-    """Return `relation` with its predicates as far down as they can go."""
+    """Return `relation` with its predicates pushed down as far as possible."""
     return _Pushdown(fallible).push(relation, [])
 
 
 class _Pushdown:
     def __init__(self, fallible: Test) -> None:
         self.fallible = fallible
-        self.negated: dict[int, bool] = {}  # of locals, by number
+        self.negated: dict[int, bool] = {}  # whether each local, by number, is negated
 
     def push(self, relation: Relation, predicates: list[Scalar]) -> Relation:
-        """Return Filter(relation, predicates); none of them can fail."""
+        """Return Filter(relation, predicates), none of which can fail."""
         match relation:
             case Filter(input=input, predicates=own):
                 parts = conjuncts(own)
@@ -110,9 +110,9 @@ class _Pushdown:
         return build.filter_(relation, predicates, self.fallible)
 
     def filter_in_place(self, relation: Relation, predicates: list[Scalar]) -> Relation:
-        """Return Filter(relation, predicates), of which each may fail: so not before other rows go.
+        """Return Filter(relation, predicates) without pushing the predicates, which may fail.
 
-        The sides of a Union are the same rows as the Union.
+        They are pushed into the inputs of a Union only, whose rows are exactly the Union's.
         """
         match relation:
             case Union(inputs=inputs) if not any(map(self.is_negated, inputs)):
@@ -120,7 +120,7 @@ class _Pushdown:
         return self.connect(build.filter_(relation, predicates, self.fallible))
 
     def is_negated(self, relation: Relation) -> bool:
-        """Whether `relation` is rows to be taken away."""
+        """Return whether `relation` consists of rows to be removed."""
         while isinstance(relation, Project | Map | Filter):
             relation = relation.input
         match relation:
@@ -136,7 +136,7 @@ class _Pushdown:
     def push_through_map(
         self, input: Relation, scalars: tuple[Scalar, ...], predicates: list[Scalar]
     ) -> Relation:
-        """Put the definitions of a Map's columns in, where they cannot fail."""
+        """Substitute a Map's definitions into predicates if they cannot fail."""
         width = len(columns_of(input))
         definitions: list[Scalar | None] = [None] * width
         sound = [True] * width
@@ -147,7 +147,7 @@ class _Pushdown:
         below: list[Scalar] = []
         above: list[Scalar] = []
         if _has_no_row(input):
-            # It stands for its errors. What a value beside it would be takes none of them away.
+            # The predicate exists for its errors; no value computed beside it may suppress them.
             predicates = [p for p in predicates if max(columns_used(p), default=-1) < width]
         for predicate in predicates:
             moved = predicate
@@ -161,7 +161,7 @@ class _Pushdown:
         return self.above(build.map_(self.push(input, below), scalars), above)
 
     def push_into_join(self, join: Join, predicates: list[Scalar]) -> Relation:
-        """Give each input its predicates, and take equalities between inputs into the join."""
+        """Give each input its predicates and move equalities between inputs into the join."""
         widths = [len(columns_of(input)) for input in join.inputs]
         ends = list(accumulate(widths))
         each: list[list[Scalar]] = [[] for _ in join.inputs]
@@ -199,7 +199,7 @@ class _Pushdown:
                     if isinstance(moved, Column) and _is_null_padding(
                         join.inputs[side], moved.index
                     ):
-                        each[side].append(is_not_null(moved))  # the padding finds no partner
+                        each[side].append(is_not_null(moved))  # the NULL padding never matches
         inputs = [
             self.push(input, list(dict.fromkeys(own)))
             for input, own in zip(join.inputs, each, strict=True)
@@ -207,7 +207,7 @@ class _Pushdown:
         return self.above(build.join(inputs, classes, join.null_safe, self.fallible), above)
 
     def equality(self, predicate: Scalar, ends: Sequence[int]) -> tuple[Scalar, ...] | None:
-        """Return the sides of an equality between two inputs, else None."""
+        """Return the sides of an equality between two inputs, otherwise None."""
         match predicate:
             case Call(function="eq", args=(a, b)) if type_of(a) == type_of(b):
                 owners = (build.owner_of(a, ends), build.owner_of(b, ends))
@@ -218,7 +218,7 @@ class _Pushdown:
                 return None
 
     def connect(self, relation: Relation) -> Relation:
-        """Take a failing equality into the join below if its sides are else not connected."""
+        """Move a failing equality into the join below if its sides are otherwise unconnected."""
         if not isinstance(relation, Filter) or not isinstance(relation.input, Join):
             return relation
         join = relation.input
@@ -226,7 +226,7 @@ class _Pushdown:
         groups = list(range(len(join.inputs)))
 
         def link(equivalence: Sequence[Scalar]) -> bool:
-            """Note that the inputs are connected; return whether some were not."""
+            """Connect the inputs; return whether some were not connected before."""
             owners = {build.owner_of(scalar, ends) for scalar in equivalence}
             found = {groups[o] for o in owners if o is not None and o >= 0}
             for i, group in enumerate(groups):
@@ -251,7 +251,7 @@ class _Pushdown:
 
 
 def _has_no_row(relation: Relation) -> bool:
-    """Whether `relation` is rows of which each fails or is dropped (`single_row_check`)."""
+    """Return whether each row of `relation` fails or is dropped (`single_row_check`)."""
     while isinstance(relation, Project):
         relation = relation.input
     return isinstance(relation, Filter) and any(
@@ -260,7 +260,7 @@ def _has_no_row(relation: Relation) -> bool:
 
 
 def _is_null_padding(relation: Relation, column: int) -> bool:
-    """Whether some side of a Union has nothing but NULL in `column`, as an outer join's has."""
+    """Return whether an input of a Union has only NULLs in `column`, as outer-join padding has."""
     match relation:
         case Project(input=input, outputs=outputs):
             return _is_null_padding(input, outputs[column])
@@ -295,7 +295,7 @@ def _is_null_in(relation: Relation, column: int) -> bool:
 def _divide(
     predicates: Sequence[Scalar], columns: Sequence[int]
 ) -> tuple[list[Scalar], list[Scalar]]:
-    """Return the predicates that use nothing but `columns`, at least one, and the others."""
+    """Return the predicates that use only `columns`, at least one, and the others."""
     allowed = frozenset(columns)
     below: list[Scalar] = []
     above: list[Scalar] = []
@@ -306,7 +306,7 @@ def _divide(
 
 
 def _constant_equality(predicate: Scalar) -> list[tuple[Scalar, Scalar]]:
-    """Return the scalar that `predicate` says equals a constant, with that."""
+    """Return the scalar that `predicate` equates to a constant, and the constant."""
     match predicate:
         case Call(function="eq", args=(a, (Literal() | Parameter()) as value)):
             return [(a, value)]

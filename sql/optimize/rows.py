@@ -1,6 +1,7 @@
-"""Relations that are nothing but rows of scalars, as VALUES is: these alone can become simpler.
+"""Simplify relations that are plain lists of rows of scalars, such as VALUES.
 
-A list of thousands of rows is so many nodes, over each of which every rule would go several times.
+Thousands of rows are too many nodes for the general rules, each of which traverses them several
+times.
 """
 
 from collections.abc import Sequence
@@ -34,9 +35,9 @@ Row = tuple[Scalar, ...]
 
 
 def rows_of(relation: Relation) -> list[Row] | None:
-    """Return the rows of `relation`, as scalars without columns; None if it is anything else.
+    """Return the rows of `relation` as scalars without columns, or None for any other relation.
 
-    No call is put into another: what is computed once stays so.
+    Calls are not substituted into other calls, so a value computed once stays so.
     """
     return _rows_of(relation, {})
 
@@ -59,7 +60,7 @@ def _rows_of(relation: Relation, bound: dict[int, list[Row]]) -> list[Row] | Non
                     return None
                 found += part
             return found
-        case Let(number=number, value=value, body=body):  # of rows that are there twice
+        case Let(number=number, value=value, body=body):  # rows that occur twice
             rows = _rows_of(value, bound)
             return None if rows is None else _rows_of(body, {**bound, number: rows})
         case LocalGet(number=number):
@@ -69,7 +70,7 @@ def _rows_of(relation: Relation, bound: dict[int, list[Row]]) -> list[Row] | Non
 
 
 def _appended(rows: list[Row], scalars: Sequence[Scalar]) -> list[Row] | None:
-    """Return `rows` with `scalars`, which are over their columns and those before, put behind."""
+    """Return `rows` with `scalars` appended, which are over their columns and earlier scalars."""
     width = len(rows[0]) if rows else 0
     if any(column.index >= width for scalar in scalars for column in _columns(scalar)):
         return None
@@ -81,7 +82,7 @@ def _appended(rows: list[Row], scalars: Sequence[Scalar]) -> list[Row] | None:
 
 
 def _is_plain(scalar: Scalar) -> bool:
-    """Whether it makes no difference how often `scalar` is computed."""
+    """Return whether `scalar` may be computed any number of times."""
     match scalar:
         case Call(function="relabel", args=(inner,)):
             return _is_plain(inner)
@@ -94,7 +95,7 @@ def _columns(scalar: Scalar) -> list[Column]:
 
 
 def of_rows(rows: Sequence[Row], fallible: Test) -> Relation:
-    """Return the relation of `rows`, of which there are some, with their scalars simplified."""
+    """Return the relation of `rows`, of which there is at least one, with simplified scalars."""
     simplified = [tuple([simplify(scalar, (), fallible) for scalar in row]) for row in rows]
     parts: list[Relation] = []
     for types, alike in groupby(simplified, _types_of_constants):
@@ -106,7 +107,7 @@ def of_rows(rows: Sequence[Row], fallible: Test) -> Relation:
 
 
 def _types_of_constants(row: Row) -> tuple[SqlType, ...] | None:
-    """Return the types of a row of constants; None of any other."""
+    """Return the types of a row of constants, None of any other row."""
     literals = all(isinstance(scalar, Literal) for scalar in row)
     return tuple(map(type_of, row)) if literals else None
 

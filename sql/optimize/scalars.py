@@ -1,4 +1,4 @@
-"""What the rules do with scalars: move them to other columns, put in, take apart."""
+"""Helpers for rules: move scalars to other columns, substitute, split conjunctions."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,11 +12,11 @@ from foreshore.expr.ir import (
     with_operands,
 )
 
-MOST_NODES = 200  # what putting definitions in may make of a scalar
+MOST_NODES = 200  # maximum size of a scalar after substituting definitions
 
 
 def replace_columns(scalar: Scalar, change: Callable[[Column], Scalar]) -> Scalar:
-    """Return `scalar` with `change` made to each column in it."""
+    """Return `scalar` with `change` applied to each column in it."""
     if isinstance(scalar, Column):
         return change(scalar)
     operands = operands_of(scalar)
@@ -27,17 +27,17 @@ def replace_columns(scalar: Scalar, change: Callable[[Column], Scalar]) -> Scala
 
 
 def remap(scalar: Scalar, places: Mapping[int, int] | Sequence[int]) -> Scalar:
-    """Return `scalar` over columns that have moved to `places`."""
+    """Return `scalar` with its columns moved to `places`."""
     return replace_columns(scalar, lambda c: Column(places[c.index], c.type, c.nullable))
 
 
 def substitute(scalar: Scalar, definitions: Sequence[Scalar | None]) -> Scalar:
-    """Return `scalar` with each column replaced by its definition, where there is one."""
+    """Return `scalar` with each column replaced by its definition, if it has one."""
     return replace_columns(scalar, lambda c: definitions[c.index] or c)
 
 
 def conjuncts(predicates: Sequence[Scalar]) -> list[Scalar]:
-    """Return the operands of the conjunction of `predicates`, each once."""
+    """Return the distinct operands of the conjunction of `predicates`."""
     result: dict[Scalar, None] = {}
     stack = list(reversed(predicates))
     while stack:
@@ -65,5 +65,5 @@ def size_of(scalar: Scalar) -> int:
 
 
 def is_never_true(predicate: Scalar) -> bool:
-    """Whether `predicate` is the constant FALSE or NULL."""
+    """Return whether `predicate` is the constant FALSE or NULL."""
     return isinstance(predicate, Literal) and predicate.value is not True

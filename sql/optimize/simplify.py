@@ -1,7 +1,7 @@
-"""Scalars made simpler: constants computed, truth values and NULLs carried through.
+"""Simplify scalars: fold constants, propagate truth values and NULLs.
 
-Nothing that fails is folded away: a call that fails stays, and an operand that may fail is dropped
-only where a guard (a FALSE in And, a branch not taken) would have dropped its error too.
+Errors are preserved: a call that fails stays, and an operand that may fail is dropped only if a
+guard (a FALSE in And, a branch not taken) would have suppressed its error as well.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ NEGATED = {
 
 
 def simplify(scalar: Scalar, nullable: Sequence[bool], fallible: Test) -> Scalar:
-    """Return a scalar of the same value and errors; `nullable` says which columns may be NULL."""
+    """Return a scalar of the same value and errors; `nullable` lists the nullable columns."""
     operands = operands_of(scalar)
     if not operands:
         return scalar if not isinstance(scalar, And | Or) else _truth(isinstance(scalar, And))
@@ -75,7 +75,7 @@ def _truth(value: bool) -> Literal:
 def _connective(
     scalar: And | Or, args: Sequence[Scalar], neutral: Literal, decisive: Literal
 ) -> Scalar:
-    """Simplify And or Or: `decisive` decides it whatever else, errors included."""
+    """Simplify And or Or; a `decisive` operand determines the result, errors included."""
     flat: dict[Scalar, None] = {}
     for arg in args:
         inner = arg.args if type(arg) is type(scalar) else (arg,)
@@ -142,7 +142,7 @@ def _call(call: Call, nullable: Sequence[bool], fallible: Test) -> Scalar:
 
 
 def _negated(scalar: And | Or | Call) -> Scalar | None:
-    """Return NOT `scalar` with the NOT further in; None where it stays."""
+    """Return NOT `scalar` with the NOT moved inward, or None if it cannot be moved."""
     match scalar:
         case And(args=args):
             return Or(tuple(Call("not", (arg,), BOOL) for arg in args))
@@ -157,7 +157,7 @@ def _negated(scalar: And | Or | Call) -> Scalar | None:
 
 
 def _is_null_by_strictness(call: Call, fallible: Test) -> bool:
-    """Whether a NULL among the arguments makes `call` NULL, and no other argument may fail."""
+    """Return whether a NULL argument makes `call` NULL and no other argument may fail."""
     if not any(isinstance(arg, Literal) and arg.value is None for arg in call.args):
         return False
     return scalar_function(call.function).strict and not any(

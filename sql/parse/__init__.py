@@ -1,1 +1,1 @@
-"""Text to syntax trees."""
+"""Parse SQL text to syntax trees."""

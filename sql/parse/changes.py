@@ -1,4 +1,4 @@
-"""Statements that change rows: INSERT, UPDATE, DELETE, MERGE."""
+"""Parse INSERT, UPDATE, DELETE and MERGE."""
 
 from typing import Literal as OneOf
 
@@ -8,7 +8,7 @@ from foreshore.sql.parse.objects import ObjectParser
 
 
 class ChangeParser(ObjectParser):
-    """Parses statements that change rows."""
+    """Parse statements that change rows."""
 
     def _returning(self) -> tuple[ast.Target, ...]:
         return self.list_of(self.target) if self.accept("returning") else ()

@@ -1,7 +1,6 @@
-"""A place in a token stream, and the ways to move on from it.
+"""A cursor over tokens: look at the current token, consume it, or raise a syntax error.
 
-What a parser is made of: look at the token at hand, take it if it is the one wanted, or say that it
-is not. Nesting is counted, so that a hostile statement ends with 54001 and not with the process.
+Nesting is counted, so that deeply nested input raises 54001 instead of exhausting the stack.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +28,7 @@ _BIGINT_DIGITS = 19
 
 
 class Cursor:
-    """Tokens of `text`, from `index` on."""
+    """A position `index` in the tokens of `text`."""
 
     def __init__(self, text: str, tokens: list[Token], index: int = 0) -> None:
         self.text = text
@@ -41,31 +40,31 @@ class Cursor:
     # --- looking
 
     def peek(self, ahead: int = 1) -> Token:
-        """Return the token `ahead` of the one at hand."""
+        """Return the token `ahead` places after the current one."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def at_word(self, *words: str) -> bool:
-        """Whether the token at hand is one of the key words."""
+        """Return whether the current token is one of the key words."""
         return self.token.kind == WORD and self.token.value in words
 
     def at_words(self, *words: str) -> bool:
-        """Whether the tokens at hand are these key words one after the other."""
+        """Return whether the next tokens are these key words."""
         return all(
             (token := self.peek(i)).kind == WORD and token.value == word
             for i, word in enumerate(words)
         )
 
     def at_symbol(self, symbol: str) -> bool:
-        """Whether the token at hand is the punctuation or operator `symbol`."""
+        """Return whether the current token is the punctuation or operator `symbol`."""
         return self.token.value == symbol and self.token.kind in (PUNCTUATION, OPERATOR)
 
     def at_end(self) -> bool:
-        """Whether the statement ends here."""
+        """Return whether the statement ends here."""
         return self.token.kind == END or self.at_symbol(";")
 
     @property
     def last_end(self) -> int:
-        """Where the token before the one at hand ended."""
+        """Return the end of the previous token."""
         return self.tokens[self.index - 1].end
 
     # --- moving
@@ -76,7 +75,7 @@ class Cursor:
         self.token = self.tokens[index]
 
     def advance(self) -> Token:
-        """Take the token at hand."""
+        """Consume the current token."""
         token = self.token
         if token.kind != END:
             self.index += 1
@@ -84,7 +83,7 @@ class Cursor:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Take these key words, if they all come now."""
+        """Consume these key words if all of them follow; return whether they did."""
         if not self.at_words(*words):
             return False
         for _ in words:
@@ -92,14 +91,14 @@ class Cursor:
         return True
 
     def accept_symbol(self, symbol: str) -> bool:
-        """Take `symbol`, if it comes now."""
+        """Consume `symbol` if it follows; return whether it did."""
         if self.at_symbol(symbol):
             self.advance()
             return True
         return False
 
     def expect(self, *words: str) -> Token:
-        """Take these key words; anything else is a syntax error. Returns the first."""
+        """Consume these key words or raise a syntax error; return the first token."""
         first = self.token
         for word in words:
             if not self.accept(word):
@@ -107,14 +106,14 @@ class Cursor:
         return first
 
     def expect_symbol(self, symbol: str) -> Token:
-        """Take `symbol`; anything else is a syntax error."""
+        """Consume `symbol` or raise a syntax error."""
         token = self.token
         if not self.accept_symbol(symbol):
             self.fail()
         return token
 
     def fail(self, token: Token | None = None) -> NoReturn:
-        """Raise PostgreSQL's syntax error at `token`, or the one at hand."""
+        """Raise PostgreSQL's syntax error at `token`, or at the current one."""
         token = token or self.token
         if token.kind == END:
             raise SyntaxError_("syntax error at end of input", position=token.start + 1)
@@ -122,13 +121,13 @@ class Cursor:
         raise SyntaxError_(f'syntax error at or near "{near}"', position=token.start + 1)
 
     def unsupported(self, what: str, at: int | None = None) -> NoReturn:
-        """Raise 0A000 for something that PostgreSQL has."""
+        """Raise 0A000 for a feature that PostgreSQL has."""
         position = (self.token.start if at is None else at) + 1
         raise FeatureNotSupported(f"{what} is not supported", position=position)
 
     @contextmanager
     def nested(self) -> Iterator[None]:
-        """One level deeper."""
+        """Enter one level of nesting for the duration of the block."""
         self.enter()
         try:
             yield
@@ -136,7 +135,7 @@ class Cursor:
             self.depth -= 1
 
     def enter(self) -> None:
-        """Go one level deeper; the caller goes back up."""
+        """Enter one level of nesting; the caller leaves it."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise too_deep()
@@ -144,7 +143,7 @@ class Cursor:
     # --- small phrases
 
     def list_of(self, one: Callable[[], T]) -> tuple[T, ...]:
-        """Return what `one` gives, once and for each comma."""
+        """Return the results of `one`, called for each item of a comma-separated list."""
         items = [one()]
         while self.accept_symbol(","):
             items.append(one())
@@ -158,7 +157,7 @@ class Cursor:
         return items
 
     def name(self) -> str:
-        """Return a name of a column, table, alias, cursor, ..."""
+        """Return the name of a column, table, alias, cursor, ..."""
         token = self.token
         if token.kind == QUOTED or (token.kind == WORD and token.value not in NOT_COLUMN):
             self.advance()
@@ -166,12 +165,12 @@ class Cursor:
         self.fail()
 
     def name_at(self) -> tuple[str, int]:
-        """Return a name and where it stands."""
+        """Return a name and its offset."""
         at = self.token.start
         return self.name(), at
 
     def label(self) -> str:
-        """Return a name where any word will do, after AS or a dot."""
+        """Return a label after AS or a dot, for which any word is allowed."""
         token = self.token
         if token.kind not in (QUOTED, WORD):
             self.fail()

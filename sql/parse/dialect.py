@@ -1,17 +1,17 @@
-"""Our sqlglot dialect: PostgreSQL's queries and expressions as PostgreSQL reads them.
+"""A sqlglot dialect that reads queries and expressions as PostgreSQL does.
 
-sqlglot reads many dialects into one tree, and on the way gives some things a common form that
-PostgreSQL tells apart. This dialect keeps what was written (its parser is in `grammar/`):
+sqlglot normalises many dialects to one tree and so loses distinctions that PostgreSQL makes. This
+dialect keeps the text's meaning (its parser is in `grammar/`):
 
-- every call stays a call by its name with its arguments in order (no function is known), but for
-  those that the standard spells with key words;
+- every call is kept by name with its arguments in order (no function is known), except calls that
+  the standard spells with key words;
 - operators bind as in PostgreSQL's grammar, from loosest to tightest OR, AND, NOT, IS, comparison,
-  BETWEEN IN LIKE, any other operator, + -, * / %, ^, AT TIME ZONE, COLLATE, sign; and each is an
+  BETWEEN IN LIKE, any other operator, + -, * / %, ^, AT TIME ZONE, COLLATE, sign; each is an
   `exp.Operator` with its spelling;
 - types keep their names and modifiers;
-- each node knows the offset of the token that an error would point to (`meta["at"]`).
+- each node records the offset to which an error would point (`meta["at"]`).
 
-What PostgreSQL does not take is a syntax error at the token where sqlglot stops.
+Text that PostgreSQL rejects is a syntax error at the token where sqlglot stops.
 """
 
 import re
@@ -33,7 +33,7 @@ from foreshore.sql.parse.string_constants import (
 
 
 class Foreshore(Postgres):
-    """PostgreSQL for reading, with nothing normalised."""
+    """PostgreSQL's syntax for reading, without normalisation."""
 
     INDEX_OFFSET = 0
 
@@ -63,9 +63,10 @@ class Foreshore(Postgres):
 
 
 class DollarQuoting(Foreshore):
-    """The same for texts with dollar-quoted strings.
+    """The dialect for texts with dollar-quoted strings.
 
-    Apart, because sqlglot's tokenizer looks for the end of one behind every `$1,`.
+    It is separate because sqlglot's tokenizer then searches for a closing delimiter after every
+    `$1,`.
     """
 
     class Tokenizer(Foreshore.Tokenizer):
@@ -76,7 +77,7 @@ class DollarQuoting(Foreshore):
 FORESHORE = Foreshore()
 _DOLLAR_QUOTING = DollarQuoting()
 _CONTINUED = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.UNICODE_STRING)
-# Within what sqlglot takes for one number: where it ends, as the sign of an exponent follows the E.
+# sqlglot reads `1e3-1` as one number; this finds where the number ends.
 _END_OF_NUMBER = re.compile(r"[\d.][eE]\d+(?=[+-]\d)")
 _DOLLAR_QUOTE = re.compile(r"\$(?:[A-Za-z_]\w*)?\$")
 
@@ -90,7 +91,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _tokens(dialect: Foreshore, text: str) -> list[Token]:
-    """Return sqlglot's tokens, but `1e3-1` as the three that it is."""
+    """Return sqlglot's tokens, with `1e3-1` split into three."""
     found = dialect.tokenize(text)
     ends = [
         token.start + end.end()
@@ -116,7 +117,7 @@ def _tokens(dialect: Foreshore, text: str) -> list[Token]:
 
 
 def _joined(text: str, found: list[Token]) -> list[Token]:
-    """Return the tokens with string constants that go on on other lines as one each."""
+    """Return the tokens with string constants that continue on later lines joined."""
     joined: list[Token] = []
     for token in found:
         last = joined[-1] if joined else None
@@ -141,5 +142,5 @@ def _joined(text: str, found: list[Token]) -> list[Token]:
 
 
 def new_parser() -> Grammar:
-    """Return a parser for one text; `start_at` sets it to work."""
+    """Return a parser for one text; `start_at` positions it."""
     return Grammar(dialect=FORESHORE)

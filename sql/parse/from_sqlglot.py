@@ -1,6 +1,6 @@
-"""From sqlglot's tree to our syntax tree: the one place that knows the shapes of both.
+"""Convert sqlglot's tree to our syntax tree; the only module that knows both.
 
-What sqlglot takes and PostgreSQL does not is refused here, with PostgreSQL's words.
+Syntax that sqlglot accepts and PostgreSQL does not is rejected here with PostgreSQL's messages.
 """
 
 import re
@@ -22,7 +22,7 @@ _SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
 class Converter:
-    """Converts the nodes of one statement's text."""
+    """Convert the nodes of one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -30,7 +30,7 @@ class Converter:
     # --- helpers
 
     def at(self, node: exp.Expr) -> int:
-        """Return where an error about `node` points to."""
+        """Return the offset for errors about `node`."""
         meta = node.meta
         at = meta.get("at")
         if at is None:
@@ -40,7 +40,7 @@ class Converter:
         return int(at)
 
     def start(self, node: exp.Expr) -> int:
-        """Return where `node` starts."""
+        """Return the offset where `node` starts."""
         at = self.at(node)
         first = node.args.get("this")
         return min(at, self.start(first)) if isinstance(first, exp.Expr) else at
@@ -57,7 +57,7 @@ class Converter:
         raise SyntaxError_(f'syntax error at or near "{near}"', position=at + 1)
 
     def name(self, identifier: exp.Expr) -> str:
-        """Return a name, folded unless quoted, and cut to the bytes that PostgreSQL keeps."""
+        """Return a name, folded unless quoted, and cut to 63 bytes."""
         name = str(identifier.this)
         return cut(name) if identifier.args.get("quoted") else fold(name)
 
@@ -68,7 +68,7 @@ class Converter:
         return tuple(map(self.expression, each))
 
     def maybe(self, node: exp.Expr | None) -> ast.Expression | None:
-        """Convert an expression that may be missing."""
+        """Convert an expression, or None."""
         return None if node is None else self.expression(node)
 
     def expression(self, node: exp.Expr) -> ast.Expression:
@@ -116,7 +116,7 @@ class Converter:
         return ast.String(decode_unicode(str(node.this), mark, at), at)
 
     def _concat(self, node: exp.Concat) -> ast.Expression:
-        # String constants on successive lines, which are one.
+        # string constants on successive lines are one constant
         return ast.String("".join(str(e.this) for e in node.expressions), self.at(node))
 
     def _bitstring(self, node: exp.Expr) -> ast.Expression:
@@ -159,7 +159,7 @@ class Converter:
         operator, at = str(node.args["operator"]), self.at(node)
         left, right = self.maybe(node.args.get("this")), self.expression(node.expression)
         if left is None and operator in ("+", "-") and isinstance(right, ast.Number):
-            # A constant with its sign, so that -2147483648 is an integer, and so is -(-1).
+            # A constant with its sign, so that -2147483648 and -(-1) are integers.
             text = right.text
             if operator == "-":
                 text = text.removeprefix("-") if text.startswith("-") else f"-{text}"
@@ -207,7 +207,7 @@ class Converter:
         left, negated, at = self.expression(node.this), node.args["negated"], self.at(node)
         query, items = node.args.get("query"), node.expressions
         if query is None and len(items) == 1 and isinstance(items[0], exp.Subquery):
-            query = items[0]  # IN ((SELECT ...)): any number of parentheses
+            query = items[0]  # IN ((SELECT ...)) with any number of parentheses
         if query is not None:
             return ast.InQuery(left, self.query(query), negated, at)
         return ast.InList(left, self.all(node.expressions), negated, at)
@@ -423,7 +423,7 @@ class Converter:
         return tuple(tables), bool(with_.args.get("recursive"))
 
     def _body(self, node: exp.Expr, *, whole: bool = False) -> Any:
-        """Convert what is combined, without the modifiers that `query` takes."""
+        """Convert an operand of a set operation, without the modifiers that `query` converts."""
         modifiers = ("order", "limit", "offset", "with_", "locks")
         modified = any(node.args.get(key) for key in modifiers)
         if modified and not whole:
@@ -532,7 +532,7 @@ class Converter:
     # --- FROM
 
     def from_item(self, node: exp.Expr) -> ast.FromItem:
-        """Convert an item of FROM with the joins that belong to it."""
+        """Convert an item of FROM with its joins."""
         item = self._primary(node)
         for join in node.args.get("joins") or ():
             if _is_comma(join):
@@ -639,24 +639,24 @@ class Converter:
 
 
 def _only_values(node: exp.Select) -> exp.Values | None:
-    """Return the VALUES that sqlglot wraps into a SELECT where it is part of a set operation."""
+    """Return the VALUES that sqlglot wraps in a SELECT as operand of a set operation."""
     from_ = node.args.get("from_")
     if from_ is None or not isinstance(from_.this, exp.Values):
         return None
     alias = from_.this.args.get("alias")
-    if alias is not None and "at" in alias.meta:  # an alias that stands in the text
+    if alias is not None and "at" in alias.meta:  # an alias written in the text
         return None
     return from_.this if _has_implied_star(node) else None
 
 
 def _has_implied_star(node: exp.Select) -> bool:
-    """Whether the select list is a star that stands nowhere in the text: of VALUES or TABLE."""
+    """Return whether the select list is an implied star, as for VALUES or TABLE."""
     targets = node.expressions
     return len(targets) == 1 and isinstance(targets[0], exp.Star) and "at" not in targets[0].meta
 
 
 def _is_query(node: exp.Expr) -> bool:
-    """Whether what stands in parentheses in FROM is a query, and not items joined."""
+    """Return whether parentheses in FROM contain a query, not joined items."""
     if isinstance(node, exp.Subquery):
         return not (node.args.get("joins") or node.args.get("alias")) and _is_query(node.this)
     return isinstance(node, exp.Select | exp.SetOperation | exp.Values)

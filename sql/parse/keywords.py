@@ -1,10 +1,11 @@
-"""PostgreSQL's key words by what else they may be.
+"""PostgreSQL's key words by the places where they may be used as names.
 
-RESERVED     only as the label after AS
-TYPE_FUNC    as the name of a type or function, but not of a column or table
-COL_NAME     as a column or table, but not as a function or type called by that name
-NEEDS_AS     as the label of a column only after AS
-All other words are free in PostgreSQL; our own parser does not take all of them (MISPARSED).
+    RESERVED     only as a label after AS
+    TYPE_FUNC    as the name of a type or function, but not of a column or table
+    COL_NAME     as the name of a column or table, but not of a function or type that is called
+    NEEDS_AS     as a column label only after AS
+
+All other words are free in PostgreSQL; our parser does not accept all of them (MISPARSED).
 """
 
 RESERVED = frozenset(
@@ -202,7 +203,7 @@ NEEDS_AS = frozenset(
         "year",
     ]
 )
-# Free in PostgreSQL, and refused by our parser, or read as something else, in some places.
+# Words that are free in PostgreSQL, but that our parser rejects or misreads in some places.
 MISPARSED = frozenset(
     [
         "alter",
@@ -231,7 +232,7 @@ NOT_FUNCTION = RESERVED | COL_NAME
 
 
 def quote_identifier(name: str) -> str:
-    """Return `name` as it is written in SQL: quoted where it has to be."""
+    """Return `name` as an SQL identifier, quoted if necessary."""
     plain = (
         name.isascii()
         and name != ""
@@ -244,5 +245,5 @@ def quote_identifier(name: str) -> str:
 
 
 def quote_string(text: str) -> str:
-    """Return `text` as a string constant of SQL."""
+    """Return `text` as an SQL string constant."""
     return "'" + text.replace("'", "''") + "'"

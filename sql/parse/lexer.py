@@ -1,8 +1,8 @@
-"""Text to tokens: sqlglot's, and the same ones in the form that our statement parsers read.
+"""Tokenize a text, for sqlglot's parser and for the statement parsers.
 
-sqlglot's tokenizer, in our dialect, does the reading. A statement parser (`cursor.py`) wants to
-know of a token only its kind, its value (names folded, strings decoded) and where it
-stands; queries and expressions are parsed by sqlglot from its own tokens, found by their offset.
+sqlglot's tokenizer, with our dialect, reads the text. Statement parsers (`cursor.py`) need only the
+kind of each token, its value (names folded, strings decoded) and its position. Queries and
+expressions are parsed by sqlglot from its own tokens, found by offset.
 """
 
 import re
@@ -30,7 +30,7 @@ MAX_NAME_BYTES = 63
 
 
 class Token(NamedTuple):
-    """A token: what it is, what it says, and the characters [start, end) that it stands in."""
+    """A token: its kind, its value, and its characters [start, end)."""
 
     kind: str
     value: str
@@ -56,7 +56,7 @@ _KINDS = {
 }
 _PUNCTUATION = frozenset((",", "(", ")", "[", "]", ".", ";", ":", "::", ":=", "=>"))
 _WORDS = re.compile(r"\S+")
-# Where quoting and comments start, and how they end.
+# How quoted text and comments start and end.
 _QUOTED = re.compile(
     r"""--[^\n]*|/\*(?:[^*]|\*(?!/))*(?P<comment>\*/|\Z)|"(?:[^"]|"")*(?P<name>"|\Z)"""
     r"""|[eE]'(?:[^'\\]|\\.|'')*(?P<escaped>'|\Z)|'(?:[^']|'')*(?P<string>'|\Z)"""
@@ -66,7 +66,7 @@ _QUOTED = re.compile(
 
 
 def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
-    """Return the tokens of `text`, ours (the last of kind END) and sqlglot's."""
+    """Return the tokens of `text`: ours (the last of kind END) and sqlglot's."""
     try:
         found = dialect.tokenize(text)
     except TokenError:
@@ -77,7 +77,7 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
         value, start, end = token.text, token.start, token.end + 1
         if tokens and start == tokens[-1].end and tokens[-1].kind == NUMBER:
             _check_number(text, tokens[-1], kind, value, end)
-        if kind == BITS and text[start] == "0":  # 0x1F, a number in later versions
+        if kind == BITS and text[start] == "0":  # 0x1F is a number in later versions of PostgreSQL
             raise _trailing_junk(text, start, end)
         if kind == QUOTED and not value:
             raise SyntaxError_(
@@ -86,7 +86,7 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
         if kind is not None:
             tokens.append(Token(kind, cut(value) if kind == QUOTED else value, start, end))
         elif value[0].isalpha() or value[0] == "_" or not value[0].isascii():
-            for word in _WORDS.finditer(text, start, end):  # ORDER BY is one token of sqlglot's
+            for word in _WORDS.finditer(text, start, end):  # ORDER BY is one token in sqlglot
                 tokens.append(Token(WORD, fold(word.group()), word.start(), word.end()))
         elif value in _PUNCTUATION:
             tokens.append(Token(PUNCTUATION, value, start, end))
@@ -99,7 +99,7 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
 
 
 def _check_number(text: str, number: Token, kind: str | None, value: str, end: int) -> None:
-    """Raise an error if what follows a number at once is part of a word."""
+    """Raise an error if a word directly follows a number."""
     if kind is None and (value[0].isalpha() or value[0] == "_"):
         raise _trailing_junk(text, number.start, end)
 
@@ -111,21 +111,21 @@ def _trailing_junk(text: str, start: int, end: int) -> SyntaxError_:
 
 
 def fold(word: str) -> str:
-    """Return an unquoted name as PostgreSQL reads it: only ASCII letters fold; 63 bytes count."""
+    """Return an unquoted name as PostgreSQL reads it: ASCII letters folded, cut to 63 bytes."""
     if not word.isascii():
         return cut("".join(c.lower() if c.isascii() else c for c in word))
     return word.lower()[:63]
 
 
 def cut(name: str) -> str:
-    """Return as much of a name as PostgreSQL keeps: whole characters of its first 63 bytes."""
+    """Return the whole characters within the first 63 bytes of a name, as PostgreSQL does."""
     if len(name) <= MAX_NAME_BYTES // 4:
         return name
     return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
 
 
 def _unterminated(text: str) -> SyntaxError_:
-    """Return PostgreSQL's error of a text whose quotes do not end."""
+    """Return PostgreSQL's error for text with an unterminated quote."""
     kinds = {
         "comment": "/* comment",
         "name": "quoted identifier",

@@ -1,4 +1,4 @@
-"""Statements about objects: CREATE, DROP, ALTER, COMMENT ON, SHOW; `parse_tables.py` has tables."""
+"""Parse CREATE, DROP, ALTER, COMMENT ON and SHOW; `tables.py` parses those of tables."""
 
 from typing import Literal as OneOf
 
@@ -38,7 +38,7 @@ _SHOWN = (
 
 
 class ObjectParser(TableParser, SubscribeParser):
-    """Parses statements about objects."""
+    """Parse statements about objects."""
 
     # --- CREATE
 
@@ -99,7 +99,7 @@ class ObjectParser(TableParser, SubscribeParser):
         return ast.CreateNamespaceStatement(kind, name, if_not_exists, at)
 
     def _temporary(self) -> bool:
-        """Parse `[[LOCAL | GLOBAL] TEMP[ORARY]]`; return whether it was there."""
+        """Parse `[[LOCAL | GLOBAL] TEMP[ORARY]]`; return whether it was present."""
         scoped = self.accept("local") or self.accept("global")
         found = self.accept("temporary") or self.accept("temp")
         if scoped and not found:
@@ -198,7 +198,7 @@ class ObjectParser(TableParser, SubscribeParser):
         return ast.CreateUniqueIndexStatement(on, index, if_not_exists)
 
     def _unique_key(self) -> tuple[str, int]:
-        """Parse a column; in which order an index has it matters to nothing here."""
+        """Parse a column of a unique key; the sort order is accepted without effect."""
         if self.at_symbol("(") or self.peek().value in ("(", "."):
             self.unsupported("a unique index on an expression")
         found = self.name_at()

@@ -1,13 +1,12 @@
-"""Text to statements.
+"""Split a text into statements and parse each of them.
 
-`parse` splits a text into its statements and gives each as a syntax tree, with its own text and
-where in the whole it starts. All positions in the tree are offsets in the whole text, because that
-is what PostgreSQL's error positions count in.
+`parse` returns a syntax tree for each statement, with its text and its offset in the whole text.
+All positions in the tree are offsets in the whole text, as in PostgreSQL's error positions.
 
-sqlglot, in our dialect, tokenizes the text and parses queries and expressions (decision 0003); the
-statements around them are read from its tokens. What is taken means what it means in PostgreSQL,
-and what is not is refused where PostgreSQL would refuse it. A text that is too long or nested too
-deeply is 54001, before or while it is read.
+sqlglot, with our dialect, tokenizes the text and parses queries and expressions (decision 0003);
+statement parsers read the rest from its tokens. Accepted text means what it means in PostgreSQL,
+and other text is rejected where PostgreSQL would reject it. Text that is too long or nested too
+deeply raises 54001 before or during parsing.
 """
 
 import msgspec
@@ -18,15 +17,16 @@ from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.lexer import END, WORD, Token, tokenize
 from foreshore.sql.parse.statement import StatementParser
 
-# Characters; more than a driver's largest batch of INSERTs, less than what would hold up a session.
+# In characters; larger than a driver's largest batch of INSERTs, small enough not to delay other
+# sessions.
 MAX_LENGTH = 32 << 20
-# How often a statement may say UNION, EXCEPT, INTERSECT, JOIN, each.
+# Maximum number of each of UNION, EXCEPT, INTERSECT and JOIN in a statement.
 MAX_COMBINED = 400
 _CHAINS = ("union", "except", "intersect", "join")
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One statement: its text, where it starts in `whole`, and its syntax tree."""
+    """One statement: its text, its offset in `whole`, and its syntax tree."""
 
     text: str
     position: int
@@ -35,7 +35,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> list[Statement]:
-    """Return the statements of `text`; none, where there is nothing but space and comments.
+    """Return the statements of `text`; none if it holds only space and comments.
 
     Raises SyntaxError_, FeatureNotSupported, StatementTooComplex.
     """
@@ -62,7 +62,7 @@ def parse(text: str) -> list[Statement]:
 
 
 def _check_chains(tokens: list[Token]) -> None:
-    """Raise an error if a statement combines so many queries or tables that it would take long."""
+    """Raise an error if a statement combines too many queries or tables."""
     counts = dict.fromkeys(_CHAINS, 0)
     for token in tokens:
         if token.value == ";":

@@ -1,8 +1,8 @@
-"""Queries and expressions within a statement: sqlglot parses them, from where the cursor stands.
+"""Parse queries and expressions inside statements, with sqlglot from the cursor's position.
 
-A statement parser reads its own key words and names by the cursor and calls these methods where the
-grammar has a query, an expression, a type or an item of FROM. Each sets sqlglot's parser on the
-token at hand, lets it take what belongs to the production, converts its tree, and moves the cursor
+A statement parser reads key words and names with the cursor, and calls these methods where the
+grammar has a query, an expression, a type or an item of FROM. Each method positions sqlglot's
+parser at the current token, runs the production, converts the resulting tree, and moves the cursor
 behind it.
 """
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class QueryParser(Cursor):
-    """Parses queries, expressions and what they are made of."""
+    """Parse queries, expressions and their parts."""
 
     def __init__(self, text: str, tokens: list[Token], found: list[SqlglotToken]) -> None:
         super().__init__(text, tokens)
@@ -49,11 +49,11 @@ class QueryParser(Cursor):
         return convert(node)
 
     def query(self) -> ast.Query:
-        """Parse a query, WITH and ORDER BY and all."""
+        """Parse a query with its WITH and ORDER BY."""
         return self._through(lambda parser: parser.parse_query(), self._converter.query)
 
     def as_of(self) -> ast.AsOf | None:
-        """Parse AS OF [AT LEAST] time, if it comes."""
+        """Parse AS OF [AT LEAST] time, if present."""
         if not self.accept("as", "of"):
             return None
         at_least = self.accept("at", "least")
@@ -64,7 +64,7 @@ class QueryParser(Cursor):
         return self._through(lambda parser: parser.parse_level(level), self._converter.expression)
 
     def operand(self) -> ast.Expression:
-        """Parse what an operator may stand beside."""
+        """Parse an operand of an operator."""
         return self.expression(OPERAND)
 
     def type_name(self) -> ast.TypeName:
@@ -80,7 +80,7 @@ class QueryParser(Cursor):
         return self._through(lambda parser: parser.parse_from_item(), self._converter.from_item)
 
     def with_clause(self) -> tuple[tuple[ast.CommonTable, ...], bool]:
-        """Parse WITH, if it comes."""
+        """Parse WITH, if present."""
         if not self.at_word("with"):
             return (), False
         return self._through(lambda parser: parser.parse_with(), self._converter.with_clause)
@@ -92,14 +92,14 @@ class QueryParser(Cursor):
         return ast.TableRef(name, None, (), at, self.last_end)
 
     def any_name(self) -> tuple[str, ...]:
-        """Return a dotted name whose first part may be that of a function or type."""
+        """Return a dotted name whose first part may be the name of a function or type."""
         parts = [self.name_or_function()]
         while self.accept_symbol("."):
             parts.append(self.label())
         return tuple(parts)
 
     def alias(self) -> tuple[str | None, tuple[str, ...]]:
-        """Parse `[AS] alias [(columns)]`, if it comes."""
+        """Parse `[AS] alias [(columns)]`, if present."""
         if self.at_words("as", "of") or self.at_words("up", "to"):
             return None, ()
         if self.accept("as"):
@@ -121,7 +121,7 @@ class QueryParser(Cursor):
 
 
 def first_select(query: ast.Query) -> ast.Select | None:
-    """Return the SELECT that the text of a query begins with, behind its WITH."""
+    """Return the first SELECT of a query, after its WITH."""
     body: ast.Select | ast.Values | ast.SetOperation | ast.Query = query
     while True:
         match body:

@@ -1,4 +1,4 @@
-"""Sequences: their options, wherever they stand."""
+"""Parse CREATE SEQUENCE, ALTER SEQUENCE and sequence options."""
 
 from typing import Any
 
@@ -8,19 +8,20 @@ from foreshore.sql.parse.lexer import NUMBER
 from foreshore.sql.parse.query import QueryParser
 
 _OPTIONS = ("as", "increment", "minvalue", "maxvalue", "start", "restart", "cache", "cycle")
-SET_OPTIONS = (*_OPTIONS, "no", "owned", "sequence")  # how an option may begin
-NOT_OF_IDENTITY = ("as", "restart", "owned by")  # options that an identity column cannot be SET
+SET_OPTIONS = (*_OPTIONS, "no", "owned", "sequence")  # first words of options
+# options that SET does not accept for identity columns
+NOT_OF_IDENTITY = ("as", "restart", "owned by")
 
 
 def add_option(options: ast.SequenceOptions, name: str, value: Any, at: int) -> None:
-    """Add what is said at an offset to the options; raises if the same has been said before."""
+    """Add an option with its offset; raise an error if it was given before."""
     if name in options.given:
         raise SyntaxError_("conflicting or redundant options", position=at + 1)
     options.given[name], options.at[name] = value, at
 
 
 class SequenceParser(QueryParser):
-    """Parses CREATE SEQUENCE and ALTER SEQUENCE, and the options of an identity column."""
+    """Parse CREATE SEQUENCE, ALTER SEQUENCE and the options of identity columns."""
 
     def _create_sequence(self, temporary: bool) -> ast.StatementSyntax:
         if_not_exists = self.accept("if", "not", "exists")
@@ -29,7 +30,7 @@ class SequenceParser(QueryParser):
         )
 
     def _sequence_options(self) -> ast.SequenceOptions:
-        """Parse options, as many as there are."""
+        """Parse any number of options."""
         options = ast.SequenceOptions({}, {})
         while True:
             at = self.token.start

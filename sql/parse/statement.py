@@ -1,7 +1,7 @@
-"""Statements but those of objects and changes: queries, sessions, transactions, cursors, COPY.
+"""Parse queries, session statements, transactions, cursors and COPY; dispatch all others.
 
-`statement` takes one statement and leaves the cursor at the `;` or the end behind it. What
-PostgreSQL knows and we do not is named in an error, not taken for a mistake.
+`statement` consumes one statement and leaves the cursor at the `;` or the end after it. A statement
+of PostgreSQL that is not supported is reported by name, not as a syntax error.
 """
 
 from collections.abc import Callable
@@ -45,10 +45,10 @@ _MAINTAINED = (("materialized", "view"), ("view",), ("index",))
 
 
 class StatementParser(ChangeParser):
-    """Parses statements."""
+    """Parse statements."""
 
     def statement(self) -> ast.StatementSyntax:
-        """Parse the statement at hand, to its end."""
+        """Parse the current statement to its end."""
         at = self.token.start
         result = self._statement()
         if not self.at_end():
@@ -80,7 +80,7 @@ class StatementParser(ChangeParser):
     # --- queries
 
     def _query_statement(self) -> ast.SelectStatement | ast.CreateTableAsStatement:
-        """Parse a query as a statement of its own, with INTO or not."""
+        """Parse a query as a statement, with or without INTO."""
         statement = self._select_statement()
         select = first_select(statement.query)
         if select is None or select.into is None:
@@ -95,7 +95,7 @@ class StatementParser(ChangeParser):
         return ast.SelectStatement(query, self.as_of())
 
     def _with(self) -> ast.StatementSyntax:
-        """Parse a statement that begins with WITH; what follows decides what it is."""
+        """Parse a statement that begins with WITH."""
         start = self.index
         ctes, recursive = self.with_clause()
         statement: (
@@ -241,7 +241,7 @@ class StatementParser(ChangeParser):
     def _zone_interval(self, local: bool) -> ast.SetZoneStatement:
         self.expect("interval")
         if self.accept_symbol("("):
-            self.integer()  # of digits of a second, none of which a zone has
+            self.integer()  # digits of a second, which no zone has
             self.expect_symbol(")")
         text, at = self.string(), self.token.start
         fields = None
@@ -441,7 +441,7 @@ class StatementParser(ChangeParser):
         return self._maintenance("analyze")
 
     def _maintenance_option(self) -> None:
-        """Parse `NAME [value]`; what is said of how to do it has nothing to act on here."""
+        """Parse `NAME [value]`; options of maintenance statements have no effect."""
         if self.at_word("full"):
             self.unsupported("VACUUM FULL")
         self.label()
@@ -520,7 +520,7 @@ _STATEMENTS: dict[str, Parse] = {
 
 
 def only_queries_have_times(at: int) -> FeatureNotSupported:
-    """Return the error of AS OF where nothing is read."""
+    """Return the error for AS OF in a statement that reads nothing."""
     return FeatureNotSupported(
         "AS OF is for queries only",
         detail="A change takes effect when it is committed: "
@@ -532,5 +532,5 @@ def only_queries_have_times(at: int) -> FeatureNotSupported:
 
 
 def unsupported(statement: ast.Unsupported) -> FeatureNotSupported:
-    """Return the error of a statement that is PostgreSQL's and not ours."""
+    """Return the error for a statement of PostgreSQL that is not supported."""
     return FeatureNotSupported(f"{statement.what} is not supported", position=statement.at + 1)

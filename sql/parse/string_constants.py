@@ -1,10 +1,10 @@
-r"""String constants with escapes: from what is written between the quotes to the text.
+r"""Decode string constants with escapes.
 
     E'a\tb\u00e9'                 letters, bytes by number, characters by code point
     U&'a\00e9', UESCAPE '!'        characters by code point
 
-A character beyond the first 65,536 may be written as a pair of UTF-16 surrogates. A constant goes
-on where only white space with a line's end, and comments, lie between one quote and the next.
+A character beyond the first 65,536 may be written as a pair of UTF-16 surrogates. A constant
+continues in the next quotes if only white space with a newline, and comments, lie between them.
 """
 
 import re
@@ -17,7 +17,7 @@ _BETWEEN = re.compile(_GAP)
 _PIECE = r"'((?:[^'\\]|\\.|'')*)'"
 _ESCAPED = re.compile(rf"[eE]{_PIECE}(?:{_GAP}{_PIECE})*", re.DOTALL)
 _PIECES = re.compile(rf"{_PIECE}(?:{_GAP}(?='))?", re.DOTALL)
-# What a quote may stand in, and constants with escapes.
+# Where quotes may occur, and constants with escapes.
 _QUOTING = re.compile(
     rf"""--[^\n\r]*|/\*.*?\*/|"[^"]*"|(?<![\w$])(?P<escaped>{_ESCAPED.pattern})|'[^']*'"""
     r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$""",
@@ -31,13 +31,13 @@ _LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def escaped_pieces(text: str, at: int) -> list[str] | None:
-    """Return what is between the quotes of the E'...' that stands at `at`; None if none does."""
+    """Return the contents of the E'...' constant at `at`, or None if there is none."""
     found = _ESCAPED.match(text, at)
     return None if found is None else [m[1] for m in _PIECES.finditer(text, at + 1, found.end())]
 
 
 def on_one_line(text: str) -> str:
-    """Return a text of the same length in which no E'...' ends before it goes on."""
+    """Return a text of the same length in which continued E'...' constants are joined."""
 
     def one(match: re.Match[str]) -> str:
         if match["escaped"] is None:
@@ -50,12 +50,12 @@ def on_one_line(text: str) -> str:
 
 
 def goes_on(text: str, end: int, start: int) -> bool:
-    """Whether a constant that ends before `end` goes on with the quote at `start`."""
+    """Return whether a constant that ends before `end` continues with the quote at `start`."""
     return text[start] == "'" and _BETWEEN.fullmatch(text, end, start) is not None
 
 
 def decode_escapes(pieces: list[str], at: int) -> str:
-    """Return what is written in E'...': bytes and characters by number, which must be UTF-8."""
+    """Return the text of E'...'; bytes and characters by number must be UTF-8."""
 
     def one(match: re.Match[bytes]) -> bytes:
         codes, octal, hexadecimal, plain = match.groups()
@@ -87,7 +87,7 @@ def decode_escapes(pieces: list[str], at: int) -> str:
 
 
 def decode_unicode(body: str, mark: str, at: int) -> str:
-    """Return what is written in U&'...': characters by their code points, behind a `mark`."""
+    """Return the text of U&'...', whose code points follow a `mark`."""
     if len(mark) != 1 or mark in "+'\"" or mark.isspace() or mark in "0123456789abcdefABCDEF":
         raise SyntaxError_("invalid Unicode escape character", position=at + 1)
     before = re.escape(mark)
@@ -111,7 +111,7 @@ def decode_unicode(body: str, mark: str, at: int) -> str:
 
 
 def _characters(codes: list[int], at: int) -> str:
-    """Return the characters with code points that are written one behind the other."""
+    """Return the characters of code points written in sequence."""
     if not all(0 < code <= 0x10FFFF for code in codes):
         raise SyntaxError_("invalid Unicode escape value", position=at + 1)
     units = "".join(map(chr, codes)).encode("utf-16-le", "surrogatepass")

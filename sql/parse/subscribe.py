@@ -1,4 +1,4 @@
-"""SUBSCRIBE: what is followed, and in which form. Its clauses may come in any order, each once."""
+"""Parse SUBSCRIBE and CREATE SUBSCRIPTION; clauses may come in any order, each once."""
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
@@ -11,7 +11,7 @@ _CLAUSES = ("with", "as", "up", "envelope", "within")
 
 
 class SubscribeParser(QueryParser):
-    """Parses SUBSCRIBE, CREATE SUBSCRIPTION, and AS OF, which queries have as well."""
+    """Parse SUBSCRIBE and CREATE SUBSCRIPTION."""
 
     def subscribe(self) -> ast.SubscribeStatement:
         """Parse SUBSCRIBE [TO] relation, (query) or SUBSCRIPTION name, with its clauses."""
@@ -61,14 +61,14 @@ class SubscribeParser(QueryParser):
         )
 
     def _at_subscription(self) -> bool:
-        """Whether SUBSCRIPTION and a name come, not the name of a relation and a clause."""
+        """Return whether SUBSCRIPTION and a name follow, not a relation `subscription`."""
         after = self.peek()
         return self.at_word("subscription") and (
             after.kind == QUOTED or (after.kind == WORD and after.value not in _CLAUSES)
         )
 
     def create_subscription(self) -> ast.StatementSyntax:
-        """Parse CREATE SUBSCRIPTION, behind these words."""
+        """Parse CREATE SUBSCRIPTION after these words."""
         if_not_exists = self.accept("if", "not", "exists")
         name = self.table_name()
         if self.at_word("connection"):

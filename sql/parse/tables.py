@@ -1,4 +1,4 @@
-"""Tables: CREATE TABLE and ALTER TABLE, their columns and constraints."""
+"""Parse CREATE TABLE and ALTER TABLE with columns and constraints, TRUNCATE and LOCK TABLE."""
 
 from typing import Literal as OneOf
 
@@ -10,7 +10,7 @@ from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, Sequence
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 
-# Of LOCK TABLE; one that begins as another does comes before it.
+# Modes of LOCK TABLE; a longer mode precedes its prefix.
 _LOCK_MODES = (
     "access share",
     "access exclusive",
@@ -24,7 +24,7 @@ _LOCK_MODES = (
 
 
 class TableParser(SequenceParser):
-    """Parses CREATE TABLE and ALTER TABLE."""
+    """Parse CREATE TABLE and ALTER TABLE."""
 
     # --- CREATE TABLE
 
@@ -51,7 +51,7 @@ class TableParser(SequenceParser):
             if not self.accept_symbol(","):
                 break
         self.expect_symbol(")")
-        retain = self._retention("fillfactor")  # how full to leave pages that we do not have
+        retain = self._retention("fillfactor")  # accepted without effect
         on_commit = self._on_commit()
         if self.at_word("inherits", "partition", "using", "with", "without", "tablespace"):
             self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
@@ -71,9 +71,9 @@ class TableParser(SequenceParser):
         return "preserve rows" if preserve else "delete rows"
 
     def _retention(self, ignored: str | None = None) -> ast.Retain | None:
-        """Parse `WITH (RETAIN HISTORY [=] FOR 'interval')`, if it is there.
+        """Parse `WITH (RETAIN HISTORY [=] FOR 'interval')`, if present.
 
-        There may be an option that is `ignored`, too.
+        An option `ignored` is also accepted.
         """
         if not (self.at_word("with") and self.peek(2).value in ("retain", ignored)):
             return None
@@ -81,7 +81,7 @@ class TableParser(SequenceParser):
         return self._retain_options(ignored)
 
     def _retain_options(self, ignored: str | None = None) -> ast.Retain | None:
-        """Parse a list of options in parentheses, in which none is twice."""
+        """Parse a list of options in parentheses without duplicates."""
         said: dict[str, ast.Retain | None] = {}
 
         def option() -> None:
@@ -137,7 +137,7 @@ class TableParser(SequenceParser):
     def _column(
         self, table: ast.TableRef, constraints: list[ast.ConstraintDefinition]
     ) -> ast.ColumnDefinition:
-        """Parse a column of `table`; its constraints are added to `constraints`."""
+        """Parse a column of `table` and add its constraints to `constraints`."""
         name, at = self.name_at()
         column = ast.ColumnDefinition(name, self.type_name(), False, None, at)
         while not (self.at_symbol(",") or self.at_symbol(")") or self.at_end()):
@@ -207,7 +207,7 @@ class TableParser(SequenceParser):
     def _constraint(
         self, name: str | None, column: tuple[tuple[str, int], ...] | None
     ) -> ast.ConstraintDefinition:
-        """Parse a constraint, of `column` if it stands with one."""
+        """Parse a constraint, of `column` if it is a column constraint."""
         at = self.token.start
         if self.accept("check"):
             self.expect_symbol("(")
@@ -224,7 +224,7 @@ class TableParser(SequenceParser):
             if not primary:
                 self.expect("unique")
             is_index = not primary and name is None and column is None and self.accept("index")
-            if is_index:  # as the catalog keeps it
+            if is_index:  # the form in which the catalog keeps unique indexes
                 name = self.name()
             distinct = True
             if not primary and self.accept("nulls"):
@@ -256,7 +256,7 @@ class TableParser(SequenceParser):
     # --- ALTER TABLE
 
     def _alter_table(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax:
-        if self.accept("rename"):  # nothing beside it
+        if self.accept("rename"):  # cannot be combined with other actions
             return ast.AlterTableStatement(name, (self._renaming(),), if_exists)
         actions = self.list_of(lambda: self._table_action(name))
         return ast.AlterTableStatement(name, actions, if_exists)
@@ -299,7 +299,7 @@ class TableParser(SequenceParser):
         self.unsupported(f"ALTER TABLE ... {self.token.value.upper()}")
 
     def _column_action(self, column: str) -> ast.TableAction:
-        """Parse what ALTER COLUMN does."""
+        """Parse an action of ALTER COLUMN."""
         if self.accept("set", "not", "null"):
             return ast.SetNotNull(column, True)
         if self.accept("drop", "not", "null"):
@@ -321,7 +321,7 @@ class TableParser(SequenceParser):
         self.unsupported(f"ALTER COLUMN ... {self.token.value.upper()}")
 
     def _set_identity(self, column: str) -> ast.SetIdentity:
-        """Parse `SET GENERATED ... | SET option | RESTART [WITH n]`, as many as there are."""
+        """Parse a sequence of `SET GENERATED ... | SET option | RESTART [WITH n]`."""
         generated: list[bool] = []
         options = ast.SequenceOptions({}, {})
         while self.at_word("set", "restart"):
@@ -401,7 +401,7 @@ class TableParser(SequenceParser):
             self.fail()
         if self.token.kind not in (STRING, NUMBER, WORD, QUOTED):
             if len(words) > 1 and not self.at_symbol("("):
-                # `SIZE embedded`: the value was taken for a second word.
+                # `SIZE embedded`: the value was read as a second word of the name.
                 return " ".join(words[:-1]), words[-1]
             self.fail()
         return name, self.advance().value

@@ -1,1 +1,1 @@
-"""Edits of bound scalars and of kept texts."""
+"""Rewrite bound scalars and the kept text of definitions."""

@@ -1,7 +1,7 @@
-"""Names of a table's columns where its own texts use them: in CHECKs and in the keys of indexes.
+"""Edit names of a table's columns in its CHECK constraints and index keys.
 
 Both are expressions over the row of one table, without subqueries. So a reference whose last part
-is the name of a column means that column, and renaming one is an edit of those words of the text.
+is a column's name denotes that column, and renaming the column edits those words of the text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,14 +13,14 @@ from foreshore.sql.rewrite.text_edits import apply_edits
 
 
 def column_refs(tree: object) -> Iterator[ast.ColumnRef]:
-    """Yield the references to columns in a syntax tree, or in a tuple of such."""
+    """Yield the column references in a syntax tree or a tuple of trees."""
     return (each for each in ast.nodes_of(tree) if isinstance(each, ast.ColumnRef))
 
 
 def with_column_renamed(text: str, text_at: int, tree: object, name: str, to: str) -> str:
-    """Return `text` with the column `name` called `to`.
+    """Return `text` with the column `name` renamed to `to`.
 
-    `tree` is what was parsed of it, by offsets in a text in which it begins at `text_at`.
+    `tree` was parsed from it, with offsets in a text where it begins at `text_at`.
     """
     refs = [ref for ref in column_refs(tree) if ref.parts[-1] == name]
     words = [token for _, token in _words(text, text_at, refs)]
@@ -29,10 +29,10 @@ def with_column_renamed(text: str, text_at: int, tree: object, name: str, to: st
 
 
 def without_qualifiers(text: str, text_at: int, tree: object) -> str:
-    """Return `text` with each column by its name alone; `tree` is what was parsed of it.
+    """Return `text` with each column name unqualified; `tree` was parsed from it.
 
-    So it stays true when the table gets another name. Behind a dot any word is a name, alone it
-    may need quotes: `t.user` is the column `"user"`.
+    The text then stays valid when the table is renamed. After a dot any word is a name, but alone
+    it may need quotes: `t.user` is the column `"user"`.
     """
     refs = {ref.at - text_at: ref for ref in column_refs(tree) if len(ref.parts) > 1}
     edits = []
@@ -43,7 +43,7 @@ def without_qualifiers(text: str, text_at: int, tree: object) -> str:
 
 
 def _words(text: str, text_at: int, refs: Sequence[ast.ColumnRef]) -> Iterator[tuple[Token, Token]]:
-    """Yield the first and the last word of each of `refs`, in the order of the text."""
+    """Yield the first and last word of each of `refs`, in text order."""
     if not refs:
         return
     lengths = {ref.at - text_at: 2 * (len(ref.parts) - 1) for ref in refs}
@@ -54,7 +54,7 @@ def _words(text: str, text_at: int, refs: Sequence[ast.ColumnRef]) -> Iterator[t
 
 
 def index_with_column_renamed(create_sql: str, name: str, to: str) -> str:
-    """Return a CREATE INDEX with the column `name` of its table called `to`."""
+    """Return a CREATE INDEX with the column `name` of its table renamed to `to`."""
     from foreshore.sql.parse.parse import parse
 
     (statement,) = parse(create_sql)
@@ -63,7 +63,7 @@ def index_with_column_renamed(create_sql: str, name: str, to: str) -> str:
 
 
 def definition_without_qualifiers(create_sql: str) -> str:
-    """Return a CREATE TABLE or CREATE INDEX with each column by its name alone."""
+    """Return a CREATE TABLE or CREATE INDEX with unqualified column names."""
     from foreshore.sql.parse.parse import parse
 
     (statement,) = parse(create_sql)

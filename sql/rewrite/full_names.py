@@ -1,8 +1,8 @@
-"""Full names of relations in the text of a definition: `database.schema.item`, three words.
+"""Edit full names of relations, `database.schema.item`, in the text of a definition.
 
-A definition is kept with the full names of what it mentions. When one of these is given another
-name the text is edited: where the words stand as a name, and where a string constant names the
-relation, as nextval('...') and '...'::regclass do. All other constants are data.
+A definition is kept with full names. When a named object is renamed, the text is edited where the
+three words stand as a name, and where a string constant names the relation, as in nextval('...')
+and '...'::regclass. All other constants are data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ _TAKING_NAMES = ("nextval", "currval", "setval")
 
 
 def dotted(name: FullName) -> str:
-    """Return a full name as SQL has it; what is the system's has no database."""
+    """Return a full name as SQL text; names of system objects have no database."""
     return ".".join(map(quote_identifier, filter(None, name)))
 
 
 def renamed(text: str, names: Mapping[FullName, FullName]) -> str:
-    """Return `text` with other full names, all at once: one may get the name that another had."""
+    """Return `text` with full names replaced simultaneously, so that names can be swapped."""
     tokens, _ = tokenize(text)
     constants = {dotted(then): quote_string(dotted(now)) for then, now in names.items()}
     edits = []
@@ -38,7 +38,7 @@ def renamed(text: str, names: Mapping[FullName, FullName]) -> str:
 
 
 def is_regclass(tokens: Sequence[Token], place: int) -> bool:
-    """Whether the constant at `place` is taken for the name of a relation, by what is around it."""
+    """Return whether the constant at `place` names a relation, judging by the tokens around it."""
     before = [each.value for each in tokens[max(place - 2, 0) : place]]
     after = [each.value for each in tokens[place + 1 : place + 3]]
     return (
@@ -49,7 +49,7 @@ def is_regclass(tokens: Sequence[Token], place: int) -> bool:
 
 
 def _begins_name(tokens: Sequence[Token], place: int) -> bool:
-    """Whether three words with dots between them begin at `place`, and none before."""
+    """Return whether a name of three words begins at `place`."""
     found = tokens[place : place + 5]
     return (
         len(found) == 5

@@ -1,9 +1,9 @@
-"""Rewriting bound scalars wherever they stand, with the count of boundaries between.
+"""Rewrite bound scalars at any depth of subqueries, counting boundaries crossed.
 
-A scalar of a query may hold subqueries, and in those stand references to the query's own row, as
-`OuterColumn` of a level that grows by one with each boundary crossed: a subquery's relation, the
-predicate of an `AnySubquery`, the right side of a lateral join. `map_scalar` and `map_relation`
-give each node to a function together with that depth.
+Subqueries in a scalar refer to the row of the query around them by `OuterColumn`, whose level grows
+by one at each boundary: the relation of a subquery, the predicate of an `AnySubquery`, the right
+side of a lateral join. `map_scalar` and `map_relation` pass each node to a function together with
+that depth.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,12 +39,12 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.scalars import scalars_of
 
-# Given a node and its depth, what stands in its place; None: the same, with its parts mapped.
+# Given a node and its depth, returns its replacement, or None to map its operands instead.
 Replace = Callable[[Scalar, int], Scalar | None]
 
 
 def map_scalar(scalar: Scalar, replace: Replace, depth: int = 0) -> Scalar:
-    """Return `scalar` with each node, parents first, given to `replace`."""
+    """Return `scalar` with `replace` applied to each node, parents first."""
     new = replace(scalar, depth)
     if new is not None:
         return new
@@ -68,7 +68,7 @@ def map_scalar(scalar: Scalar, replace: Replace, depth: int = 0) -> Scalar:
 
 
 def map_relation(relation: Relation, replace: Replace, depth: int) -> Relation:
-    """Return `relation` with each scalar's nodes given to `replace`."""
+    """Return `relation` with `replace` applied to the nodes of each scalar."""
 
     def one(scalar: Scalar) -> Scalar:
         return map_scalar(scalar, replace, depth)
@@ -123,7 +123,7 @@ def map_relation(relation: Relation, replace: Replace, depth: int) -> Relation:
 
 
 def push_down(scalar: Scalar, levels: int = 1) -> Scalar:
-    """Return `scalar` of some row as it is written `levels` boundaries further in."""
+    """Return `scalar` of some row as written `levels` boundaries further in."""
 
     def replace(node: Scalar, depth: int) -> Scalar | None:
         match node:
@@ -145,7 +145,7 @@ def lift(scalar: Scalar, levels: int) -> Scalar:
         match node:
             case OuterColumn(level=level, index=index, type=type, nullable=nullable):
                 if level - depth < levels:
-                    return None  # of a row within the scalar
+                    return None  # a row within the scalar
                 if level == levels and depth == 0:
                     return Column(index, type, nullable)
                 return OuterColumn(level - levels, index, type, nullable)
@@ -155,7 +155,7 @@ def lift(scalar: Scalar, levels: int) -> Scalar:
 
 
 def relations_within(relation: Relation) -> Iterator[Relation]:
-    """Yield `relation` and all below it, also in the subqueries of its scalars."""
+    """Yield `relation` and all relations below it, subqueries included."""
     stack = [relation]
     while stack:
         for node in walk_relations(stack.pop()):
@@ -169,14 +169,14 @@ def relations_within(relation: Relation) -> Iterator[Relation]:
 
 
 def has_own_lets(relation: Relation) -> bool:
-    """Whether all that `relation` reads by number is within it."""
+    """Return whether `relation` defines all locals that it reads."""
     nodes = list(relations_within(relation))
     within = {each.number for each in nodes if isinstance(each, Let | Recursive)}
     return all(each.number in within for each in nodes if isinstance(each, LocalGet))
 
 
 def is_closed(relation: Relation) -> bool:
-    """Whether no scalar of `relation` uses a row outside of it."""
+    """Return whether no scalar of `relation` uses an outer row."""
     closed = True
 
     def look(node: Scalar, depth: int) -> Scalar | None:
@@ -190,7 +190,7 @@ def is_closed(relation: Relation) -> bool:
 
 
 def uses_row(scalar: Scalar, levels: int = 1000) -> bool:
-    """Whether the scalar uses a column of the row at hand, or of one up to `levels` farther out."""
+    """Return whether the scalar uses a column of the current row, or of up to `levels` rows out."""
     found = False
 
     def look(node: Scalar, depth: int) -> Scalar | None:

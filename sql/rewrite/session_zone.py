@@ -1,15 +1,15 @@
-"""The session's time zone: written into the plan where what is called depends on it.
+"""Write the session's time zone into the plan, as a constant, where a call depends on it.
 
-The functions of a plan are the same for every session, and take a timestamptz to be shown and read
-in UTC. PostgreSQL's ask the session. So, where a call does and the session's zone is another one,
-binding puts in its place what says so with the zone as a constant:
+Functions in plans are the same for every session, and read and print timestamptz in UTC.
+PostgreSQL's use the session's time zone. So if the session has another zone, binding replaces each
+such call by one that takes the zone as an argument:
 
     at::date             cast(timestamp,date)(timezone('Europe/Berlin', at))
     at + '1 day'         add(text,timestamptz,interval)('Europe/Berlin', at, ...)
     at::text             timestamptz_text('Europe/Berlin', at)
 
-`RULES` has every such call by its key. A plan made where `SessionZone.was_used` remained False is
-good in every zone.
+`RULES` holds every such call by its key. A plan is valid in every zone if `SessionZone.was_used` is
+False after planning.
 """
 
 from collections.abc import Callable
@@ -32,10 +32,10 @@ _ANOTHER = "<+01>-01"
 
 @dataclass
 class SessionZone:
-    """The zone a statement is planned in, and whether the plan depends on it.
+    """The zone in which a statement is planned, and whether the plan depends on it.
 
-    Constants of a definition that the catalog keeps are read in the zone `of_constants`, whoever
-    reads the view.
+    Constants of a kept definition are read in the zone `of_constants`, whichever session reads the
+    view.
     """
 
     name: str = "UTC"
@@ -43,7 +43,7 @@ class SessionZone:
     of_constants: str | None = None
 
     def applied(self, call: Call) -> Scalar:
-        """Return what `call`, which takes the zone to be UTC, is in this one."""
+        """Return the equivalent of `call`, which assumes UTC, in this zone."""
         if not any(map(has_moments, (*map(type_of, call.args), call.type))):
             return call
         rule = RULES.get(call.function.replace("_total(", "("))
@@ -56,7 +56,7 @@ class SessionZone:
         return call if self.is_utc else result
 
     def applied_within(self, scalar: Scalar) -> Scalar:
-        """Return `scalar`, of nested calls, with each of them as it is in this zone."""
+        """Return `scalar` with each nested call replaced by its equivalent in this zone."""
         if not isinstance(scalar, Call):
             return scalar
         args = tuple(map(self.applied_within, scalar.args))
@@ -65,59 +65,59 @@ class SessionZone:
     def applied_to_set(
         self, found: ResolvedTable, args: tuple[Scalar, ...]
     ) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
-        """Return what a table function over its coerced arguments is in this zone."""
+        """Return the equivalent of a table function over its coerced arguments in this zone."""
         call = Call(found.key, args, found.result)
         result = self.applied(call)
         if result is call:
             return found, args
         assert isinstance(result, Call), result
-        assert len(found.outputs) == 1, found  # the element, whose column follows the arguments
+        assert len(found.outputs) == 1, found  # the element column follows the arguments
         outputs = (Column(len(result.args), found.element.type),)
         return replace(found, key=result.function, outputs=outputs), result.args
 
     def read(self, text: str, type: SqlType) -> Datum:
-        """Return the datum that a constant is as a `type`; raises DataError."""
+        """Return the datum of a constant of `type`; raises DataError."""
         if self.of_constants is not None:
             return parse_text(text, type, zone=self.of_constants)
         value = parse_text(text, type, zone=self.name)
         if has_moments(type) and not self.was_used:
-            # The text may say its own zone; if not, what it means differs between any two.
+            # A text that names no zone has different values in any two zones.
             self.was_used = parse_text(text, type) != parse_text(text, type, zone=_ANOTHER)
         return value
 
     @property
     def is_utc(self) -> bool:
-        """Whether the zone is always at UTC."""
+        """Return whether the zone is always equal to UTC."""
         return zone_named(self.name) is UTC
 
 
 def has_moments(type: SqlType) -> bool:
-    """Whether values of `type` are timestamptz, or arrays of them."""
+    """Return whether values of `type` are timestamptz or arrays of it."""
     return (type.element or type).name == "timestamptz"
 
 
 class _Zone:
-    """Calls that take a zone, of the zone `name`."""
+    """Build calls that take the zone `name`."""
 
     def __init__(self, name: str) -> None:
-        # Not what AT TIME ZONE calls an abbreviation, see `temporal.zone_of`.
+        # The colon prevents reading the name as an abbreviation, see `temporal.zone_of`.
         self.literal = Literal(f":{name}" if name.lower() in ABBREVIATIONS else name, TEXT)
 
     def call(self, stem: str, args: tuple[Scalar, ...], result: SqlType) -> Call:
-        """Return the call that takes the zone before `args`."""
+        """Return a call with the zone before `args`."""
         types = ",".join(_without_fields(type_of(arg)) for arg in args)
         return Call(f"{stem}(text,{types})", (self.literal, *args), result)
 
     def local(self, moment: Scalar) -> Scalar:
-        """Return the local time of a moment, of moments the local times."""
+        """Return the local time of a timestamptz, or of each element of an array."""
         return self.call("timezone", (moment,), _of_kind(type_of(moment), TIMESTAMP))
 
     def moment(self, local: Scalar) -> Scalar:
-        """Return the moment of a local time."""
+        """Return the timestamptz of a local time."""
         return self.call("timezone", (local,), _of_kind(type_of(local), TIMESTAMPTZ))
 
     def text(self, scalar: Scalar, form: str = "timestamptz_text") -> Scalar:
-        """Return the text of a moment or moments, anything else as it is."""
+        """Return a timestamptz or array of it as text, and any other value unchanged."""
         type = type_of(scalar)
         return self.call(form, (scalar,), _of_kind(type, TEXT)) if has_moments(type) else scalar
 
@@ -126,17 +126,17 @@ Rule = Callable[[_Zone, Call], Scalar]
 
 
 def _without_fields(type: SqlType) -> str:
-    """Return the type as keys have it."""
+    """Return the type as it appears in function keys."""
     return f"{type.element.name}[]" if type.element is not None else type.name
 
 
 def _of_kind(type: SqlType, element: SqlType) -> SqlType:
-    """Return `element`, or arrays of it where `type` is of arrays."""
+    """Return `element`, or an array of it if `type` is an array."""
     return array_of(element) if type.element is not None else element
 
 
 def _as(scalar: Scalar, target: SqlType, context: Context = "explicit") -> Scalar:
-    """Return a cast in which no zone has a part."""
+    """Return a cast that does not depend on the zone."""
     if type_of(scalar) == target:
         return scalar
     found = resolve_cast(type_of(scalar), target, context)
@@ -167,7 +167,7 @@ def _cast(zone: _Zone, call: Call) -> Scalar:
 
 
 def _with_zone(zone: _Zone, call: Call) -> Scalar:
-    """Let the form that takes a zone do it."""
+    """Replace the call by the form that takes a zone."""
     return zone.call(call.function.partition("(")[0].removesuffix("_total"), call.args, call.type)
 
 
@@ -194,12 +194,12 @@ def _to_char(zone: _Zone, call: Call) -> Scalar:
 
 
 def _read(zone: _Zone, call: Call) -> Scalar:
-    """Take what the call gives in UTC for a local time."""
+    """Interpret the UTC result of the call as local time."""
     return zone.moment(Call("cast(timestamptz,timestamp)", (call,), TIMESTAMP))
 
 
 def _shown(form: str) -> Rule:
-    """Return the rule of functions that take values of any type and show them."""
+    """Return the rule for functions that print arguments of any type."""
 
     def rule(zone: _Zone, call: Call) -> Scalar:
         args = tuple(zone.text(arg, form) for arg in call.args)

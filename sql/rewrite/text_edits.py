@@ -1,18 +1,18 @@
-"""Edits of a text that is SQL: parts of it replaced, and what is beside them left as it was.
+"""Replace parts of an SQL text without changing or joining the words around them.
 
     apply_edits('NOT"c".a', [(3, 8, "a")]) == "NOT a"
 
-Without quotes a name may not stand next to another word, nor may two quoted names; so a space comes
-between where an edit would let them meet.
+An unquoted name must not touch another word, nor a quoted name another quoted name. Where an edit
+would cause that, a space is inserted.
 """
 
 from collections.abc import Iterable
 
-Edit = tuple[int, int, str]  # [start, end) of the text, and what stands there instead
+Edit = tuple[int, int, str]  # [start, end) of the text and its replacement
 
 
 def apply_edits(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
-    """Return `text` from `start` to `end` with the edits that are within; none overlap."""
+    """Return the part `start` to `end` of `text` with the edits inside it, which do not overlap."""
     end = len(text) if end is None else end
     edited, position = "", start
     for at, until, what in sorted(edits):

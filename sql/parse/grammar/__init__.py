@@ -1,1 +1,1 @@
-"""PostgreSQL's queries and expressions, as a subclass of sqlglot's parser."""
+"""The grammar of PostgreSQL's queries and expressions, as a subclass of sqlglot's parser."""

@@ -1,7 +1,6 @@
-"""The ground of the grammar: places in the text, key words, errors, lists and names.
+"""Base of the grammar: positions, key words, errors, lists and names.
 
-Each node of a tree knows the offset of the token that an error about it would point to
-(`meta["at"]`).
+Each node of a tree records the offset to which an error about it would point (`meta["at"]`).
 """
 
 import re
@@ -15,14 +14,14 @@ from sqlglot.tokens import Token, TokenType
 from foreshore.errors import FeatureNotSupported, StatementTooComplex, SyntaxError_
 from foreshore.sql.parse.keywords import RESERVED
 
-# How tightly operators bind, from loosest to tightest.
+# Precedence of operators, from loosest to tightest.
 OR, AND, NOT, IS, COMPARISON, RANGE, OTHER = range(1, 8)
 TERM, FACTOR, POWER, ZONE, COLLATE, SIGN, OPERAND = range(8, 15)
 
-# Deep enough for anything people or tools write, shallow enough for recursion over the tree.
+# Exceeds what people and tools write, and is safe for recursion over the tree.
 MAX_DEPTH = 120
 MAX_CHAIN = 200
-# sqlglot takes some twenty calls a level. Python's own calls do not use up the process's stack.
+# sqlglot makes about twenty calls per level. Python's calls do not use the C stack.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 6_000))
 
 _OPERATOR = re.compile(r"[~!@#^&|`?+\-*/%<>=]+\Z")
@@ -32,7 +31,7 @@ STRINGS = frozenset(
         TokenType.NATIONAL_STRING, TokenType.UNICODE_STRING,
     )
 )  # fmt: skip
-# Tokens whose text may look like an operator or a word and is neither.
+# Tokens whose text may look like an operator or a word but is a value.
 VALUES = STRINGS | {
     TokenType.IDENTIFIER, TokenType.BIT_STRING, TokenType.HEX_STRING, TokenType.NUMBER,
 }  # fmt: skip
@@ -40,7 +39,7 @@ NOT_WORDS = VALUES | {TokenType.PARAMETER}
 
 
 def too_deep() -> StatementTooComplex:
-    """Return the error of a statement that is nested too deeply, in PostgreSQL's words."""
+    """Return PostgreSQL's error for a statement that is nested too deeply."""
     return StatementTooComplex(
         "stack depth limit exceeded",
         hint=f"Expressions and queries may be nested at most {MAX_DEPTH} levels deep.",
@@ -53,40 +52,40 @@ def first_word(token: Token) -> str:
 
 
 def is_word(token: Token) -> bool:
-    """Whether a token is a key word or an unquoted name."""
+    """Return whether a token is a key word or an unquoted name."""
     return token.token_type not in NOT_WORDS and (token.text[0].isalpha() or token.text[0] == "_")
 
 
 def located(node: Any, token: Token) -> Any:
-    """Return `node`, an error about which points to `token`."""
+    """Return `node` with the position of `token` for errors."""
     node.meta["at"] = token.start
     return node
 
 
 class BaseParser(PostgresParser):
-    """sqlglot's parser with our errors, and ways to look at and take tokens."""
+    """sqlglot's parser with PostgreSQL's errors, and helpers to inspect and consume tokens."""
 
     depth = 0
 
     # --- errors and positions
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise PostgreSQL's syntax error at the token at hand."""
+        """Raise PostgreSQL's syntax error at the current token."""
         self.fail(self._curr)
 
     def fail(self, token: Token | None) -> NoReturn:
-        """Raise PostgreSQL's syntax error at `token`; None: at the end."""
+        """Raise PostgreSQL's syntax error at `token`, or at the end if it is None."""
         if not token:
             raise SyntaxError_("syntax error at end of input", position=len(self.sql) + 1)
         near = self.sql[token.start : token.end + 1]
         raise SyntaxError_(f'syntax error at or near "{near}"', position=token.start + 1)
 
     def unsupported(self, what: str, at: int) -> NoReturn:
-        """Raise 0A000 for something that PostgreSQL has."""
+        """Raise 0A000 for a feature that PostgreSQL has."""
         raise FeatureNotSupported(f"{what} is not supported", position=at + 1)
 
     def start_at(self, sql: str, tokens: list[Token], index: int) -> None:
-        """Make `tokens[index]` the token at hand."""
+        """Make `tokens[index]` the current token."""
         self.reset()
         self.sql = sql
         self._tokens = tokens
@@ -96,7 +95,7 @@ class BaseParser(PostgresParser):
         self._advance()
 
     def position(self) -> int:
-        """Return the index of the token at hand."""
+        """Return the index of the current token."""
         return self._index if self._curr else self._tokens_size
 
     # --- taking tokens
@@ -111,7 +110,7 @@ class BaseParser(PostgresParser):
         return found
 
     def _word(self, *words: str) -> bool:
-        """Whether the tokens at hand are these key words one after the other."""
+        """Return whether the next tokens are these key words."""
         for ahead, word in enumerate(words):
             index = self._index + ahead
             if index >= len(self._tokens):

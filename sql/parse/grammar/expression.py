@@ -1,4 +1,4 @@
-"""Expressions: operators by PostgreSQL's table, operands, calls."""
+"""The grammar of expressions: operators with PostgreSQL's precedence, operands, calls."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -49,7 +49,7 @@ _WITH_PRECISION = frozenset(("current_time", "current_timestamp", "localtime", "
 
 
 class OperatorParser(TypeParser):
-    """Operators, from loosest to tightest."""
+    """Parse operators, from loosest to tightest."""
 
     def _parse_assignment(self) -> exp.Expr | None:
         return self._level(0)
@@ -184,7 +184,7 @@ class OperatorParser(TypeParser):
         return operator
 
     def _word_operator(self, left: exp.Expr, level: int) -> exp.Expr | None:
-        """Parse an operator that is a key word; None if none that binds so tightly follows."""
+        """Parse a key-word operator; None if none that binds so tightly follows."""
         token = self._curr
         if token.token_type in NOT_WORDS:
             return None
@@ -281,7 +281,7 @@ class OperatorParser(TypeParser):
 
 
 class ExpressionParser(OperatorParser):
-    """Operands: constants, names, calls, parentheses."""
+    """Parse operands: constants, names, calls, parentheses."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
@@ -370,7 +370,7 @@ class ExpressionParser(OperatorParser):
         return located(exp.Array(expressions=items), token)
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        """Parse subscripts and slices, as written."""
+        """Parse subscripts and slices as written."""
         if this is None:
             return None
         while self._curr and self._curr.token_type == TokenType.L_BRACKET:

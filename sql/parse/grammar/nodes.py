@@ -1,10 +1,10 @@
-"""Nodes for what sqlglot's own tree has no form for."""
+"""Expression nodes that sqlglot's tree lacks."""
 
 from sqlglot import exp
 
 
 class TypeSpelling(exp.Expression):
-    """A type as written: name parts, modifiers, dimensions, and an interval's fields."""
+    """A type as written: name parts, modifiers, dimensions, and fields of an interval."""
 
     arg_types = {"name": True, "modifiers": False, "dimensions": False, "fields": False}
 
@@ -16,19 +16,19 @@ class Quantified(exp.Expression):
 
 
 class SqlValue(exp.Expression):
-    """CURRENT_DATE and its kin."""
+    """CURRENT_DATE and similar values."""
 
     arg_types = {"this": True, "precision": False}
 
 
 class KeywordCall(exp.Expression):
-    """A call that the standard spells with key words, as the function PostgreSQL calls."""
+    """A call that the standard spells with key words, as the PostgreSQL function it calls."""
 
     arg_types = {"this": True, "expressions": True}
 
 
 class CallArguments(exp.Expression):
-    """What stands in the parentheses of a call by name."""
+    """The contents of the parentheses of a call by name."""
 
     arg_types = {"expressions": False, "distinct": False, "variadic": False, "order": False}
 

@@ -1,4 +1,4 @@
-"""Queries and items of FROM, and the productions that statements are made of."""
+"""The grammar of queries and FROM items, and entry points for statement parsers."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from foreshore.sql.parse.keywords import NEEDS_AS, NOT_COLUMN
 
 
 class Parser(ExpressionParser):
-    """PostgreSQL's queries, from a token on."""
+    """Parse PostgreSQL's queries from a given token on."""
 
-    # What stands behind the last operand belongs to all of them together.
+    # A locking clause after the last operand applies to the whole set operation.
     SET_OP_MODIFIERS = {*ExpressionParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
 
     # --- productions that a statement is made of
 
     def parse_query(self) -> exp.Expr | None:
-        """Parse a query, WITH and ORDER BY and all."""
+        """Parse a query with its WITH and ORDER BY."""
         return self._parse_statement()
 
     def parse_level(self, level: int) -> exp.Expr:
@@ -51,13 +51,13 @@ class Parser(ExpressionParser):
     # --- queries
 
     def _parse_recursive_with_search(self) -> None:
-        """Refuse SEARCH and CYCLE behind a query of WITH."""
+        """Reject SEARCH and CYCLE after a query of WITH."""
         for word in ("search", "cycle"):
             if self._word(word):
                 self.unsupported(f"{word.upper()} in WITH RECURSIVE", self._curr.start)
 
     def _parse_statement(self) -> exp.Expr | None:
-        """Parse a query; VALUES is one that may have a WITH, as SELECT is."""
+        """Parse a query; VALUES may have a WITH, like SELECT."""
         statement = super()._parse_statement()
         if not isinstance(statement, exp.Values):
             return statement
@@ -68,7 +68,7 @@ class Parser(ExpressionParser):
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         token = self._curr
-        if token and token.token_type == TokenType.FROM:  # DuckDB's queries may begin with it
+        if token and token.token_type == TokenType.FROM:  # queries may begin with FROM in DuckDB
             return None
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -80,7 +80,7 @@ class Parser(ExpressionParser):
         return query
 
     def _parse_query_modifiers(self, this: Any) -> Any:
-        """Parse the clauses behind FROM; joins come right behind it, and nowhere else."""
+        """Parse the clauses after FROM; joins are allowed only directly after it."""
         if isinstance(this, exp.Select | exp.SetOperation | exp.Values):
             token = self._curr
             without = this.meta.get("modified") or not this.args.get("from_")
@@ -90,7 +90,7 @@ class Parser(ExpressionParser):
         return super()._parse_query_modifiers(this)
 
     def _parse_csv(self, parse_method: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        """Parse a list; behind a comma there must be an item."""
+        """Parse a comma-separated list; a trailing comma is an error."""
         items: list[Any] = []
         item = parse_method()
         while item is not None:
@@ -134,7 +134,7 @@ class Parser(ExpressionParser):
         return super()._parse_limit(this, *args, **kwargs)
 
     def _parse_locks(self) -> list[exp.Lock]:
-        """Parse FOR UPDATE and its kin, with what they are OF and how they wait."""
+        """Parse FOR UPDATE and similar clauses, with OF and the wait policy."""
         locks = []
         while self._word("for"):
             token = self._curr
@@ -167,11 +167,11 @@ class Parser(ExpressionParser):
 
     def _parse_derived_table_values(self, *args: Any, **kwargs: Any) -> exp.Values | None:
         if self._curr and self._curr.text == "(" and self._is_combined():
-            return None  # (VALUES ... UNION ...): a query like any other
+            return None  # (VALUES ... UNION ...) is an ordinary query
         return super()._parse_derived_table_values(*args, **kwargs)
 
     def _is_combined(self) -> bool:
-        """Whether a set operation stands right within the parentheses that open here."""
+        """Return whether a set operation follows directly within the parentheses that open here."""
         depth = 0
         for token in self._tokens[self._index :]:
             depth += (token.text == "(") - (token.text == ")")
@@ -184,7 +184,7 @@ class Parser(ExpressionParser):
     # --- aliases and FROM
 
     def _parse_alias(self, this: Any, explicit: bool = False) -> Any:
-        """Parse `[AS] label` behind an item of a select list."""
+        """Parse `[AS] label` after an item of a select list."""
         if this is None or not self._curr or self._at_time_clause():
             return this
         token = self._curr
@@ -202,7 +202,7 @@ class Parser(ExpressionParser):
         return located(exp.Alias(this=this, alias=located(alias, label)), token)
 
     def _at_time_clause(self) -> bool:
-        """Whether AS OF time or UP TO time comes, which is no alias."""
+        """Return whether AS OF time or UP TO time follows, which is not an alias."""
         if self._word("up", "to"):
             return True
         if not self._word("as", "of"):
@@ -255,4 +255,4 @@ class Parser(ExpressionParser):
         return self._parse_table()
 
     def _parse_unnest(self, with_alias: bool = True) -> None:
-        return None  # a function like any other
+        return None  # an ordinary function

@@ -1,4 +1,4 @@
-"""Types as written, and constants with their type in front."""
+"""The grammar of types, and of constants preceded by their type."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ _ONE_WORD_TYPES = {
 
 
 class TypeParser(BaseParser):
-    """Productions of types."""
+    """Parse types."""
 
     def _parse_dcolon(self) -> exp.Expr | None:
         token = self._prev
@@ -45,7 +45,7 @@ class TypeParser(BaseParser):
         return self._spelling()
 
     def _typed_constant(self) -> exp.Expr | None:
-        """Parse `type 'constant'`; None, and nothing taken, if that is not what stands here."""
+        """Parse `type 'constant'`; return None without consuming tokens if none follows."""
         token = self._curr
         if token.token_type in VALUES and token.token_type != TokenType.IDENTIFIER:
             return None
@@ -84,7 +84,7 @@ class TypeParser(BaseParser):
         return None
 
     def _string_after_type(self) -> bool:
-        """Whether a type of more than one word may start here and a string follows it."""
+        """Return whether a type of several words may start here and a string follows it."""
         words = _TYPE_WORDS | {"precision", "varying", "with", "without", "zone"}
         for ahead, token in enumerate(self._tokens[self._index : self._index + 12]):
             if token.token_type in STRINGS:
@@ -176,7 +176,7 @@ class TypeParser(BaseParser):
         return ("varchar" if varying else "bpchar"), modifiers
 
     def _interval_fields(self) -> tuple[str | None, list[int]]:
-        """Parse the fields of an interval, and the digits of its seconds."""
+        """Parse the fields of an interval and the precision of its seconds."""
         fields = self._field(_INTERVAL_FIELDS)
         if fields is not None and self._take("to"):
             last = self._field(_LAST_FIELDS.get(fields, ()))
