@@ -179,7 +179,9 @@ _GROWTH: dict[str, Callable[[Values, Sizes], int]] = {
 
 
 def _matched(values: Values, sizes: Sizes) -> int:
-    """Return the cost of searching one match."""
+    """Return the cost of searching one match; with one argument, `~` is bitwise NOT."""
+    if len(sizes) == 1:
+        return CALL
     text, pattern = sizes[0], sizes[1]
     return CALL + pattern * PATTERN + text * (1 + pattern // 8)
 

@@ -159,7 +159,7 @@ class Analysis:
                 return ()
 
     def _join_keys(self, join: Join) -> Keys:
-        """Return the keys of inputs that, by the equivalences, determine rows of all other inputs."""
+        """Return the keys of inputs that, by the equivalences, determine all other inputs' rows."""
         ends = [0, *accumulate(len(columns_of(input)) for input in join.inputs)]
         spans = [range(a, b) for a, b in pairwise(ends)]
         each = [
