@@ -32,10 +32,11 @@ from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
 from foreshore.server.parameters import arguments
 from foreshore.server.wire import Disconnected, Wire
-from foreshore.types import RelationDesc, oid_of
+from foreshore.types import Datum, RelationDesc, SqlType, oid_of
 
 logger = logging.getLogger(__name__)
 
+LONG_ARGUMENTS = 1 << 17  # bytes of a Bind message: some ten milliseconds of decoding
 STATEMENTS_PER_TURN = 8  # of one client, before other tasks run
 
 
@@ -127,7 +128,7 @@ class Conversation:
         match received:
             case message.Bind(portal=portal, statement=name, result_formats=formats):
                 statement = session.statement(name)
-                args = arguments(received, statement.parameters, session.time_zone)
+                args = await self._arguments(received, statement.parameters)
                 if len(formats) > 1 or any(formats):
                     desc = statement.desc
                     result_formats(formats, 0 if desc is None else len(desc.columns))
@@ -170,6 +171,13 @@ class Conversation:
                 wire.flush()
             case _:
                 assert_never(received)
+
+    async def _arguments(self, bind: message.Bind, types: Sequence[SqlType]) -> list[Datum]:
+        """Return the values of a Bind message; long ones are decoded on a thread."""
+        zone = self._session.time_zone
+        if sum(len(value) for value in bind.values if value is not None) <= LONG_ARGUMENTS:
+            return arguments(bind, types, zone)
+        return await blocking.run(None, arguments, bind, types, zone)
 
     def _may_be_alone(self, portal: Portal) -> bool:
         """Whether the portal may be the only statement of a transaction that writes."""

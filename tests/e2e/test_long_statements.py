@@ -119,3 +119,10 @@ def test_pattern_with_many_ways_to_match_is_answered_at_once(
         query = "SELECT %s::text ~ %s, regexp_replace(%s, %s, 'b') = 'b'"
         given = (text, pattern, text, pattern)
         assert connection.execute(query, given).fetchone() == (False, False)
+
+
+def test_long_argument_holds_up_nobody(server: Server) -> None:
+    with server.connect() as connection:
+        document = "[" + "1," * 1_000_000 + "1]"
+        query = "SELECT jsonb_array_length(%s::jsonb)"
+        assert connection.execute(query, (document,)).fetchone() == (1_000_001,)
