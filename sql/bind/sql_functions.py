@@ -37,7 +37,6 @@ from foreshore.types import (
     INTERVAL,
     NAME,
     OID,
-    OTHER_TYPES,
     REGCLASS,
     REGNAMESPACE,
     REGPROC,
@@ -261,33 +260,7 @@ define(
     """CASE WHEN $1 ~ '^[0-9]+$' THEN CAST($1::oid AS regclass)
             ELSE _relation_oid(_name_parts($1)) END""",
 )
-_OTHERS = " ".join(f"WHEN '{name}' THEN {oid}" for name, oid in OTHER_TYPES.items())
-define(
-    "_type_named",
-    "text",
-    OID,
-    f"""coalesce((SELECT min(t.oid) FROM pg_catalog.pg_type t
-        WHERE t.typname IN ($1, '_' || nullif(regexp_replace($1, ' ?\\[[0-9]*\\]$', ''), $1))
-          OR format_type(t.oid, NULL) IN ($1, _type_alias($1))),
-        CASE $1 {_OTHERS} END::oid)""",
-)
-define(
-    "_type_alias",
-    "text",
-    TEXT,
-    """CASE regexp_replace($1, ' ?\\[[0-9]*\\]$', '')
-        WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'dec' THEN 'numeric'
-        WHEN 'float' THEN 'double precision' WHEN 'string' THEN 'text' WHEN 'char' THEN 'character'
-        END || CASE WHEN $1 ~ '\\]$' THEN '[]' ELSE '' END""",
-)
-define(
-    "to_regtype",
-    "text",
-    REGTYPE,
-    """CASE WHEN $1 ~ '^[0-9]+$' THEN $1::oid
-        ELSE _type_named(regexp_replace(
-            regexp_replace(trim(lower($1)), '^pg_catalog[.]', ''), '[(][0-9, ]*[)]', '')) END""",
-)
+define("to_regtype", "text", REGTYPE, "_oid_of_type($1)")
 define(
     "to_regnamespace",
     "text",

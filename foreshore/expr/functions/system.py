@@ -1,6 +1,7 @@
 """What SQL asks about itself that needs no catalog, and checks that plans make."""
 
 import re
+from functools import cache
 
 import pyarrow as pa
 
@@ -10,6 +11,8 @@ from foreshore.expr.functions.rows import fail, mapped, rowwise
 from foreshore.interval_fields import of_interval_typmod
 from foreshore.types import (
     NUMERIC_DIGITS,
+    OTHER_TYPES,
+    TYPES,
     SqlType,
     format_type,
     numeric,
@@ -253,6 +256,40 @@ def _raised(sqlstate: str, message: str) -> str:
     raise fail(sqlstate, message)
 
 
+_TYPE_ALIASES = {
+    "int": "integer",
+    "decimal": "numeric",
+    "dec": "numeric",
+    "float": "double precision",
+    "string": "text",
+    "char": "character",
+}
+
+
+@cache
+def _types_by_name() -> dict[str, int]:
+    """Return the oids of types by their names and by what format_type shows."""
+    found = dict(OTHER_TYPES)
+    for name, info in TYPES.items():
+        for shown in (info.display, "anyarray" if name == "array" else name):
+            found[shown] = info.oid
+            if info.array_oid:
+                found[f"{shown}[]"] = found[f"_{shown}"] = info.array_oid
+    return found
+
+
+def _oid_of_type(text: str) -> int | None:
+    """Return the oid of the type that `text` names, with modifiers or none, or is the number of."""
+    name = text.strip().lower()
+    if name.isdigit() and len(name) <= 10:
+        return int(name)
+    name = re.sub(r"\s*\[\d*\]$", "[]", re.sub(r"\([\d, ]*\)", "", name))
+    name = name.removeprefix("pg_catalog.")
+    base, array = name.removesuffix("[]"), name[len(name.removesuffix("[]")) :]
+    return _types_by_name().get(_TYPE_ALIASES.get(base, base) + array)
+
+
+declare("_oid_of_type", "text", "oid", mapped(_oid_of_type))
 declare("_name_parts", "text", "text[]", mapped(_name_parts), fallible=True)
 declare("_is_privilege", "text text", "bool", mapped(_is_privilege), fallible=True)
 declare("_raised", "text text", "text", mapped(_raised), fallible=True)
