@@ -32,7 +32,7 @@ def fetched(connection: psycopg.Connection[Any], cursor: str = "c") -> list[Row]
     return connection.execute(f"FETCH ALL {cursor} WITH (TIMEOUT = '100ms')".encode()).fetchall()
 
 
-def test_a_hundred_followers_share_one_tail_and_hear_the_same(server: Server) -> None:
+def test_hundred_subscribers_share_one_changelog_and_get_equal_rows(server: Server) -> None:
     async def follow(start: asyncio.Barrier, upto: asyncio.Future[int]) -> list[Row]:
         connection = await psycopg.AsyncConnection.connect(server.url, autocommit=True)
         async with connection, connection.cursor() as cursor:
@@ -96,7 +96,7 @@ def test_a_hundred_followers_share_one_tail_and_hear_the_same(server: Server) ->
     )
 
 
-def test_a_portal_gives_as_many_rows_as_it_is_asked_for(server: Server) -> None:
+def test_portal_returns_as_many_rows_as_requested(server: Server) -> None:
     with server.connect() as connection:
         connection.execute("CREATE TABLE portal_rows (i int)")
         connection.execute("INSERT INTO portal_rows SELECT generate_series(1, 20000)")
@@ -129,7 +129,7 @@ def test_a_portal_gives_as_many_rows_as_it_is_asked_for(server: Server) -> None:
             assert sorted(row[2] for row in cursor.fetchall()) == [1, 2, 3]
 
 
-def test_execute_stops_at_its_row_limit_and_goes_on(server: Server) -> None:
+def test_execute_with_row_limit_stops_there_and_continues(server: Server) -> None:
     with server.connect() as connection:
         connection.execute("CREATE TABLE limited (i int)")
         connection.execute("INSERT INTO limited VALUES (1), (2), (3)")
@@ -150,7 +150,7 @@ def test_execute_stops_at_its_row_limit_and_goes_on(server: Server) -> None:
         raw.socket.close()
 
 
-def test_who_does_not_read_holds_up_nobody_and_misses_nothing(server: Server) -> None:
+def test_client_that_does_not_read_blocks_nobody_and_misses_nothing(server: Server) -> None:
     changes, rows = 40, 100  # some 25 MB, of which a tail's log keeps less
 
     def numbers(raw: Raw) -> Counter[int]:
@@ -187,7 +187,7 @@ def test_who_does_not_read_holds_up_nobody_and_misses_nothing(server: Server) ->
 
 
 @pytest.mark.full
-def test_a_stream_is_resumed_after_a_kill_with_nothing_lost_or_told_twice(data_dir: Path) -> None:
+def test_resume_after_kill_loses_and_repeats_no_change(data_dir: Path) -> None:
     sources = {
         "resumed": ("resumed", 2),
         "resumed_view": ("resumed_view", 2),
@@ -253,7 +253,7 @@ def take_until(
 
 
 @pytest.mark.slow
-def test_on_spark_a_stream_is_as_exact(spark_server: Server) -> None:
+def test_stream_on_spark_is_exact(spark_server: Server) -> None:
     with spark_server.connect() as connection, spark_server.connect() as writer:
         writer.execute("CREATE TABLE sparks (k int, v int)")
         writer.execute("INSERT INTO sparks VALUES (1, 1), (2, 1)")

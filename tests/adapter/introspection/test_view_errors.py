@@ -257,7 +257,7 @@ NEWS = " WITH (SNAPSHOT = false)"
         (QUERY, NEWS, True),
     ],
 )
-def test_who_begins_after_an_error_hears_nothing_of_it(
+def test_subscription_after_an_error_does_not_get_it(
     env: TestEnvironment, source: str, options: str, followed: bool
 ) -> None:
     """The view has yet to come as far as the error, of which who begins earlier has to hear."""

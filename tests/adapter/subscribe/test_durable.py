@@ -101,7 +101,7 @@ class Consumer:
         self.connected = False
 
 
-def test_over_disconnects_and_restarts_each_change_comes_once(tmp_path: Path) -> None:
+def test_disconnects_and_restarts_give_each_change_once(tmp_path: Path) -> None:
     random_ = random.Random(11)
 
     async def main() -> None:
@@ -197,7 +197,7 @@ async def aged(env: TestEnvironment) -> int:
     return now
 
 
-def test_history_is_held_from_the_position_on_and_no_longer(tmp_path: Path) -> None:
+def test_position_holds_history_from_there_on_only(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", "CREATE TABLE t (i int)")
@@ -244,7 +244,7 @@ def test_history_is_held_from_the_position_on_and_no_longer(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_a_position_goes_forward_to_what_is_known_and_makes_no_version(tmp_path: Path) -> None:
+def test_advance_moves_forward_without_a_catalog_version(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             coordinator = env.environment.coordinator
@@ -273,7 +273,7 @@ def test_a_position_goes_forward_to_what_is_known_and_makes_no_version(tmp_path:
 
 
 @pytest.mark.parametrize("query", ["SELECT i FROM t", "SELECT max(i) AS i FROM t GROUP BY i"])
-def test_what_comes_first_depends_on_the_position_and_may_be_said(
+def test_snapshot_option_overrides_what_the_position_begins_with(
     tmp_path: Path, query: str
 ) -> None:
     async def main() -> None:
@@ -332,7 +332,7 @@ def test_what_comes_first_depends_on_the_position_and_may_be_said(
         "ADD CHECK (a > 0)",
     ],
 )
-def test_a_table_that_would_lose_its_history_is_not_altered(
+def test_alter_of_subscribed_table_that_ends_history_is_refused(
     runner: asyncio.Runner, env: TestEnvironment, alteration: str
 ) -> None:
     async def main() -> None:
@@ -369,7 +369,7 @@ def test_a_table_that_would_lose_its_history_is_not_altered(
     runner.run(main())
 
 
-def test_a_renamed_column_keeps_its_name_for_the_subscription(tmp_path: Path) -> None:
+def test_rename_column_leaves_name_in_subscription(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", "CREATE TABLE t (a int); CREATE SUBSCRIPTION s FOR t")
@@ -394,7 +394,7 @@ def test_a_renamed_column_keeps_its_name_for_the_subscription(tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_it_begins_with_the_transaction_that_makes_it(tmp_path: Path) -> None:
+def test_create_subscription_begins_at_commit(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", "CREATE TABLE t (a int)")
@@ -426,7 +426,7 @@ def test_it_begins_with_the_transaction_that_makes_it(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_backup_has_positions_that_its_history_reaches(
+def test_backup_contains_positions_with_their_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files are copied later than the states: what is let go meanwhile is later, too."""
@@ -465,7 +465,7 @@ def test_a_backup_has_positions_that_its_history_reaches(
     asyncio.run(main())
 
 
-def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) -> None:
+def test_lost_history_fails_instead_of_skipping_changes(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", "CREATE CLUSTER idle (SIZE = 'embedded', REPLICATION FACTOR = 0)")
@@ -495,7 +495,7 @@ def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("source", ["(SELECT 1 AS x)", "constant"])
-def test_the_end_of_what_never_changes_can_be_confirmed(tmp_path: Path, source: str) -> None:
+def test_end_of_constant_source_can_be_confirmed(tmp_path: Path, source: str) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", "CREATE MATERIALIZED VIEW constant AS SELECT 1 AS x")
@@ -530,7 +530,7 @@ SWAPPED = "ALTER SUBSCRIPTION f RENAME TO f2; ALTER SUBSCRIPTION g RENAME TO f"
         (SWAPPED, True),
     ],
 )
-def test_a_block_moves_what_it_has_followed_or_what_was_there(
+def test_advance_after_name_means_another_subscription_gives_40001(
     tmp_path: Path, others: str, followed: bool
 ) -> None:
     async def main() -> None:

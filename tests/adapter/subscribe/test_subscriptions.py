@@ -11,7 +11,7 @@ from tests.adapter.subscribe.test_durable import aged, killed, opened, position,
 from tests.adapter.subscribe.test_subscribe import rows_of
 
 
-def test_many_who_confirm_at_once_share_a_write(tmp_path: Path) -> None:
+def test_concurrent_advances_share_a_write(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             coordinator = env.environment.coordinator
@@ -50,7 +50,7 @@ async def results(env: TestEnvironment) -> list[int]:
     return list(map(int, rows))
 
 
-def test_a_position_moves_with_the_rows_of_its_transaction_or_not_at_all(tmp_path: Path) -> None:
+def test_position_and_rows_of_transaction_commit_together(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", SETUP + "; DROP SUBSCRIPTION other")
@@ -91,7 +91,7 @@ def test_a_position_moves_with_the_rows_of_its_transaction_or_not_at_all(tmp_pat
     asyncio.run(main())
 
 
-def test_of_two_who_move_a_subscription_one_hears_of_a_conflict(tmp_path: Path) -> None:
+def test_two_transactions_moving_a_position_one_gets_40001(tmp_path: Path) -> None:
     conflict = "ERROR 40001: could not serialize access due to concurrent update"
 
     async def main() -> None:
@@ -141,7 +141,7 @@ def test_of_two_who_move_a_subscription_one_hears_of_a_conflict(tmp_path: Path) 
     asyncio.run(main())
 
 
-def test_a_transaction_that_follows_a_subscription_moves_it_from_there(tmp_path: Path) -> None:
+def test_advance_after_subscribe_moves_from_its_position(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", SETUP)
@@ -175,7 +175,7 @@ def test_a_transaction_that_follows_a_subscription_moves_it_from_there(tmp_path:
     asyncio.run(main())
 
 
-def test_what_a_move_was_read_from_has_to_be_so_when_it_is_committed(tmp_path: Path) -> None:
+def test_advance_after_read_rows_changed_gives_40001(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", SETUP)
@@ -189,7 +189,7 @@ def test_what_a_move_was_read_from_has_to_be_so_when_it_is_committed(tmp_path: P
     asyncio.run(main())
 
 
-def test_positions_and_changes_of_the_catalog_go_together(tmp_path: Path) -> None:
+def test_position_and_catalog_change_commit_together(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as env:
             await env.ran("w", SETUP)
@@ -218,7 +218,7 @@ def test_positions_and_changes_of_the_catalog_go_together(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_who_moves_a_subscription_that_is_dropped_meanwhile_hears_of_it(
+def test_advance_of_subscription_dropped_meanwhile_gives_42704(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
