@@ -290,15 +290,15 @@ for _reg, _result, _missing in (
             ELSE _raised('42883', 'function "' || $1 || '" does not exist') END""",
     ),
 ):
-    _schema = "NULL" if _reg == "regnamespace" else "_missing_schema($1)"
+    _schema = "NULL::text" if _reg == "regnamespace" else "_missing_schema($1)"
     define(
         f"_{_reg}_of_text",
         "text",
         _result,
         f"""CASE WHEN $1 = '-' THEN 0::oid::{_reg} WHEN $1 IS NOT NULL THEN coalesce(
-            to_{_reg}($1), CASE WHEN {_schema} IS NOT NULL
-                THEN _raised('3F000', 'schema "' || {_schema} || '" does not exist')::oid::{_reg}
-                ELSE ({_missing})::oid::{_reg} END) END""",
+            to_{_reg}($1),
+            _raised('3F000', 'schema "' || {_schema} || '" does not exist')::oid::{_reg},
+            ({_missing})::oid::{_reg}) END""",
     )
 define(
     "_missing_schema",
