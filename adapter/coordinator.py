@@ -30,13 +30,13 @@ from foreshore.adapter.write.sequence_numbers import Generation, Sequences
 from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
-from foreshore.catalog.state import State
+from foreshore.catalog.state import State, name_key, wholes_of
 from foreshore.clock import Clock
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
-from foreshore.errors import DatabaseError, FeatureNotSupported, UndefinedObject
+from foreshore.errors import DatabaseError, FeatureNotSupported, RelationRedefined, UndefinedObject
 from foreshore.expr.ir import Get, Relation, sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId, is_builtin
@@ -98,6 +98,7 @@ class Coordinator:
         self.view_handoff = ViewHandoff(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
+        self._defined: dict[str, Timestamp] = {}  # when an object's name or definition changed
         self._ddl = asyncio.Lock()
         self._changes: set[asyncio.Task[Timestamp] | asyncio.Task[None]] = set()
         self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}
@@ -150,11 +151,17 @@ class Coordinator:
             return None
         return max(item.since, item.constrained_since or 0) or None
 
-    def altered_below(self, ids: Iterable[GlobalId]) -> dict[GlobalId, Timestamp]:
-        """Return when the tables that `ids` are, or are views of, were altered last, if ever.
+    def check_defined(self, ids: Iterable[GlobalId], time: Timestamp) -> None:
+        """Raise RelationRedefined if the name or definition of an item changed after `time`."""
+        for id in ids:
+            item = self.state.get(id)
+            if isinstance(item, Item):
+                times = map(self._defined.get, (id, *wholes_of(item)))
+                if any(changed is not None and changed > time for changed in times):
+                    raise RelationRedefined(item.name)
 
-        Of some of them a plan may read nothing, for what they promise since.
-        """
+    def altered_below(self, ids: Iterable[GlobalId]) -> dict[GlobalId, Timestamp]:
+        """Return when the tables that `ids` are, or are views of, were altered last, if ever."""
         tables = self.state.tables_named(ids)
         return {id: time for id in tables if (time := self.altered(id)) is not None}
 
@@ -256,7 +263,7 @@ class Coordinator:
 
     async def _change(self, write: Write, change: CatalogChange) -> Timestamp:
         async with self._ddl:
-            change = rebased(change, self.state, self.catalog.planned, self.relation_of)
+            change = rebased(change, self.state)
             change.transaction.state.check()  # what is durable is shown, and read at every start
             return await self._commit_change(write, change)
 
@@ -371,6 +378,11 @@ class Coordinator:
                 self.keys.replace(each.id, {})
                 self.subscriptions.forget(each.id)
         self.changelogs.end_dropped(ends)
+        for id, each in change.transaction.state.objects.items():
+            if _meaning(each) != _meaning(self.state.get(id)):
+                self._defined[id] = time
+        for each in dropped:
+            self._defined.pop(each.id, None)
         before = _generations(self.state)
         self.catalog.commit(change.transaction, change.planned)
         after = _generations(self.state)
@@ -586,6 +598,11 @@ def generation_of(item: Item) -> Generation:
 
 def _generations(state: State) -> set[Generation]:
     return {generation_of(item) for item in state.all(Item) if item.type == "sequence"}
+
+
+def _meaning(each: Object | None) -> object:
+    """Return what a query takes from an object: its name, where it is, and its definition."""
+    return each and (name_key(each), each.create_sql if isinstance(each, Item) else None)
 
 
 def _has_shard(each: Object) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl import alter, create, drop
+from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.create_as import create_table_as
 from foreshore.adapter.ddl.sequences import alter_sequence
@@ -99,7 +100,16 @@ async def run(
     transaction.lock_timeout_ms = milliseconds(session.variables["lock_timeout"]) or 0
     if not isinstance(plan, NO_QUERY):
         transaction.queried = True
-        session.planner.rely_on(prepared.meanings)
+        if transaction.time is not None:
+            since = max(transaction.time, transaction.began)
+            session.coordinator.check_defined(prepared.used, since)
+    if changes_permanent_objects(session, plan):
+        transaction.require_writable(_verb(plan))
+        await lock_catalog(session)
+        await session.planner.ready(prepared)  # the catalog may have changed meanwhile
+        plan = prepared.plan
+        assert plan is not None
+    session.used = prepared.used
     before = None if transaction.catalog is None else transaction.catalog.state
     outcome = await _carry_out(session, prepared, plan, args, alone=alone)
     change = transaction.catalog
@@ -257,6 +267,12 @@ async def _define(
 
 
 def _verb(plan: Plan) -> str:
+    if isinstance(plan, AlterTable):
+        return plan.tag
+    if isinstance(plan, Truncate):
+        return "TRUNCATE TABLE"
+    if isinstance(plan, CreateTableAs):
+        return "CREATE TABLE AS"
     name = type(plan).__name__
     words = "".join(f" {c}" if c.isupper() else c for c in name).strip().upper()
     return "ALTER" if isinstance(plan, Rename | Retain) else words

@@ -73,6 +73,16 @@ class Transaction:
         """Whether there is anything to write."""
         return self.state is not self.base
 
+    def on(self, base: State) -> "Transaction":
+        """Return an empty transaction on top of `base`, with the same counters."""
+        return Transaction(base, self._counters)
+
+    def fork(self) -> "Transaction":
+        """Return a transaction with the same changes, which goes on by itself."""
+        forked = self.on(self.base)
+        forked.state = self.state
+        return forked
+
     # --- ids -----------------------------------------------------------------------------------
 
     def allot(self, space: str) -> int:

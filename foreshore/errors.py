@@ -76,8 +76,8 @@ class NotYetKnown(DatabaseError):
     sqlstate = "40001"
 
 
-class MeaningChanged(TableAltered):
-    """A name now refers to another object than earlier in the transaction, or at its time."""
+class RelationRedefined(TableAltered):
+    """A relation got its name or its definition after the transaction's time."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

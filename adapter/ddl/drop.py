@@ -154,10 +154,8 @@ def find(session: "Session", kind: ObjectKind, name: Name, *, altered: bool = Fa
                 raise InvalidCatalogName(f'database "{name.item}" does not exist')
             return found
         case "schema":
-            lookups = session.planner.lookups()
-            reader = session.planner.reader(lookups=lookups)
+            reader = session.planner.reader()
             found = reader.schema(name.database or session.database, name.item)
-            session.planner.rely_on(lookups.meanings())
             if found is None:
                 raise InvalidSchemaName(f'schema "{name.item}" does not exist')
             return found
@@ -178,9 +176,7 @@ def find(session: "Session", kind: ObjectKind, name: Name, *, altered: bool = Fa
 
 def _find_item(session: "Session", kind: ObjectKind, name: Name, *, altered: bool) -> Item:
     parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
-    lookups = session.planner.lookups()
-    found = session.planner.reader(lookups=lookups).find(parts)
-    session.planner.rely_on(lookups.meanings())
+    found = session.planner.reader().find(parts)
     if found is None:
         if altered and kind != "subscription":
             raise UndefinedTable(f'relation "{name.item}" does not exist')

@@ -108,9 +108,6 @@ def world_of(session: "Session") -> IntrospectionSnapshot:
     reader = session.planner.reader()
     coordinator = session.coordinator
     state, planned = reader.state, reader.planned
-    transaction = session.transaction
-    if transaction is not None and transaction.catalog is not None:
-        planned = {**transaction.meant, **transaction.planned}  # others may have dropped some since
 
     def desc_of(id: GlobalId) -> RelationDesc:
         return planned[id].desc

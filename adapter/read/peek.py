@@ -126,7 +126,6 @@ async def awaited(
     wanted = asked(session, as_of, peek.query.changes, args)
     if wanted is not None and await come(session, collections_read(session, peek), wanted):
         await session.planner.ready(prepared)  # much may have happened meanwhile
-        session.planner.rely_on(prepared.meanings)
     return None if as_of is None else wanted
 
 

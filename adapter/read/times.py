@@ -71,7 +71,6 @@ def read_time(
         chosen = choose(session, ids, as_of, args)
         time = chosen.time
         if as_of is None:
-            transaction.names.move(coordinator.catalog)
             transaction.time = time
             if transaction.block:
                 _hold_all(session, transaction, time)
@@ -95,37 +94,31 @@ def require(session: "Session", ids: Iterable[GlobalId], time: Timestamp) -> Non
 
 
 def _intervals(session: "Session", ids: Iterable[GlobalId]) -> dict[GlobalId, Interval]:
-    """Return when `ids` are exact, and tables that are named: plans rely on what they promise.
+    """Return when `ids` are exact, and the tables that the statement names.
 
-    It does so even where it reads nothing of them for that.
+    A plan may use the constraints of a table without reading it, as where a join is left out.
     """
     coordinator = session.coordinator
     intervals = {id: coordinator.interval(id) for id in ids}
-    for id, time in coordinator.altered_below(session.begin().named.named()).items():
+    for id, time in coordinator.altered_below(session.used).items():
         intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
     constrained_since = session.begin().constrained_since
-    for id in (
-        _tables_of(session, intervals) & constrained_since.keys() if constrained_since else ()
-    ):
+    below = _tables_of(session, intervals) if constrained_since else set()
+    for id in below & constrained_since.keys():
         since = max(constrained_since[id], coordinator.since(id))
         intervals[id] = Interval(since, coordinator.upper(id), since)
     return intervals
 
 
 def _tables_of(session: "Session", ids: Iterable[GlobalId]) -> set[GlobalId]:
-    """Return the tables that `ids` are, and that the statement names, as the transaction sees them.
-
-    Tables that it has made are among them.
-    """
-    named = session.begin().named.named()
-    return session.planner.state.tables_named((*ids, *named))
+    """Return the tables that `ids` and the statement's names stand for, new ones included."""
+    return session.planner.state.tables_named((*ids, *session.used))
 
 
 def _refuse_own_past(session: "Session", ids: Iterable[GlobalId]) -> None:
-    """Raise if what is read AS OF a time comes from tables that the transaction has altered.
+    """Raise if a read AS OF a time comes from tables that the transaction has made or altered.
 
-    What these are now, and promise, they are from the commit on. A table that it has created is
-    of no concern where it is only named, as one to be written to.
+    These are what they are now from the commit on.
     """
     transaction = session.begin()
     if transaction.catalog is None:
@@ -134,7 +127,7 @@ def _refuse_own_past(session: "Session", ids: Iterable[GlobalId]) -> None:
     base, read = transaction.catalog.base, state.tables_named(ids)
     for id in sorted(_tables_of(session, ids)):
         if id not in read and base.item_with(state.item(id).oid) is None:
-            continue
+            continue  # created here and only named, as the target of a write
         if transaction.made(id) or id in transaction.constrained_since:
             raise InvalidParameterValue(
                 f'table "{_name_of(session, id)}" cannot be read as of a time in the transaction '
@@ -221,8 +214,6 @@ def move_forward(session: "Session") -> None:
     if not coordinator.locks.holds(transaction.key_reads, transaction):
         return
     if coordinator.keys.changed(transaction.key_reads, transaction.time):
-        return
-    if not transaction.names.moves(coordinator.catalog):
         return
     held = transaction.holds
     transaction.time = now

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from foreshore.adapter.session.variables import split_list
-from foreshore.adapter.transaction.name_reads import Lookups, NameKey
 from foreshore.catalog.builtin.registry import all_builtins
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Database, Item, KnownColumn, Schema
+from foreshore.catalog.item import Item, KnownColumn, Schema
 from foreshore.catalog.state import State, is_system
 from foreshore.constraint import Unique
 from foreshore.errors import (
@@ -65,8 +64,8 @@ class SessionCatalog:
     arranged: frozenset[GlobalId] = frozenset()
     own: Callable[[GlobalId], bool] | None = None
     left_out: set[GlobalId] = field(default_factory=set)
+    used: set[GlobalId] = field(default_factory=set)  # the items that were asked for
     temporary: str = ""  # the session's own temporary schema, which need not be there yet
-    lookups: Lookups | None = None  # takes note of what is asked of others' definitions
     _own_definitions: dict[GlobalId, Relation | None] = field(default_factory=dict)
 
     def as_defined(self) -> "SessionCatalog":
@@ -85,8 +84,6 @@ class SessionCatalog:
         if id in BUILTINS:
             return self._view(BUILTINS[id])
         if self.state.get(id) is None:
-            if self.lookups is not None:
-                self.lookups.item(id)
             raise UndefinedTable(f"relation {id} was dropped")
         return self._view(self.state.item(id))
 
@@ -108,8 +105,6 @@ class SessionCatalog:
     def _find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
         match parts:
             case (name,):
-                if self.lookups is not None:
-                    self.lookups.by_path()
                 for schema in self.search_path:
                     found = self._in_schema(self.database, schema, name)
                     if found is not None:
@@ -118,7 +113,7 @@ class SessionCatalog:
             case (schema, name):
                 return self._in_schema(self.database, schema, name)
             case (database, schema, name):
-                if self._database(database) is None:
+                if self.state.database(database) is None:
                     raise InvalidCatalogName(f'database "{database}" does not exist')
                 return self._in_schema(database, schema, name)
             case _:
@@ -132,38 +127,21 @@ class SessionCatalog:
         if builtin is not None:
             return builtin
         found = self.schema(database, schema)
-        if found is None:
-            return None
-        if not found.temporary:
-            self._note(("item", found.id, name))
-        return self.state.item_in(found.id, name)
-
-    def _database(self, name: str) -> Database | None:
-        self._note(("database", None, name))
-        return self.state.database(name)
-
-    def _note(self, key: NameKey) -> None:
-        if self.lookups is not None:
-            self.lookups.name(key)
+        return None if found is None else self.state.item_in(found.id, name)
 
     def schema(self, database: str, name: str) -> Schema | None:
         """Return the schema `name` as seen from `database`."""
         if name == TEMPORARY or is_temporary(name):
             found = self.state.get(self.temporary if name == TEMPORARY else name)
             return found if isinstance(found, Schema) else None
-        owner = self._database(database)
-        id = owner.id if owner else ""
-        found = self.state.schema(id, name)
-        if found is None or found.database is not None:
-            self._note(("schema", id, name))
-        return found
+        owner = self.state.database(database)
+        return self.state.schema(owner.id if owner else "", name)
 
     def _view(self, found: Item | Builtin) -> ItemView:
         if isinstance(found, Builtin):
             name = Name(None, found.schema, found.name)
             return ItemView(found.id, "builtin", name, found.desc)
-        if self.lookups is not None and not found.temporary:
-            self.lookups.item(found.id)
+        self.used.add(found.id)
         database, schema, _ = self.state.full_name(found)
         name = Name(database or None, schema, found.name)
         planned = self.planned.get(found.id)
@@ -312,8 +290,6 @@ class SessionCatalog:
     def is_taken(self, name: Name) -> bool:
         """Whether a relation, or the index of a constraint, has that full name."""
         found = self.schema(name.database or self.database, name.schema or "")
-        if found is not None and not found.temporary:
-            self._note(("item", found.id, name.item))
         return found is not None and self.state.is_taken(found.id, name.item)
 
     def find_key(self, parts: tuple[str, ...]) -> tuple[ItemView, Unique] | None:
@@ -476,16 +452,3 @@ def effective_path(
         return state.schema(owner.id if owner is not None else "", schema) is not None
 
     return tuple(each for each in (*implicit, *named) if is_there(each))
-
-
-def absent_schemas(
-    state: State, database: str, user: str, setting: str, path: Sequence[str]
-) -> tuple[NameKey, ...]:
-    """Return the schemas that the setting names and that are not in `path`, as they are sought."""
-    owner = state.database(database)
-    named = (user if each == "$user" else each for each in split_list(setting))
-    return tuple(
-        ("schema", owner.id if owner is not None else "", each)
-        for each in named
-        if each != TEMPORARY and each not in path
-    )

@@ -13,18 +13,17 @@ from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.dispatch import described
 from foreshore.adapter.read.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.read.recursion import collections_of
-from foreshore.adapter.session.catalog_reader import SessionCatalog, absent_schemas, effective_path
+from foreshore.adapter.session.catalog_reader import SessionCatalog, effective_path
 from foreshore.adapter.session.plan_cache import PlanKey
 from foreshore.adapter.session.prepared import Basis, Prepared
 from foreshore.adapter.session.side_effects import calls_in
-from foreshore.adapter.transaction.name_reads import Lookups, NameReads
 from foreshore.adapter.write.point_plan import plan_point, rules_of
 from foreshore.adapter.write.tables import unique_constraints
 from foreshore.adapter.write.values import template_of
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.state import PERMANENT, Part, State
+from foreshore.catalog.state import State
 from foreshore.constraint import Unique
-from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
+from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
@@ -71,11 +70,10 @@ class SessionPlanner:
             return transaction.catalog.state
         return self._coordinator.state
 
-    def reader(self, basis: Basis | None = None, lookups: Lookups | None = None) -> SessionCatalog:
+    def reader(self, basis: Basis | None = None) -> SessionCatalog:
         """Return the catalog as the running transaction sees it.
 
-        Its views are for a plan that rests on `basis`; without one they are as defined. What is
-        asked of it goes to `lookups`.
+        Its views are for a plan that rests on `basis`; without one they are as defined.
         """
         transaction = self._session.transaction
         planned = self._coordinator.catalog.planned
@@ -89,29 +87,7 @@ class SessionPlanner:
             basis.arranged if basis is not None else _NOTHING,
             self._is_own if basis is not None and basis.own is not None else None,
             temporary=self._session.temporary_schema,
-            lookups=lookups,
         )
-
-    def lookups(self) -> Lookups:
-        """Return what takes note of how names are looked up, without the transaction's changes."""
-        session, transaction = self._session, self._session.transaction
-        state, planned = self._coordinator.state, self._coordinator.catalog.planned
-        part: Part | None = state.parts[PERMANENT]
-        if transaction is not None and transaction.catalog is not None:
-            state, part = transaction.catalog.base, None
-        path, setting = self.search_path(), session.variables["search_path"]
-        absent = absent_schemas(state, session.database, session.role.name, setting, path)
-        return Lookups(state, planned, part, absent)
-
-    def rely_on(self, meanings: NameReads) -> None:
-        """Let the running transaction rely on what a statement's names mean.
-
-        Raises MeaningChanged if that is something else than when it began to read.
-        """
-        transaction = self._session.begin()
-        fixed = transaction.time is not None
-        transaction.names.add(meanings, self._coordinator.catalog, fixed=fixed)
-        transaction.named = meanings
 
     def search_path(self) -> tuple[str, ...]:
         """Return the schemas searched, in order."""
@@ -169,22 +145,11 @@ class SessionPlanner:
 
     def _prepare(self, prepared: Prepared) -> None:
         """Make the plan of a statement."""
-        basis = self.basis()
-        lookups = self.lookups()
-        try:
-            self._make(prepared, basis, lookups)
-        except DatabaseError:
-            transaction = self._session.transaction
-            if transaction is not None and transaction.time is not None:
-                transaction.names.check(lookups.meanings())
-            raise
-
-    def _make(self, prepared: Prepared, basis: Basis, lookups: Lookups) -> None:
-        """Make the plan of a statement, on `basis`."""
         assert prepared.syntax is not None
+        basis = self.basis()
         declared = prepared.declared if prepared.basis is None else prepared.parameters
         types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
-        reader = self.reader(basis, lookups)
+        reader = self.reader(basis)
         plan = plan_statement(prepared.syntax, reader, types, zone=zone)
         peek = self._peek_of(plan)
         init_plans = self._init_plans(prepared, peek)
@@ -203,8 +168,7 @@ class SessionPlanner:
             )
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.init_plans = init_plans
-        # What is defined over items that become others follows them, or is refused (`rebased`).
-        prepared.meanings = lookups.meanings(names_only=peek is None)
+        prepared.used = frozenset(reader.used)
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
         prepared.depends_on_zone = zone.was_used
@@ -270,10 +234,9 @@ class SessionPlanner:
     def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
         """Return how a statement is answered from shards alone, at times that no index knows."""
         assert prepared.syntax is not None
-        types, lookups = ParameterTypes(prepared.parameters), self.lookups()
-        reader = self.reader(replace(self.basis(), arranged=_NOTHING), lookups)
+        types = ParameterTypes(prepared.parameters)
+        reader = self.reader(replace(self.basis(), arranged=_NOTHING))
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
-        self.rely_on(lookups.meanings())
         query = followed_by(plan) or read_by(plan)
         assert query is not None, plan
         for each in query.init_plans:

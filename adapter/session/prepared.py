@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.result import Selected
-from foreshore.adapter.transaction.name_reads import NameReads
 from foreshore.adapter.write.point_plan import PointPlan, RowRules
 from foreshore.adapter.write.values import Template
 from foreshore.catalog.state import Part
@@ -55,7 +54,7 @@ class Prepared:
     desc: RelationDesc | None = None
     plan: Plan | None = None
     basis: Basis | None = None
-    meanings: NameReads = field(default_factory=NameReads)  # of the names in it, for the plan
+    used: frozenset[GlobalId] = frozenset()  # the items that its names were resolved to
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
     rules: RowRules | None = None  # of the table that it is into, if it takes rows one by one

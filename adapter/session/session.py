@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -19,6 +19,7 @@ from foreshore import blocking
 from foreshore.adapter import dispatch as sequence
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.ddl.catalog_lock import follow_catalog
 from foreshore.adapter.introspection.object_names import object_names
 from foreshore.adapter.read.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness, isolation_of
@@ -35,6 +36,7 @@ from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.catalog.item import Role
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
+    Conflict,
     DatabaseError,
     DuplicatePreparedStatement,
     IdleInTransactionSessionTimeout,
@@ -90,6 +92,7 @@ class Session:
         self.planner = SessionPlanner(self)
         self.transaction: Transaction | None = None
         self.failed = False
+        self.used: frozenset[GlobalId] = frozenset()  # the items that the statement at hand names
         self.is_one_of_several = False  # the statement at hand, in its Query message
         self.statements: dict[str, Prepared] = {}
         self.batch = 0  # of messages, in the extended protocol: grows when the client is told more
@@ -218,7 +221,6 @@ class Session:
         transaction = self.begin()
         if transaction.catalog is None:
             transaction.catalog = self.coordinator.catalog.transaction()
-            transaction.meant = self.coordinator.catalog.planned
         return transaction.catalog
 
     async def commit(self) -> None:
@@ -354,6 +356,8 @@ class Session:
         self.query = text
         self.query_at = self.state_at = self.coordinator.clock.now() * 1000
         self.interrupts.begin()
+        with suppress(Conflict):  # the commit raises it again, unless the client rolls back
+            follow_catalog(self)
         timeout = self.variables["statement_timeout"]
         if timeout != "0":
             ms = milliseconds(timeout) or 0

@@ -117,7 +117,7 @@ def _constrained(
     A subscription to a table itself needs none.
     """
     state = session.planner.state
-    named = {id for id in prepared.meanings.found if not isinstance(id, tuple)}
+    named = set(prepared.used)
     if plan.is_of_relation and not any(
         isinstance(item := state.get(id), Item) and item.type != "table" for id in named
     ):

@@ -77,8 +77,6 @@ async def commit_effects(session: "Session", transaction: Transaction) -> None:
         described=transaction.described,
         moves=transaction.moves,
         zone=session.time_zone,
-        names=transaction.names,
-        defines=transaction.catalog is not None,
     )
     await session.coordinator.commit(write, change)
 

@@ -13,7 +13,7 @@ from foreshore.adapter.write.key_index import Earlier, Keyed, KeyIndexes
 from foreshore.adapter.write.violations import key_exists
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
-from foreshore.errors import DatabaseError, MeaningChanged, TableAltered
+from foreshore.errors import DatabaseError, TableAltered
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
 from foreshore.update import Timestamp
@@ -46,8 +46,6 @@ class ConstraintGuard:
                 return TableAltered()
         if write.moves and (error := self._subscriptions.refused(write.moves)) is not None:
             return error
-        if write.names is not None and (name := write.names.changed(state, planned)) is not None:
-            return MeaningChanged(name)
         if not write.keyed:
             return None
         found = self._keys.duplicate(write.keyed, write.checked, earlier)

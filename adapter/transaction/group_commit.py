@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from foreshore.adapter.subscribe.durable_positions import Moves
-from foreshore.adapter.transaction.name_reads import Relied
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.write.key_index import Earlier, Keyed
 from foreshore.adapter.write.values import Values, updates_at
@@ -109,8 +108,6 @@ class Write:
     moves: Moves = field(default_factory=dict)  # of subscriptions
     retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
     zone: str = "UTC"  # in which its errors show times
-    names: Relied | None = None  # what it relies on that they mean
-    defines: bool = False  # whether it changes the catalog
     waits: bool = True  # for others who block its tables
     done: asyncio.Future[Timestamp] = field(init=False)
 
@@ -376,7 +373,7 @@ class GroupCommit:
         group = _Group()
         left: list[Write] = []
         touched: set[GlobalId] = set()
-        earlier, defined = Earlier(), False
+        earlier = Earlier()
         for write in self._pending:
             ids = set(write.rows)
             missing = ids - self._tokens.keys()
@@ -389,9 +386,6 @@ class GroupCommit:
                 write.done.set_exception(self.gone(min(missing)))
             elif self._is_blocked(write):
                 left.append(write)
-            elif write.names and defined:
-                left.append(write)  # what its names mean then can only be told afterwards
-                self._wake.set()
             elif (
                 write.reads is not None and not self._holds(write.reads, touched, earlier)
             ) or not touched.isdisjoint(write.moves):
@@ -403,7 +397,6 @@ class GroupCommit:
                 group.writes.append(write)
                 touched |= ids | write.moves.keys()
                 earlier.add(write.keyed)
-                defined = defined or write.defines
         self._pending = left
         return group
 

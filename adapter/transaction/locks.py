@@ -40,6 +40,7 @@ class Mark(NamedTuple):
 
 
 NOTHING = Mark(0, 0, 0)
+CATALOG = GlobalId("catalog")  # stands for all permanent objects
 
 
 class KeyLock(NamedTuple):
@@ -139,6 +140,17 @@ class Locks:
     def beside(self, table: GlobalId, owner: Owner) -> KeyLock:
         """Return what `owner` takes in `acquire_beside`."""
         return KeyLock(table, "", id(owner))
+
+    async def lock_catalog(self, owner: Owner) -> None:
+        """Lock the catalog's permanent objects against the changes of others.
+
+        Raises as `acquire` does.
+        """
+        await self._acquire(frozenset((CATALOG,)), frozenset(), owner)
+
+    def has_catalog(self, owner: Owner) -> bool:
+        """Return whether `owner` holds the catalog lock."""
+        return self._tables.get(CATALOG) is owner
 
     async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
         """Take all of `keys`; raises as `acquire` does."""

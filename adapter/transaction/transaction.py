@@ -7,7 +7,7 @@ nothing it has read has changed in between; otherwise nothing happens and the cl
 conflict.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,11 @@ from foreshore.adapter.read.read_holds import Hold
 from foreshore.adapter.read.timestamp_selection import Isolation
 from foreshore.adapter.subscribe.durable_positions import Move
 from foreshore.adapter.transaction.locks import KeyLock, Mark
-from foreshore.adapter.transaction.name_reads import NameReads, Relied
 from foreshore.adapter.write.key_index import Changes, KeyIndex
 from foreshore.adapter.write.sequence_numbers import Generation
 from foreshore.adapter.write.values import Row, Values
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.durable import Position
-from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.arrange.run import Updates
 from foreshore.errors import InvalidSavepoint, ReadOnlySqlTransaction
@@ -54,7 +52,7 @@ class Savepoint:
 
     name: str
     writes: dict[GlobalId, list[Written]]
-    catalog: State | None  # as the transaction had changed it
+    catalog: CatalogTransaction | None
     planned: dict[GlobalId, Planned]
     variables: tuple[dict[str, str], dict[str, str]]
     portals: "Collection[BoundPortal]"  # those that were open
@@ -81,8 +79,6 @@ class Transaction:
     holds: list[Hold] = field(default_factory=list)
     read: set[GlobalId] = field(default_factory=set)  # shards that what was read comes from
     key_reads: set[KeyLock] = field(default_factory=set)  # what was read by key
-    names: Relied = field(default_factory=Relied)  # what its statements' names mean
-    named: NameReads = field(default_factory=NameReads)  # what those of the statement at hand do
     writes: dict[GlobalId, list[Written]] = field(default_factory=dict)
     checked: Timestamp | None = None  # the first time at which its writes were checked
     described: dict[GlobalId, Planned] = field(default_factory=dict)  # the tables it writes, then
@@ -100,7 +96,6 @@ class Transaction:
     moves: dict[GlobalId, Move] = field(default_factory=dict)  # of subscriptions
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
-    meant: Mapping[GlobalId, Planned] = field(default_factory=dict)  # what items did at its base
     locked: bool = False  # whether it holds write locks
     savepoints: list[Savepoint] = field(default_factory=list)
     generations: set[Generation] = field(default_factory=set)  # of sequences, begun here
@@ -224,7 +219,7 @@ class Transaction:
             Savepoint(
                 name,
                 {id: list(parts) for id, parts in self.writes.items()},
-                None if self.catalog is None else self.catalog.state,
+                None if self.catalog is None else self.catalog.fork(),
                 dict(self.planned),
                 variables,
                 portals,
@@ -258,11 +253,7 @@ class Transaction:
         self.constrained_since = dict(savepoint.constrained_since)
         self.own.clear()  # made anew of what is left
         self.own_rows.clear()
-        if savepoint.catalog is None:
-            self.catalog = None
-        else:
-            assert self.catalog is not None
-            self.catalog.state = savepoint.catalog
+        self.catalog = None if savepoint.catalog is None else savepoint.catalog.fork()
         return savepoint
 
     def forget(self) -> None:

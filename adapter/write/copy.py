@@ -85,7 +85,6 @@ class _Target:
         if len(self._rows) < len(self._came):
             await lock_before_nextval(session, table.plan.table, table.planned)
             await self._make_rows()
-        session.planner.rely_on(self._prepared.meanings)
         if self._rows:
             await write_rows(session, table.plan.table, table.planned, pa.concat_tables(self._rows))
         if alone:

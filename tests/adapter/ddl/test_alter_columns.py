@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.ddl import view_handoff as view_handoff
-from foreshore.errors import MeaningChanged
+from foreshore.adapter.ddl import view_handoff
+from foreshore.errors import RelationRedefined
 from foreshore.ids import is_user
 from tests.adapter.harness import TestEnvironment, in_environment, until
 
@@ -236,7 +236,7 @@ def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
             ],
         )
         late = await env.query("reader", "SELECT * FROM t")
-        assert late.startswith(f"ERROR 40001: {MeaningChanged('t').message}")
+        assert late.startswith(f"ERROR 40001: {RelationRedefined('t').message}")
         changes = await env.query("follower", "FETCH 2 c WITH (timeout = '20s')")
         assert "|-1|3|9" in changes, changes
         assert "|1|4|10" in changes, changes
@@ -585,7 +585,7 @@ def test_history_before_the_change_is_refused_and_never_empty(
             answer = await env.query("s", f"SELECT a FROM past_kept AS OF {before}")
             assert answer == "1\nSELECT 1"
         late = await env.query("block", "SELECT * FROM past")
-        assert late.startswith(f"ERROR 40001: {MeaningChanged('past').message}")
+        assert late.startswith(f"ERROR 40001: {RelationRedefined('past').message}")
         await env.query("block", "ROLLBACK")
 
     runner.run(scenario())

@@ -1,0 +1,226 @@
+"""The catalog lock: one transaction at a time changes permanent objects, others wait for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from foreshore.errors import QueryCanceled
+from tests.adapter.harness import TestEnvironment, until
+
+BASE = (
+    "CREATE TABLE t (id int PRIMARY KEY, v int)",
+    "CREATE TABLE u (id int PRIMARY KEY, v int)",
+    "CREATE VIEW vv AS SELECT v FROM t",
+    "CREATE SEQUENCE n",
+    "CREATE SCHEMA made",
+    "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)",
+)
+
+
+class Database:
+    """A database of its own in the shared environment, with sessions of its own."""
+
+    def __init__(self, env: TestEnvironment, name: str) -> None:
+        self._env = env
+        self._name = name
+
+    async def open(self) -> None:
+        await self._env.query(self._name, f"CREATE DATABASE {self._name}")
+        await self.ran("s", *(each.replace("CLUSTER c", f"CLUSTER {self._name}") for each in BASE))
+
+    async def query(self, session: str, sql: str) -> str:
+        name = f"{self._name}.{session}"
+        if name not in self._env.sessions:
+            await self._env.query(name, f"SET database = {self._name}", alone=False)
+        return await self._env.query(name, sql.replace(" c.", f" {self._name}."), alone=False)
+
+    async def ran(self, session: str, *statements: str) -> None:
+        for sql in statements:
+            answer = await self.query(session, sql)
+            assert "ERROR" not in answer, (sql, answer)
+
+    async def waits(self, session: str, sql: str) -> "asyncio.Task[str]":
+        """Return the task of a statement that waits for a lock."""
+        await self.query(session, "SELECT 1")
+        waiting = self._env.environment.coordinator.locks._waiting
+        before = len(waiting)
+        task = asyncio.ensure_future(self.query(session, sql))
+        await until(lambda: task.done() or len(waiting) > before, 5)
+        assert not task.done(), task.result()
+        return task
+
+    def interrupt(self, session: str) -> None:
+        self._env.sessions[f"{self._name}.{session}"].interrupt(QueryCanceled())
+
+
+def run(
+    runner: asyncio.Runner, env: TestEnvironment, scenario: Callable[[Database], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        database = Database(env, f"lock{len(env.sessions)}")
+        await database.open()
+        await scenario(database)
+
+    runner.run(main())
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "answer"),
+    [
+        (
+            "CREATE UNIQUE INDEX k ON t (v)",
+            "ALTER TABLE u ADD CONSTRAINT k UNIQUE (v)",
+            'ERROR 42P07: relation "k" already exists',
+        ),
+        (
+            "CREATE VIEW k AS SELECT 1",
+            "CREATE UNIQUE INDEX k ON t (v)",
+            'ERROR 42P07: relation "k" already exists',
+        ),
+        ("DROP SCHEMA made", "CREATE TABLE made.y (i int)", "ERROR 3F000"),
+        ("CREATE TABLE made.y (i int)", "DROP SCHEMA made", "ERROR 2BP01"),
+        ("DROP TABLE u", "CREATE SEQUENCE q OWNED BY u.v", "ERROR 42P01"),
+        ("ALTER TABLE u DROP v", "ALTER SEQUENCE n OWNED BY u.v", "ERROR 42703"),
+        ("ALTER TABLE u RENAME v TO w", "CREATE INDEX i ON u (v)", "ERROR 42703"),
+        ("ALTER TABLE u ADD w int", "ALTER TABLE u ADD w int", "ERROR 42701"),
+        ("ALTER TABLE u ADD w int", "CREATE VIEW w AS SELECT v FROM u", "CREATE VIEW"),
+        ("CREATE VIEW a AS SELECT 1", "CREATE VIEW b AS SELECT 1", "CREATE VIEW"),
+    ],
+)
+def test_second_ddl_waits_for_first_transaction_and_sees_its_outcome(
+    runner: asyncio.Runner, env: TestEnvironment, own: str, others: str, answer: str
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "BEGIN", own)
+        waiting = await database.waits("other", others)
+        await database.ran("s", "COMMIT")
+        assert (await waiting).startswith(answer)
+
+    run(runner, env, main)
+
+
+@pytest.mark.parametrize("end", ["ROLLBACK", "ROLLBACK TO a"])
+def test_rollback_releases_catalog_lock(
+    runner: asyncio.Runner, env: TestEnvironment, end: str
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "BEGIN", "SAVEPOINT a", "CREATE VIEW k AS SELECT 1")
+        waiting = await database.waits("other", "CREATE VIEW k AS SELECT 2 AS a")
+        await database.ran("s", end)
+        assert await waiting == "CREATE VIEW"
+        await database.ran("s", "COMMIT")
+        assert await database.query("s", "SELECT a FROM k") == "2\nSELECT 1"
+
+    run(runner, env, main)
+
+
+def test_wait_for_catalog_lock_ends_with_lock_timeout_and_cancel(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "BEGIN", "DROP VIEW vv")
+        await database.ran("other", "SET lock_timeout = '50ms'")
+        assert (await database.query("other", "CREATE VIEW k AS SELECT 1")).startswith(
+            "ERROR 55P03"
+        )
+        await database.ran("other", "SET lock_timeout = 0")
+        waiting = await database.waits("other", "CREATE VIEW k AS SELECT 1")
+        database.interrupt("other")
+        assert (await waiting).startswith("ERROR 57014")
+        await database.ran("s", "ROLLBACK")
+        await database.ran("other", "CREATE VIEW k AS SELECT 1")
+
+    run(runner, env, main)
+
+
+def test_deadlock_between_catalog_and_table_is_detected(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "BEGIN", "CREATE VIEW k AS SELECT 1")
+        await database.ran("other", "BEGIN", "LOCK TABLE t")
+        waiting = await database.waits("s", "ALTER TABLE t ADD w int")
+        answer = await database.query("other", "CREATE VIEW l AS SELECT 1")
+        assert answer.startswith("ERROR 40P01")
+        await database.ran("other", "ROLLBACK")
+        assert "ERROR" not in await waiting
+        await database.ran("s", "COMMIT")
+
+    run(runner, env, main)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TEMP TABLE k (i int)",
+        "CREATE TEMP VIEW k AS SELECT 1",
+        "CREATE TABLE IF NOT EXISTS t (i int)",
+        "CREATE SCHEMA IF NOT EXISTS made",
+        "DROP TABLE IF EXISTS nosuch",
+        "SELECT * FROM t",
+        "INSERT INTO t VALUES (7, 7)",
+    ],
+)
+def test_statement_without_permanent_change_does_not_wait(
+    runner: asyncio.Runner, env: TestEnvironment, sql: str
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "BEGIN", "CREATE VIEW k AS SELECT 1")
+        await database.ran("other", sql)
+        await database.ran("s", "COMMIT")
+
+    run(runner, env, main)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP VIEW vv",
+        "CREATE OR REPLACE VIEW vv AS SELECT v + 1 AS v FROM t",
+        "DROP TABLE t CASCADE",
+    ],
+)
+def test_temporary_view_conflicts_with_change_of_what_it_reads(
+    runner: asyncio.Runner, env: TestEnvironment, change: str
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "BEGIN", "CREATE TEMP VIEW k AS SELECT * FROM vv")
+        await database.ran("other", change)
+        answer = await database.query("s", "COMMIT")
+        assert answer.startswith("ERROR 40001: could not serialize access")
+
+    run(runner, env, main)
+
+
+def test_temporary_objects_follow_unrelated_changes(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "BEGIN", "CREATE TEMP TABLE k (i int)", "SAVEPOINT a")
+        await database.ran("other", "CREATE VIEW later AS SELECT 5 AS i", "DROP TABLE u")
+        await database.ran("s", "INSERT INTO k SELECT i FROM later", "CREATE TEMP TABLE l (i int)")
+        await database.ran("s", "ROLLBACK TO a", "INSERT INTO k SELECT i + 1 FROM later", "COMMIT")
+        assert await database.query("s", "SELECT * FROM k") == "6\nSELECT 1"
+
+    run(runner, env, main)
+
+
+@pytest.mark.parametrize(
+    ("reads", "answer"),
+    [
+        ("SELECT count(*) FROM t", "ERROR 40001: could not serialize access due to concurrent"),
+        ("SELECT v FROM t WHERE id = 1", "ERROR 40001: could not serialize access due to concurr"),
+        ("SELECT v FROM t WHERE id = 2", "COMMIT"),
+        ("SELECT v FROM u", "COMMIT"),
+    ],
+)
+def test_ddl_after_read_conflicts_with_concurrent_write_to_what_it_read(
+    runner: asyncio.Runner, env: TestEnvironment, reads: str, answer: str
+) -> None:
+    async def main(database: Database) -> None:
+        await database.ran("s", "BEGIN", reads, "ALTER TABLE u ADD COLUMN w int DEFAULT 0")
+        await database.ran("other", "INSERT INTO t VALUES (1, 1)")
+        assert (await database.query("s", "COMMIT")).startswith(answer)
+
+    run(runner, env, main)
