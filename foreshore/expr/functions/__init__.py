@@ -1,1 +1,1 @@
-"""One registry of functions: a file per family, each function's kernel beside its signature."""
+"""The registry of functions: one file per family, each kernel beside its signature."""

@@ -1,12 +1,12 @@
-"""Aggregates of SQL, composed of the core aggregates of the IR and scalar functions over them.
+"""SQL aggregates, composed of the IR's core aggregates and scalar functions over them.
 
     avg(int4)  =  average(sum(x), count(x))        bool_and(b)  =  min(b)
     sum(numeric)  =  sum(high_part(x)) * unit + sum(low_part(x))
 
 In a `ResolvedAggregate`, `Column(i)` within `cores` is the i-th argument, coerced to `arg_types`;
 in `finish`, `Column(j)` is the result of the j-th core. DISTINCT, FILTER and ORDER BY apply to
-every core; where a core's argument is not the aggregate's own, DISTINCT would mean something else:
-`distinct` says whether it may be used.
+every core. If the argument of a core differs from the aggregate's, DISTINCT would have another
+meaning; `distinct` says whether it is allowed.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ WHOLE = numeric_of_scale(0)
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAggregate:
-    """How an aggregate is computed; see the module."""
+    """The composition of an aggregate; see the module."""
 
     arg_types: tuple[SqlType, ...]
     result: SqlType
@@ -54,16 +54,16 @@ def _plain(core: Aggregate, arg_types: tuple[SqlType, ...]) -> ResolvedAggregate
 
 @dataclass(frozen=True, slots=True)
 class _Total:
-    """The exact sum of numbers: core sums, and a scalar over these, the first of which is `at`."""
+    """The exact sum of numbers: core sums and a scalar over them; the first core has index `at`."""
 
     cores: tuple[Aggregate, ...]
     value: Scalar
 
 
 def _total(arg: Scalar, at: int = 0, *, parted: bool = True) -> _Total:
-    """Return the sum of `arg`, as one of its parts where it may have more digits than there are.
+    """Return the sum of `arg`, computed in parts if it may exceed the digits of a numeric.
 
-    Not so if not `parted`: of DISTINCT numbers, whose parts may be equal, and where there is room.
+    Without `parted` there are no parts: DISTINCT applies to numbers, whose parts may be equal.
     """
     type = type_of(arg)
     scale = (type.scale or 0) if type.name == "numeric" else 0
@@ -206,7 +206,7 @@ def _jsonb_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
 
 
 def _spread(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
-    """Variances: of exact numbers from their sums, of floats from their squared deviations."""
+    """Variances: of exact numbers from their sums, of floats from squared deviations."""
 
     def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
         (type,) = types
@@ -251,7 +251,7 @@ def _of_pairs(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | 
 
 
 Rule = Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]
-# Of DISTINCT arguments these are computed in another way.
+# Aggregates composed differently for DISTINCT arguments.
 _OF_DISTINCT: dict[str, Rule] = {
     "sum": partial(_sum, distinct=True),
     "avg": partial(_avg, distinct=True),
@@ -280,21 +280,22 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
 
 
 def is_aggregate(name: str) -> bool:
-    """Whether `name` is an aggregate."""
+    """Return whether `name` is an aggregate."""
     return name in _AGGREGATES
 
 
 def resolve_aggregate(
     name: str, arg_types: Sequence[SqlType], literals: Literals = None, *, distinct: bool = False
 ) -> ResolvedAggregate:
-    """Return how the aggregate, perhaps of DISTINCT arguments, is composed.
+    """Return the composition of the aggregate, `distinct` or not.
 
     Raises UndefinedFunction.
     """
     types = tuple(arg_types)
     entry = _AGGREGATES.get(name)
     if entry is not None and len(types) in entry[0]:
-        # A literal of unknown type is what PostgreSQL prefers for the aggregate: float8 or text.
+        # A literal of unknown type becomes PostgreSQL's preferred type for the aggregate: float8 or
+        # text.
         known = types
         if types and types[0].name == "unknown" and name in ("sum", "avg"):
             known = (FLOAT8,)

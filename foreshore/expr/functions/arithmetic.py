@@ -1,4 +1,4 @@
-"""Arithmetic of integers: exact or an error, never wrapped."""
+"""Arithmetic of integers; overflow is an error."""
 
 from collections.abc import Callable, Sequence
 from math import gcd, lcm
@@ -24,7 +24,7 @@ WIDTHS = {"int2": 16, "int4": 32, "int8": 64}
 
 
 def infix(operator: str, *, total: bool = False) -> Rendering:
-    """Return a rendering as `a operator b`; TRY makes it NULL where it fails."""
+    """Return a rendering as `a operator b`, in TRY if it may fail."""
 
     def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
         body = f"({args[0]} {operator} {args[1]})"
@@ -34,7 +34,7 @@ def infix(operator: str, *, total: bool = False) -> Rendering:
 
 
 def calling(name: str) -> Rendering:
-    """Return a rendering as a call of the engine's function `name`, which does not fail."""
+    """Return a rendering as a call of the engine's function `name`, which cannot fail."""
 
     def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
         return f"{name}({', '.join(args)})"
@@ -43,7 +43,7 @@ def calling(name: str) -> Rendering:
 
 
 def trying(name: str) -> Rendering:
-    """Return a rendering as a call that is NULL where it fails."""
+    """Return a rendering as a call that is NULL if it fails."""
 
     def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
         return f"TRY({name}({', '.join(args)}))"
@@ -62,12 +62,12 @@ def _in_range(value: int, type: SqlType) -> int:
 
 
 def _exact(compute: Callable[[int, int], int]) -> Of:
-    """Return what computes one row of two integers."""
+    """Return the function of two integers for one row."""
     return lambda types: lambda x, y: _in_range(compute(x, y), types.result)
 
 
 def _checked(arrow: Callable[..., pa.Array], one: Of) -> Kernel:
-    """Return a kernel: Arrow's checked function, or row by row where it finds an overflow."""
+    """Return a kernel: Arrow's checked function, and row by row if that finds an overflow."""
 
     def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
         try:
@@ -131,7 +131,7 @@ def _bits(exact: Callable[[int, int], int]) -> Kernel:
 def _shift(left: bool) -> Kernel:
     def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
         width = WIDTHS[types.result.name]
-        # As the machine does it: counts below 32 for int2 and int4, below 64 for int8.
+        # Like the CPU: shift counts are taken modulo 32 for int2 and int4, modulo 64 for int8.
         mask = 63 if width == 64 else 31
 
         def shift(x: int, by: int) -> int:
@@ -150,7 +150,7 @@ def _range_error(types: Signature) -> str:
 
 
 def _try_spark(name: str) -> Rendering:
-    """Return a rendering by Spark's try_ function; smallint, which it would widen, is cast back."""
+    """Return a rendering by Spark's try_ function; smallint, which it widens, is cast back."""
 
     def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
         if types.result.name == "int2":
@@ -163,7 +163,7 @@ def _try_spark(name: str) -> Rendering:
 
 
 def _spark_divide(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
-    # Spark's div is bigint's, and -2**63 div -1 an error there.
+    # Spark's div returns bigint and fails for -2**63 div -1.
     name = dialect.type_name(types.result)
     a, b = (f"CAST({arg} AS BIGINT)" for arg in args)
     if types.result.name != "int8":
@@ -305,7 +305,7 @@ for _t in ("int4", "int8"):
 
 
 def _widened() -> None:
-    """Let the operators over two integer types mean those over the wider one."""
+    """Declare the operators over two integer types as those over the wider type."""
     from foreshore.expr.functions.function import BY_KEY
 
     for name, stem in (("+", "add"), ("-", "subtract"), ("*", "multiply"), ("/", "divide")):

@@ -1,4 +1,4 @@
-"""Arrays: one-dimensional, from 1; and the table functions that come of them."""
+"""One-dimensional arrays, numbered from 1, and table functions that return arrays' elements."""
 
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
@@ -26,12 +26,12 @@ from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
 from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale
 
-MAX_ROWS = 10_000_000  # that one call may make
+MAX_ROWS = 10_000_000  # maximum of one call
 _EXACT = Context(prec=120)  # for sums and whole quotients of numerics
 
 
 def _construct(types: Signature, *arrays: pa.Array) -> Outcome:
-    """Return arrays of the arguments, which are all of the element's type."""
+    """Return arrays of the arguments, which all have the element type."""
     assert types.result.element is not None
     arrow = arrow_type(types.result)
     if not arrays:
@@ -59,7 +59,7 @@ def _slice(array: Any, low: int, high: int = 2**31) -> Any:
 
 
 def _element_key(type: SqlType) -> Callable[[Any], Any]:
-    """Return what tells elements apart as SQL does; NULL has a key of its own."""
+    """Return a key that distinguishes elements as SQL does; NULL has a separate key."""
     element = type.element
     assert element is not None, type
 
@@ -74,7 +74,7 @@ def _element_key(type: SqlType) -> Callable[[Any], Any]:
 
 
 def _by_elements(compute: Callable[..., Any]) -> Kernel:
-    """Return the kernel of `compute(key, *data)`, where `key` tells elements apart."""
+    """Return the kernel of `compute(key, *data)`, where `key` distinguishes elements."""
 
     def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
         array_type = next(t for t in types.args if t.element is not None)
@@ -96,7 +96,7 @@ def _overlaps(key: Any, a: Any, b: Any) -> bool:
 
 
 def _nullable(compute: Callable[..., Any]) -> Kernel:
-    """Return the kernel of a function that is given NULLs too, as data."""
+    """Return the kernel of a function that receives NULLs as data."""
 
     def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
         from foreshore.expr.datum import to_array
@@ -222,7 +222,7 @@ def _quantified(kind: str, every: bool) -> Kernel:
         maybe = np.bincount(parents[unknown], minlength=len(b)) > 0
         values = some if not every else ~some
         nothing = ~some & maybe
-        # Over no elements the answer is known even for NULL.
+        # Over no elements the answer is known even for a NULL operand.
         nothing |= b.is_null().to_numpy(zero_copy_only=False)
         return pa.array(values, pa.bool_(), mask=nothing)
 
@@ -245,7 +245,7 @@ def _series(first: int, last: int, step: int = 1) -> range:
 
 
 def _integers(types: Signature, *arrays: pa.Array) -> Outcome:
-    """Return series of integers, made without a Python object for each."""
+    """Return series of integers without creating Python objects."""
     rows = zip(*(array.to_pylist() for array in arrays), strict=True)
     series, errors = computed(_series, rows)
     element = arrow_type(types.result).value_type
@@ -260,7 +260,7 @@ def _integers(types: Signature, *arrays: pa.Array) -> Outcome:
 
 
 def _numbers(series: range) -> Any:
-    """Return the numbers of `series`, of which none is beyond 64 bits."""
+    """Return the numbers of `series`, none of which exceeds 64 bits."""
     return np.arange(len(series), dtype=np.int64) * series.step + series.start
 
 
@@ -284,7 +284,7 @@ def series_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
 def moments(
     first: int, last: int, step: tuple[int, int, int], next: Callable[..., int] | None = None
 ) -> tuple[int, ...]:
-    """Return the series of timestamps; `next` is `later`, or what it is in a zone."""
+    """Return the series of timestamps; `next` is `later`, or its equivalent in a zone."""
     after = later if next is None else next
     months, days, micros = step
     size = (months * 30 + days) * DAY + micros
@@ -292,7 +292,7 @@ def moments(
         raise fail("22023", "step size cannot equal zero")
     if first in (LOWEST, HIGHEST) or last in (LOWEST, HIGHEST):
         raise fail("22008", "timestamp out of range")
-    # No step is longer: a change of clocks may add up to a day.
+    # An upper bound of a step; a clock change may add up to a day.
     longest = (abs(months) * 31 + abs(days)) * DAY + abs(micros) + (DAY if months or days else 0)
     if (last - first > 0) == (size > 0):
         _too_many(abs(last - first) // longest)

@@ -1,7 +1,7 @@
-"""width_bucket: which of a number of equal intervals between two bounds a value falls into.
+"""width_bucket: the number of the interval, of several equal ones, that contains a value.
 
-The intervals are closed towards the lower bound and numbered from 1, from the first bound towards
-the second, which may be the lesser one; 0 and count + 1 are what lies outside.
+The intervals are closed at the lower bound and numbered from 1, from the first bound to the second,
+which may be the lesser one. Values outside are in 0 or count + 1.
 """
 
 import math
@@ -37,7 +37,7 @@ def _exactly(operand: Decimal, first: Decimal, second: Decimal, count: int) -> i
 def _numbered(
     operand: T, first: T, second: T, count: int, share: Callable[[T, T, T, int], int]
 ) -> int:
-    """Return the interval's number; `share` tells how many intervals lie before the operand."""
+    """Return the interval's number; `share` is the number of intervals before the operand."""
     if first == second:
         raise fail("2201G", "lower bound cannot equal upper bound")
     if operand < first if first < second else operand > first:
@@ -50,7 +50,7 @@ def _numbered(
 
 
 def _share(operand: float, first: float, second: float, count: int) -> int:
-    if math.isinf(second - first):  # halves of it are not
+    if math.isinf(second - first):  # halves of the bounds are finite
         operand, first, second = operand / 2, first / 2, second / 2
     return int(count * ((operand - first) / (second - first)))
 

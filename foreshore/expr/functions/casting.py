@@ -1,6 +1,6 @@
-"""Casts' kernels: between numbers, and between every type and its text.
+"""Kernels of casts between numbers, and between every type and text.
 
-Text is read and written by `foreshore.text`, which is also what clients' values go through.
+`foreshore.text` reads and writes text, as for values of clients.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ def _range_error(types: Signature) -> str:
 
 
 def native(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
-    """Render as the engine's own cast, NULL where it fails."""
+    """Render as the engine's own cast, NULL if it fails."""
     return f"TRY_CAST({args[0]} AS {dialect.type_name(types.result)})"
 
 
@@ -68,7 +68,7 @@ def plain(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
 
 
 def _bounded(types: Signature, values: Any, valid: pa.Array | None) -> Outcome:
-    """Return integers of `values` (NumPy, int64 or objects), errors where out of range."""
+    """Return integers of `values` (NumPy, int64 or objects), with errors where out of range."""
     low, high = _BOUNDS[types.result.name]
     arrow = arrow_type(types.result)
     mask = None if valid is None else ~valid.to_numpy(zero_copy_only=False)
@@ -92,7 +92,7 @@ def _widening(types: Signature, a: pa.Array) -> Outcome:
 
 
 def _one_integer(types: Signature) -> Callable[[int], int]:
-    """Return what `_integer` does to one value."""
+    """Return the function that casts one value as `_integer` does."""
     low, high = _BOUNDS[types.result.name]
 
     def cast(value: int) -> int:
@@ -148,11 +148,11 @@ def _to_numeric(types: Signature, a: pa.Array) -> Outcome:
 def _numeric_can_overflow(types: Signature) -> bool:
     source, target = types.args[0], types.result
     if target.length is None and scale_of(source) > scale_of(target):
-        return True  # a digit that nobody asked to round
+        return True  # a digit beyond the declared scale
     if source.name in INTEGERS:
         digits = {"int2": 5, "int4": 10, "int8": 19}[source.name]
     elif source.length is not None:
-        # One more, for rounding up where the scale shrinks.
+        # One more digit for rounding up if the scale shrinks.
         digits = source.length - scale_of(source) + (scale_of(source) > scale_of(target))
     else:
         digits = NUMERIC_DIGITS - scale_of(source) + (scale_of(source) > scale_of(target))
@@ -193,11 +193,11 @@ def _numeric_to_float(types: Signature, a: pa.Array) -> Outcome:
         and scale <= 22
         and (len(values) == 0 or int(np.abs(values).max()) < 2**53)
     ):
-        out = values.astype(np.float64) / np.float64(10.0**scale)  # one rounding: correct
+        out = values.astype(np.float64) / np.float64(10.0**scale)  # a single rounding is correct
     else:
         out = np.array([_ratio(v, scale) for v in values.tolist()], dtype=np.float64)
     if types.result.name == "float4":
-        # Through text, as PostgreSQL: rounded once, from the decimal.
+        # Convert through text, as PostgreSQL does, to round once from the decimal.
         shown = np.array([np.float32(_text(v, scale)) for v in values.tolist()], dtype=np.float32)
         return pa.array(shown, arrow, mask=mask)
     return pa.array(out, arrow, mask=mask)
@@ -251,7 +251,7 @@ def _mask(a: pa.Array) -> Any:
 def _numeric_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
     source, target = types.args[0], types.result
     if scale_of(source) > scale_of(target):
-        return None  # engines' rounding is left to the kernel's
+        return None  # only the kernel rounds correctly
     name = decimal_name(scale_of(target))
     if target.length is not None and _numeric_can_overflow(types):
         bound = f"DECIMAL({target.length},{scale_of(target)})"
@@ -390,7 +390,7 @@ hidden("cast(bool,int4)", "bool", "int4", _widening, duckdb=plain, spark=plain)
 
 
 def text_of(array: pa.Array, type: SqlType) -> list[str | None]:
-    """Return what casting each value to text gives."""
+    """Return the cast of each value to text."""
     if type.name in INTEGERS or type.name in ("oid", "mz_timestamp"):
         return list(array.cast(pa.string()).to_pylist())
     if type.name in STRINGS:
@@ -401,7 +401,7 @@ def text_of(array: pa.Array, type: SqlType) -> list[str | None]:
 
 
 def _cut(type: SqlType) -> Callable[[str], str]:
-    """Return what an explicit cast to the string type does to a text."""
+    """Return a text explicitly cast to the string type, which truncates it."""
     match type.name:
         case "bpchar":
             return lambda text: (text if type.length is None else text[: type.length]).rstrip(" ")
@@ -416,7 +416,7 @@ def _cut(type: SqlType) -> Callable[[str], str]:
 
 
 def _limit(type: SqlType) -> Callable[[str], str]:
-    """Return what storing a text in the string type does: too long is an error."""
+    """Return a text assigned to the string type; too long a text is an error."""
     if type.name == "bpchar":
         return lambda text: limit_length(text, type).rstrip(" ")
     return lambda text: limit_length(text, type)
@@ -486,9 +486,9 @@ _declare_text_casts()
 
 
 def with_elements(a: pa.Array, values: pa.Array, errors: pa.Array | None, type: SqlType) -> Outcome:
-    """Return arrays of `type` with the lengths of `a`, of `values` one after the other.
+    """Return arrays of `type` with the lengths of `a`, from consecutive `values`.
 
-    An array fails as the first of its elements that does, of which `errors` tells.
+    An array fails with the first error of its elements in `errors`.
     """
     lengths = pc.list_value_length(a)
     offsets = np.concatenate(([0], np.cumsum(lengths.fill_null(0).to_numpy())))
@@ -546,13 +546,13 @@ hidden("assign_array(anyarray)", "anyarray", "anyarray", _cast_array("assignment
 
 
 def is_of_sized_strings(type: SqlType) -> bool:
-    """Whether values of `type` are arrays of strings of a declared length."""
+    """Return whether values of `type` are arrays of strings with a declared length."""
     element = type.element
     return element is not None and element.name in STRINGS and element.length is not None
 
 
 def array_of_text(text: str, type: SqlType) -> tuple[Datum, ...]:
-    """Return what an explicit cast of a text to arrays of sized strings gives: it cuts each.
+    """Return a text explicitly cast to an array of sized strings, truncating each.
 
     Raises DataError.
     """

@@ -1,7 +1,7 @@
-"""Casts: which type goes to which, when it may do so unasked, and by which function.
+"""The casts: which type casts to which, in which context, and by which function.
 
-The table is PostgreSQL's pg_cast for the types we have. Beside it stand the casts that every type
-has: to a string type by its output form, on assignment, and from one by its input form, when asked.
+The table holds PostgreSQL's pg_cast for the supported types. In addition every type has casts to
+string types by its output form (on assignment) and from string types by its input form (explicit).
 """
 
 from functools import cache
@@ -55,7 +55,7 @@ for _reg in _REGS:
 
 @cache
 def cast_context(source: str, target: str) -> Context | None:
-    """Return when `source` casts to `target` (both as in keys), None if never."""
+    """Return the context in which `source` casts to `target` (both as in keys), or None."""
     if source == target:
         return "implicit"
     found = _TABLE.get((source, target))
@@ -75,11 +75,11 @@ def cast_context(source: str, target: str) -> Context | None:
 
 
 def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved | None:
-    """Return the call that makes a `source` a `target`, None if it may not be in this `context`.
+    """Return the call that casts `source` to `target`, or None if not allowed in this `context`.
 
-    The result's type says what comes of it and can be narrower than `target`: a cast to numeric
-    without precision keeps the scale its operand has. Where nothing needs to be done the key is
-    `relabel`, which is free.
+    The result's type is exact and can be narrower than `target`: a cast to numeric without
+    precision keeps the scale of its operand. If nothing needs to be done the key is `relabel`,
+    which is free.
     """
     allowed = cast_context(type_key(source), type_key(target))
     if allowed is None or _RANK[allowed] > _RANK[context]:
@@ -109,7 +109,7 @@ def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved
 
 
 def _only_relabels(source: SqlType, target: SqlType) -> bool:
-    """Whether the physical form is the same and nothing has to be looked at."""
+    """Return whether the physical form is the same and no check is needed."""
     s, t = type_key(source), type_key(target)
     if s == "numeric" and t == "numeric":
         return source.scale == target.scale and (
@@ -122,7 +122,7 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
         )
     if t in ("text", "varchar", "bpchar") and s in ("text", "varchar", "unknown", "name", "char"):
         if t == "bpchar":
-            return False  # trailing blanks go
+            return False  # trailing blanks are removed
         return target.length is None or (
             s == t and source.length is not None and source.length <= target.length
         )

@@ -1,12 +1,11 @@
-"""Comparison: SQL's one order of each type's values, and equality by it.
+"""Comparison: the order and equality of the values of each type in SQL.
 
-NaN equals NaN and is greater than all other floats, -0.0 equals 0.0; text compares by bytes
-(collation C); intervals by their length with months of 30 days; numerics by value, whatever their
-scales; arrays element by element, a NULL element greater than any other; jsonb as PostgreSQL's
-btree does.
+NaN equals NaN and is greater than all other floats, -0.0 equals 0.0. Text compares by bytes
+(collation C). Intervals compare by length with months of 30 days, numerics by value whatever their
+scale, arrays element by element with NULL greatest, and jsonb as PostgreSQL's btree does.
 
-`order_keys` gives Python values that are ordered and equal as the column's are, for whoever has to
-sort or hash rows without an engine.
+`order_keys` returns Python values with the order and equality of a column's values, for sorting or
+hashing rows without an engine.
 """
 
 import operator
@@ -53,7 +52,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {
 }
 OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
-# Types whose Arrow order, and both engines' order, is SQL's.
+# Types whose order in Arrow and both engines is SQL's.
 PLAIN = frozenset(
     [
         "bool",
@@ -84,7 +83,7 @@ PLAIN = frozenset(
 
 
 def interval_totals(array: pa.Array) -> Any:
-    """Return the microseconds that each interval is compared by, 0 for NULL."""
+    """Return the microseconds by which each interval is compared, 0 for NULL."""
     fields = [
         array.field(name).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         for name in ("months", "days", "micros")
@@ -99,7 +98,7 @@ def interval_totals(array: pa.Array) -> Any:
 
 
 def order_keys(array: pa.Array, type: SqlType) -> list[Any]:
-    """Return for each row a value that is ordered and equal as SQL has it; None for NULL."""
+    """Return for each row a value with SQL's order and equality; None for NULL."""
     if type.name == "interval":
         totals = interval_totals(array).tolist()
         return [t if v else None for t, v in zip(totals, array.is_valid().to_pylist(), strict=True)]
@@ -178,7 +177,7 @@ def equal_or_both_null(types: Sequence[SqlType], a: pa.Array, b: pa.Array) -> pa
 
 
 def comparable(dialect: Renderer, types: Signature, args: Sequence[str]) -> tuple[str, str] | None:
-    """Return both sides in forms that the engine compares as SQL does; None where it has none."""
+    """Return both sides in forms that the engine compares as SQL does, or None."""
     first, second = types.args[0], types.args[1]
     if first.name in PLAIN or first.name in ("float4", "float8"):
         return args[0], args[1]
@@ -192,7 +191,7 @@ def comparable(dialect: Renderer, types: Signature, args: Sequence[str]) -> tupl
 
 
 def interval_key(dialect: Renderer, sql: str) -> str:
-    """Return the microseconds an interval is compared by, as SQL."""
+    """Return SQL for the microseconds by which an interval is compared."""
     wide_type = "HUGEINT" if dialect.name == "duckdb" else "DECIMAL(28,0)"
     return f"(CAST(({sql}).months AS {wide_type}) * 30 + ({sql}).days) * {DAY} + ({sql}).micros"
 
@@ -200,7 +199,7 @@ def interval_key(dialect: Renderer, sql: str) -> str:
 def _mixed_scales(
     kind: str, dialect: Renderer, types: Signature, args: Sequence[str]
 ) -> str | None:
-    """Compare numerics of different scales: what does not fit the larger scale is beyond it."""
+    """Compare numerics of different scales; what exceeds the larger scale compares beyond it."""
     (s, t), (a, b) = (types.args[0].scale or 0, types.args[1].scale or 0), args
     operator = OPERATORS[kind]
     common = f"DECIMAL({NUMERIC_DIGITS},{max(s, t)})"
@@ -245,7 +244,7 @@ def _distinct(negated: bool) -> Callable[[Renderer, Signature, Sequence[str]], s
 
 
 def _one(kind: str) -> One:
-    """Return what compares two data whose order in Python is SQL's: for texts by code point."""
+    """Return a comparison of two data whose order in Python is SQL's: texts by code point."""
     compute: Callable[[Any, Any], bool] = getattr(operator, kind)
     alike = PLAIN - {"record"}
     return lambda types: compute if alike.issuperset(t.name for t in types.args) else None
@@ -334,12 +333,12 @@ for _kind, _surface in _NAMES.items():
 
 
 def order_bytes(array: pa.Array, type: SqlType) -> list[bytes | None]:
-    """Return for each row bytes that are ordered, and equal, as SQL has the values."""
+    """Return for each row bytes with SQL's order and equality."""
     return [None if d is None else datum_bytes(d, type) for d in from_array(array, type)]
 
 
 def datum_bytes(datum: Any, type: SqlType) -> bytes:
-    """Return the bytes of one datum (not NULL) by which it is ordered."""
+    """Return the bytes of one datum (not NULL) that define its order."""
     if type.element is not None:
         element = type.element
         parts = [b"\x02" if d is None else b"\x01" + _ended(datum_bytes(d, element)) for d in datum]
@@ -369,12 +368,12 @@ def datum_bytes(datum: Any, type: SqlType) -> bytes:
 
 
 def _ended(data: bytes) -> bytes:
-    """Return `data` marked where it ends, such that order stays and nothing is a prefix."""
+    """Return `data` with a terminator that keeps the order, so that none is a prefix of another."""
     return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
 
 
 def float_bytes(value: float) -> bytes:
-    """Return the bytes of a double by which it is ordered: NaN last, -0.0 as 0.0."""
+    """Return the bytes that define the order of a double: NaN last, -0.0 as 0.0."""
     if value != value:
         return b"\xff" * 8
     (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))

@@ -1,7 +1,7 @@
-"""Functions about NULL and truth, and those that choose one of their arguments.
+"""Functions on NULL and truth values, and functions that choose among their arguments.
 
-`coalesce` guards: an argument behind one that is not NULL is not evaluated, so its error is none
-(`evaluate` and the dialects see to that; its kernel is the plain choice).
+Arguments of `coalesce` after the first non-NULL one are not evaluated, so their errors do not
+occur. `evaluate` and the dialects implement that; the kernel only chooses.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ NULL_BOOL = pa.scalar(None, pa.bool_())
 
 
 def template(text: str) -> Rendering:
-    """Return a rendering that fills the arguments in, the same on both engines."""
+    """Return a rendering that substitutes the arguments, the same on both engines."""
     return lambda dialect, types, args: text.format(*args)
 
 
@@ -120,7 +120,7 @@ _declare(
 _declare("is_not_false", "bool", lambda types, a: a.fill_null(True), "COALESCE({0}, TRUE)")
 _declare("is_unknown", "bool", lambda types, a: a.is_null(), "({0} IS NULL)")
 _declare("is_not_unknown", "bool", lambda types, a: a.is_valid(), "({0} IS NOT NULL)")
-# What a plan calls to say something of a value without changing it.
+# Markers that plans put around a value without changing it.
 hidden(
     "relabel",
     "any",

@@ -1,7 +1,7 @@
 """Dates and times: arithmetic, conversion, construction.
 
-What PostgreSQL does in the session's time zone is done in UTC: a session's zone is an argument of
-the functions in `zones.py`, which binding calls in place of these.
+These functions use UTC where PostgreSQL uses the session's time zone. `zones.py` has functions that
+take the zone as an argument, which binding calls instead for sessions in another zone.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def _shift_stamps(sign: int) -> Kernel:
 
 
 def _stamps_of_dates(days: Any) -> tuple[Any, Any]:
-    """Return midnights as timestamps, and which dates are beyond all timestamps."""
+    """Return midnights as timestamps, and which dates are out of the range of timestamps."""
     infinite = is_infinite_date(days)
     outside = ~infinite & ((days < DATE_LEAST) | (days > 106_751_990))
     out = np.where(infinite | outside, 0, days) * DAY
@@ -111,7 +111,7 @@ def _round_stamp(types: Signature, a: pa.Array) -> Outcome:
     if unit == 1:
         return _same_stamp(types, a)
     values = integers(a)
-    # PostgreSQL rounds what it counts from 2000.
+    # PostgreSQL rounds the offset from the year 2000.
     epoch = 0 if types.result.name == "time" else 946_684_800 * SECOND
     infinite = is_infinite(values)
     offset = np.where(infinite, 0, values) - epoch
@@ -197,7 +197,7 @@ def _date_plus_time(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
 
 
 def _age(a: int, b: int) -> Interval:
-    """Return the interval from b to a in years, months, days and time, each field of one sign."""
+    """Return the interval from b to a in years, months, days and time, all of one sign."""
     if a in (LOWEST, HIGHEST) or b in (LOWEST, HIGHEST):
         raise fail("22008", "cannot subtract infinite timestamps")
     if a >= b:
@@ -209,8 +209,8 @@ def _age(a: int, b: int) -> Interval:
 def span(later: int, earlier: int) -> Interval:
     """Return months, days and microseconds between two local times, by the calendar.
 
-    Where a change of clocks makes the later moment's local time the earlier one, the months are
-    what PostgreSQL's are, negative.
+    If a clock change makes the later moment's local time the earlier one, the months are negative,
+    as in PostgreSQL.
     """
     (y1, m1, d1), t1 = calendar.civil_from_days(later // DAY), later % DAY
     (y2, m2, d2), t2 = calendar.civil_from_days(earlier // DAY), earlier % DAY
@@ -258,7 +258,7 @@ def _to_timestamp(seconds: float) -> int:
         raise fail("22008", "timestamp cannot be NaN")
     if seconds in (float("inf"), float("-inf")):
         return HIGHEST if seconds > 0 else LOWEST
-    # PostgreSQL counts from 2000 in floats and rounds there.
+    # PostgreSQL counts from 2000 in floats and rounds those.
     micros = float(np.rint((seconds - 946_684_800.0) * 1e6))
     if not LEAST - 946_684_800e6 <= micros < 9.2233720e18:
         raise fail("22008", f'timestamp out of range: "{seconds:g}"')
@@ -301,7 +301,7 @@ def _time_of_interval(types: Signature, a: pa.Array) -> Outcome:
 
 
 def _declared_interval(types: Signature, a: pa.Array) -> Outcome:
-    """Return the intervals with the fields and digits that are declared of the result."""
+    """Return the intervals with the declared fields and precision of the result."""
     months, days, micros = interval_fields(a)
     if types.result.fields is not None:
         months, days, micros = truncated(types.result.fields, months, days, micros)

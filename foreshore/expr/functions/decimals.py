@@ -1,8 +1,8 @@
-"""Decimal columns as integers: a numeric of scale s is an integer count of 10**-s.
+"""Decimal columns as integers: a numeric of scale s is an integer multiple of 10**-s.
 
-`unscaled` gives int64 where all values fit, else Python integers in an object array; the same NumPy
-expressions serve both, so that the common case runs at machine speed and the rare one is exact. A
-caller who might leave int64 asks `widen` first.
+`unscaled` returns int64 if all values fit, otherwise Python integers in an object array. The same
+NumPy expressions work for both, so the common case is fast and the rare one exact. Callers that
+might exceed int64 call `widen` first.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ Ints = Any  # np.ndarray of int64, or of Python ints (dtype object)
 
 
 def scale_of(type: SqlType) -> int:
-    """Return the planned scale of a numeric; 0 of an integer."""
+    """Return the planned scale of a numeric, 0 for an integer."""
     return type.scale or 0
 
 
@@ -58,7 +58,7 @@ def wide(values: Ints) -> Ints:
 
 
 def widen(bound: int, *operands: Ints) -> tuple[Ints, ...]:
-    """Return `operands` fit for a computation whose results stay within `bound`."""
+    """Return `operands` in a form for a computation whose results stay within `bound`."""
     if bound < 2**63 and all(o.dtype != object for o in operands):
         return operands
     return tuple(wide(o) for o in operands)
@@ -70,7 +70,8 @@ def rescale(values: Ints, by: int) -> Ints:
         return values
     if by > 0:
         factor = 10**by
-        (values,) = widen(max(magnitude(values), 1) * factor, values)  # NumPy holds the factor, too
+        # NumPy must hold the factor as well
+        (values,) = widen(max(magnitude(values), 1) * factor, values)
         return values * factor
     return divide_half_up(values, 10**-by)
 
@@ -96,7 +97,7 @@ def truncate_divide(values: Ints, divisor: Any) -> Ints:
 def pack(
     values: Ints, valid: pa.Array | None, scale: int, limit: int = LIMIT
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Return the numerics of `scale`, and errors where one has `limit` or more of its units."""
+    """Return the numerics of `scale`, and errors where they reach `limit` units."""
     type = pa.decimal128(NUMERIC_DIGITS, scale)
     if magnitude(values) < limit:
         return _build(values, valid, type), None
@@ -126,7 +127,7 @@ def _build(values: Ints, valid: pa.Array | None, type: pa.DataType) -> pa.Array:
 
 
 def valid_of(*arrays: pa.Array) -> pa.Array | None:
-    """Return where none of `arrays` is NULL; None if that is everywhere."""
+    """Return where none of `arrays` is NULL, or None if nowhere."""
     valid = None
     for array in arrays:
         if array.null_count:
@@ -136,12 +137,12 @@ def valid_of(*arrays: pa.Array) -> pa.Array | None:
 
 
 def text_where(mask: Any, text: str) -> pa.Array:
-    """Return an array of `text` where the NumPy `mask` is set, of NULL elsewhere."""
+    """Return an array with `text` where the NumPy `mask` is set and NULL elsewhere."""
     values = np.full(len(mask), None, dtype=object)
     values[np.asarray(mask, dtype=bool)] = text
     return pa.array(values, pa.string())
 
 
 def errors_where(mask: Any, text: str) -> pa.Array | None:
-    """Return `text_where`; None where the mask is set nowhere."""
+    """Return `text_where`, or None if the mask is empty."""
     return text_where(mask, text) if mask.any() else None

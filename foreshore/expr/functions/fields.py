@@ -75,7 +75,7 @@ TRUNCATIONS = frozenset(
         "millennium",
     ]
 )
-# Units of a day or more: what is left of a time when cut to one is a midnight.
+# Units of a day or more: a value truncated to one is a midnight.
 TRUNCATED_DAYS = TRUNCATIONS - {"microseconds", "milliseconds", "second", "minute", "hour"}
 _CLOCK = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "milliseconds": 1000, "microseconds": 1}
 
@@ -87,7 +87,7 @@ def unit_of(name: str) -> str:
 
 
 def display(type: SqlType) -> str:
-    """Return the name that errors about units call a type by."""
+    """Return the name of a type in errors about units."""
     return str(type)
 
 
@@ -131,7 +131,7 @@ def _truncate_days(unit: str, days: Any) -> Any:
 
 
 def truncated(unit: str, values: Any) -> Any:
-    """Return timestamps cut to the unit, one of `TRUNCATIONS`."""
+    """Return timestamps truncated to the unit, one of `TRUNCATIONS`."""
     infinite = is_infinite(values)
     safe = np.where(infinite, 0, values)
     if unit in _CLOCK:
@@ -142,7 +142,7 @@ def truncated(unit: str, values: Any) -> Any:
 
 
 def truncation(name: str, type: SqlType) -> str:
-    """Return the unit called `name`, to which times of `type` can be cut; raises Failure."""
+    """Return the unit `name` for truncating times of `type`; raises Failure."""
     unit = unit_of(name)
     if unit not in TRUNCATIONS:
         raise _unknown_unit(name.lower(), type, known=unit.startswith("timezone"))
@@ -177,9 +177,9 @@ def _trunc_interval(types: Signature, name: str, a: pa.Array) -> Outcome:
     return intervals(months, days, np.sign(micros) * (np.abs(micros) // step * step), nulls(a))
 
 
-# Fields whose values are seconds, in units of their scale of digits after the point.
+# Fields whose values are seconds, and the digits after the point of their units.
 FIELD_SCALES = {"second": 6, "epoch": 6, "milliseconds": 3, "julian": 20}
-# Fields that an infinite time has: infinity itself, which no numeric of ours is.
+# Fields that are infinite for an infinite time, which our numeric cannot represent.
 _UNBOUNDED = frozenset(["year", "decade", "century", "millennium", "epoch", "julian", "isoyear"])
 _NOT_OF_DATE = OFFSET_FIELDS | {"microseconds", "milliseconds", "second", "minute", "hour"}
 
@@ -351,7 +351,7 @@ _INFINITE = data_error("0A000", "the numeric value Infinity is not supported")
 
 
 def extract(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Outcome:
-    """Return EXTRACT of one unit; `offsets` are the zone's of moments, in microseconds east."""
+    """Return EXTRACT of one unit; `offsets` are the zone's offsets, in microseconds east."""
     values, scale, missing, failing = _field(types, name, a, offsets)
     target = types.result.scale or 0
     values = np.where(missing, 0, values)
@@ -366,7 +366,7 @@ def extract(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Outco
 
 
 def date_part(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Outcome:
-    """Return date_part of one unit, as `extract`."""
+    """Return date_part of one unit, like `extract`."""
     values, scale, missing, failing = _field(types, name, a, offsets)
     if types.args[1].name in STAMPS or types.args[1].name == "date":
         signs = integers(a) > 0
@@ -379,7 +379,7 @@ def date_part(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Out
 
 
 def extract_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
-    """Return the type of EXTRACT: as many digits as the field has."""
+    """Return the type of EXTRACT, with the digits of the field."""
     field = literals[0] if literals is not None else NO_LITERAL
     if isinstance(field, str):
         unit = unit_of(field)
@@ -389,7 +389,7 @@ def extract_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
     return numeric_of_scale(6, trim=True)
 
 
-# Fields that engines give as PostgreSQL does, by DuckDB's and Spark's names.
+# Fields that engines compute as PostgreSQL does, by DuckDB's and Spark's names.
 _NATIVE_FIELDS = {
     "year": "year", "month": "month", "day": "day", "hour": "hour", "minute": "minute",
     "quarter": "quarter", "week": "week", "doy": "doy",
@@ -397,7 +397,7 @@ _NATIVE_FIELDS = {
 
 
 def _bounds(dialect: Renderer, type: SqlType, sql: str) -> str:
-    """Return SQL that is TRUE for times which any engine computes with, AD and not infinite."""
+    """Return SQL that is TRUE for finite AD times, which all engines handle."""
     low, high = ("0001-01-02", "9999-01-01")
     name = dialect.type_name(type)
     return f"{sql} >= CAST('{low}' AS {name}) AND {sql} < CAST('{high}' AS {name})"
@@ -455,7 +455,7 @@ def _date_trunc_sql(dialect: Renderer, types: Signature, args: Sequence[str]) ->
 
 
 def total_unit(key: str, literals: Literals, types: tuple[SqlType, ...]) -> bool:
-    """Whether a call whose unit is known cannot fail."""
+    """Return whether a call with a known unit cannot fail."""
     unit = literals[0] if literals is not None else NO_LITERAL
     if not isinstance(unit, str):
         return False

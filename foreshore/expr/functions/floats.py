@@ -1,7 +1,8 @@
-"""Floating point: IEEE arithmetic that does not pass over what went wrong.
+"""Floating point: IEEE arithmetic with overflow and underflow as errors.
 
-A finite operation that gives infinity is an overflow, one that gives zero of what is not zero an
-underflow, both errors as in PostgreSQL. real is computed in single precision, after each operation.
+A finite operation with an infinite result is an overflow; one with a zero result from nonzero
+operands is an underflow. Both are errors, as in PostgreSQL. real is computed in single precision
+after each operation.
 """
 
 import math
@@ -27,7 +28,7 @@ from foreshore.types import arrow_type
 
 OVERFLOW = data_error("22003", "value out of range: overflow")
 UNDERFLOW = data_error("22003", "value out of range: underflow")
-# These renderings say their arguments several times; longer ones go to the kernel, which does not.
+# These renderings repeat their arguments; longer arguments use the kernel, which does not.
 LONG = 160
 
 
@@ -45,7 +46,7 @@ def checked(
     underflow: Any = None,
     divided: Any = None,
 ) -> Outcome:
-    """Return values and errors, from masks of the rows in which each fault occurred."""
+    """Return values and errors, from the masks of rows with each error."""
     arrow = arrow_type(types.result)
     faults = [
         (mask, text)
@@ -131,7 +132,7 @@ def _binary_error(kind: str) -> Rendering:
 
 
 def _renders(dialect: Renderer, kind: str, types: Signature, args: Sequence[str]) -> bool:
-    """Whether the operation has a rendering; Spark divides reals as doubles."""
+    """Return whether the operation has a rendering; Spark divides reals as doubles."""
     if types.result.name == "float4" and kind == "/" and dialect.name == "spark":
         return False
     return sum(map(len, args)) <= LONG
@@ -160,7 +161,7 @@ def _binary_sql(kind: str) -> Rendering:
 
 
 def _unary_math(compute: Callable[[float], float]) -> Kernel:
-    """Return the kernel of a function of Python's math, row by row; it has libm's results."""
+    """Return the kernel of a function of Python's math (that is, libm), row by row."""
 
     def row(x: float) -> float:
         try:

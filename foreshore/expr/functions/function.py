@@ -1,16 +1,16 @@
-"""Functions as declared: a signature, a meaning over Arrow arrays, renderings that mean the same.
+"""Declarations of functions: a signature, a kernel over Arrow arrays, equivalent renderings.
 
-A family's module declares its functions into `SCALARS`, `CASTS` and `TABLES`; `registry.py` loads
-the families and is what the rest of the system asks.
+The module of a family declares its functions in `SCALARS`, `CASTS` and `TABLES`. `registry.py`
+loads the families and is the interface for all other code.
 
-A kernel gets the exact types of the call and one array of physical form for each argument, all of
-one length. It returns the results, or the results and the errors: texts of
-`foreshore.errors.data_error`, NULL where a row is fine; where a row failed its result is NULL. A
-strict kernel may leave anything in rows with a NULL argument: `apply` makes them NULL.
+A kernel receives the exact types of the call and, for each argument, an array of its physical form,
+all of one length. It returns the results, or the results and the errors: texts of
+`foreshore.errors.data_error`, NULL for successful rows; a failed row has a NULL result. A strict
+kernel may return anything in rows with a NULL argument: `apply` makes them NULL.
 
-A rendering is given the SQL of the arguments, total already, and returns SQL whose value is the
-kernel's to the byte, NULL where the kernel fails; or None where these types have no such form, and
-then an engine calls the kernel.
+A rendering receives the SQL of the arguments, which cannot fail, and returns SQL with exactly the
+kernel's value, NULL where the kernel fails. It returns None if there is no such SQL for these
+types; then the engine calls the kernel.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from foreshore.types import MAX_PLANNED_SCALE, NUMERIC, TYPES, SqlType, array_of
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """The exact types, scales and lengths included, of one call."""
+    """The exact types of one call, with scales and lengths."""
 
     args: tuple[SqlType, ...]
     result: SqlType
@@ -33,8 +33,8 @@ class Signature(msgspec.Struct, frozen=True):
 
 Outcome = Any  # pa.Array, or (pa.Array, pa.Array of text or None)
 Kernel = Callable[..., Outcome]  # (Signature, *arrays)
-One = Callable[[Signature], Callable[..., Any] | None]  # of the types, what computes of data
-Literals = tuple[Any, ...] | None  # the datum of each argument that is a literal, else `NO_LITERAL`
+One = Callable[[Signature], Callable[..., Any] | None]  # from the types, the function of data
+Literals = tuple[Any, ...] | None  # the datum of each literal argument, otherwise `NO_LITERAL`
 ResultRule = Callable[[tuple[SqlType, ...], Literals], SqlType]
 
 
@@ -47,12 +47,12 @@ NO_LITERAL = _NoLiteral()
 
 
 class Renderer(Protocol):
-    """What a rendering may ask of the dialect it renders for."""
+    """The dialect for which a rendering is made."""
 
     name: str  # "duckdb" or "spark"
 
     def type_name(self, type: SqlType) -> str:
-        """Return the engine's name of the type of a column of `type`."""
+        """Return the engine's type for a column of `type`."""
         ...
 
     def literal(self, datum: Any, type: SqlType) -> str:
@@ -65,7 +65,7 @@ Rendering = Callable[[Renderer, Signature, Sequence[str]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """One function. `args` are type patterns: a type's name, `text[]`, or a polymorphic name."""
+    """A scalar function; `args` are type patterns: a type's name, `text[]`, or polymorphic."""
 
     key: str
     name: str
@@ -75,31 +75,31 @@ class ScalarFunction:
     strict: bool = True
     fallible: bool = False
     volatility: str = "immutable"
-    variadic: bool = False  # the last of `args` may come any number of times, at least once
+    variadic: bool = False  # the last of `args` may be repeated, at least once
     duckdb: Rendering | None = None
     spark: Rendering | None = None
-    # Where the function fails for some types only.
+    # Whether the function can fail for given types, if it cannot for all.
     fails: Callable[[Signature], bool] | None = None
-    # The error's text, where arguments that are not NULL give NULL only by this one error.
+    # The error's text, if arguments that are not NULL give NULL only by this error.
     error: "str | Callable[[Signature], str | None] | None" = None
-    # SQL for the error's text or NULL, on either engine, where there are several errors.
+    # SQL for the error's text or NULL, for both engines, if there are several errors.
     error_sql: Rendering | None = None
-    # What the kernel does to a row without NULLs, on data; raises Failure. For strict functions;
-    # None where data of the types are not told apart, or not alike, as values are.
+    # The kernel for one row without NULLs, on data; raises Failure. For strict functions; None if
+    # data of the types do not have the equality of values.
     one: One | None = None
 
     def may_fail(self, signature: Signature) -> bool:
-        """Whether a call of these types can fail."""
+        """Return whether a call of these types can fail."""
         return self.fallible and (self.fails is None or self.fails(signature))
 
     def only_error(self, signature: Signature) -> str | None:
-        """Return the one error that calls of these types can have, if it is just one."""
+        """Return the only error that calls of these types can raise, if there is just one."""
         return self.error(signature) if callable(self.error) else self.error
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a name and types, or a cast, come to: a call, and what to coerce its arguments to."""
+    """A resolved call or cast: its key, the types to coerce its arguments to, and its type."""
 
     key: str
     arg_types: tuple[SqlType, ...]
@@ -108,10 +108,10 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class TableFunction:
-    """A function that gives rows, each an element of the array that a scalar function gives.
+    """A function that returns rows, the elements of the array that a scalar function returns.
 
-    `names` are its columns: the element, and for each of `more`, (key, type), what that scalar
-    function makes of the first argument and the element.
+    `names` are its columns: the element, and for each of `more`, (key, type), the result of that
+    scalar function over the first argument and the element.
     """
 
     names: tuple[str, ...]
@@ -120,10 +120,9 @@ class TableFunction:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """A surface form: matched by `patterns`, its arguments are then coerced to `targets`.
+    """A callable form: arguments match `patterns` and are then coerced to `targets`.
 
-    Patterns and `targets` differ where PostgreSQL has an operator over two types that we compute in
-    the wider one.
+    They differ where PostgreSQL has an operator over two types that is computed in the wider one.
     """
 
     patterns: tuple[str, ...]
@@ -131,7 +130,7 @@ class Overload:
     targets: tuple[str, ...]
 
 
-# By surface name, in order of declaration; by key.
+# By SQL name, in order of declaration; by key.
 SCALARS: dict[str, list[Overload]] = {}
 BY_KEY: dict[str, ScalarFunction] = {}
 TABLES: dict[str, list[tuple[Overload, TableFunction]]] = {}
@@ -156,7 +155,7 @@ def declare(
     stem: str | None = None,
     one: One | None = None,
 ) -> ScalarFunction:
-    """Declare a function under each of `names`; `stem` (else the first name) begins its key."""
+    """Declare a function under each of `names`; `stem` (default: the first name) begins its key."""
     patterns = tuple(args.split())
     first, *others = names.split()
     function = ScalarFunction(
@@ -184,9 +183,9 @@ def declare(
 
 
 def overload(names: str, args: str, function: ScalarFunction, targets: str | None = None) -> None:
-    """Let `names` over `args` mean `function`, with the arguments coerced to `targets`.
+    """Let `names` over `args` call `function`, with the arguments coerced to `targets`.
 
-    Without `targets`, to what the function declares.
+    Without `targets`, to the declared types.
     """
     wanted = function.args if targets is None else tuple(targets.split())
     for name in names.split():
@@ -213,7 +212,7 @@ def declare_table(
 def hidden(
     key: str, args: str, result: str | ResultRule, kernel: Kernel, **options: Any
 ) -> ScalarFunction:
-    """Declare a function that no SQL name leads to: a cast, a finishing step, a generic form."""
+    """Declare a function without an SQL name: a cast, a finishing step, a generic form."""
     patterns = tuple(args.split())
     function = ScalarFunction(
         key=key, name=key.split("(")[0], args=patterns, result=result, kernel=kernel, **options
@@ -229,7 +228,7 @@ def type_key(type: SqlType) -> str:
 
 
 def parse_type(pattern: str) -> SqlType:
-    """Return the type that a pattern without polymorphism names."""
+    """Return the type of a pattern without polymorphism."""
     if pattern.endswith("[]"):
         return array_of(parse_type(pattern[:-2]))
     assert pattern in TYPES, pattern
@@ -237,7 +236,7 @@ def parse_type(pattern: str) -> SqlType:
 
 
 def natural_numeric(source: SqlType, literal: Any = NO_LITERAL) -> SqlType:
-    """Return the numeric type that holds `source`'s values as they are."""
+    """Return the numeric type that holds the values of `source` unchanged."""
     match source.name:
         case "numeric":
             return source
@@ -250,7 +249,7 @@ def natural_numeric(source: SqlType, literal: Any = NO_LITERAL) -> SqlType:
 
 
 def numeric_of_text(text: str) -> SqlType:
-    """Return the type of a numeric literal: as many fractional digits as the text has."""
+    """Return the type of a numeric literal, with the fractional digits of the text."""
     mantissa, _, exponent = text.strip().lower().partition("e")
     fraction = len(mantissa.partition(".")[2].replace("_", ""))
     try:
@@ -263,7 +262,7 @@ def numeric_of_text(text: str) -> SqlType:
 def apply(
     function: ScalarFunction, signature: Signature, arrays: Sequence[pa.Array]
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Run the kernel; return results and errors, both with strictness made good."""
+    """Run the kernel; return results and errors, both with strictness applied."""
     outcome = function.kernel(signature, *arrays)
     values, errors = outcome if isinstance(outcome, tuple) else (outcome, None)
     if errors is not None and errors.null_count == len(errors):
@@ -287,7 +286,7 @@ def mask_out(values: pa.Array, valid: pa.Array) -> pa.Array:
 
 
 def quoted_literal(sql: str) -> str | None:
-    """Return the text if `sql` is a plain string constant."""
+    """Return the text of `sql` if it is a plain string constant."""
     inner = sql[1:-1]
     if len(sql) >= 2 and sql[0] == sql[-1] == "'" and "'" not in inner and "\\" not in inner:
         return inner

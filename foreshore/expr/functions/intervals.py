@@ -1,4 +1,4 @@
-"""Intervals: months, days and microseconds, added, scaled and brought into proportion."""
+"""Intervals: months, days and microseconds; sums, products and normalisation."""
 
 from decimal import Decimal
 from typing import Any
@@ -34,7 +34,7 @@ def _subtract_intervals(a: Interval, b: Interval) -> Interval:
 
 
 def _scaled(a: Interval, factor: float, divide: bool) -> Interval:
-    """Return an interval times or divided by a float, what is left of months going into days."""
+    """Return an interval times or divided by a float; fractions of months become days."""
     if factor != factor or (factor in (float("inf"), float("-inf")) and not divide):
         raise Failure(INTERVAL_RANGE)
     if divide and factor == 0:
@@ -53,7 +53,7 @@ def _scaled(a: Interval, factor: float, divide: bool) -> Interval:
 
     months = whole(apply(a[0]))
     days = whole(apply(a[1]))
-    # Fractions of months become days of 30 to a month, those of days seconds; rounded as to micros.
+    # Fractions of months become days (30 per month), those of days become rounded microseconds.
     month_days = (apply(a[0]) - months) * 30
     month_days = _micro_rounded(month_days)
     seconds = _micro_rounded((apply(a[1]) - days + month_days - int(month_days)) * 86400)

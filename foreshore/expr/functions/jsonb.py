@@ -36,7 +36,7 @@ def _element(document: Any, index: int) -> Any:
     if isinstance(document, dict):
         return MISSING
     if not isinstance(document, list):
-        document = [document]  # a scalar is kept as an array of one
+        document = [document]  # a scalar is processed as an array of one
     if index < 0:
         index += len(document)
     return document[index] if 0 <= index < len(document) else MISSING
@@ -47,7 +47,7 @@ def _as_json(value: Any) -> str | None:
 
 
 def as_text(value: Any) -> str | None:
-    """Return what ->> makes of a value."""
+    """Return a value as the operator ->> does."""
     if value is MISSING or value is None:
         return None
     return value if isinstance(value, str) else dumps(value)
@@ -173,7 +173,7 @@ def _changed(
     insert: bool = False,
     after: bool = False,
 ) -> Any:
-    """Return `node` with what is at `path` replaced, inserted or taken away."""
+    """Return `node` with the value at `path` replaced, inserted or removed."""
     options = {"delete": delete, "create": create, "insert": insert, "after": after}
     step, last = path[level], level == len(path) - 1
     if step is None:
@@ -318,7 +318,7 @@ def _elements(name: str, show: Callable[[Any], str | None]) -> Callable[[str], t
 
 
 def to_json(array: pa.Array, type: SqlType) -> list[Any]:
-    """Return the document that to_jsonb makes of each value, MISSING for NULL."""
+    """Return the document of to_jsonb for each value, MISSING for NULL."""
     if type.element is not None:
         items = to_json(pc.list_flatten(array), type.element)
         out: list[Any] = []
@@ -528,7 +528,7 @@ declare("jsonb_typeof", "jsonb", "text", mapped(_typeof))
 declare("jsonb_array_length", "jsonb", "int4", mapped(_array_length), fallible=True)
 declare("jsonb_strip_nulls", "jsonb", "jsonb", mapped(lambda t: dumps(_strip_nulls(loads(t)))))
 declare("jsonb_pretty", "jsonb", "text", mapped(lambda t: _pretty(loads(t))))
-# There is no type json: its functions give jsonb, the same documents with keys sorted and unique.
+# There is no json type: its functions return jsonb, with keys sorted and unique.
 declare("to_jsonb to_json", "anyelement", "jsonb", _to_jsonb)
 declare(
     "jsonb_build_object json_build_object",

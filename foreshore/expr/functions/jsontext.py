@@ -1,9 +1,9 @@
-"""JSON documents: from jsonb's text to Python values and back, and their order.
+"""Convert jsonb text to Python values and back, and order documents.
 
-jsonb's btree order (`compareJsonbContainers` of PostgreSQL): of a kind, Object > Array > Boolean >
-Number > String > Null; the longer object or array is the greater one; then element by element, or
-pair by pair in the order in which keys are stored, the shorter one first. The keys of a pair are
-compared as strings are, so that "aa" is less than "b" though it is stored after it.
+The order is that of PostgreSQL's btree (`compareJsonbContainers`): Object > Array > Boolean >
+Number > String > Null; a longer object or array is greater; then elements, or key-value pairs in
+stored order (shorter keys first), are compared one by one. The keys of a pair are compared as
+strings, so "aa" is less than "b" although it is stored after it.
 """
 
 import json
@@ -31,11 +31,11 @@ def stored_keys(document: dict[str, Any]) -> list[str]:
 
 @lru_cache(4096)
 def json_order_bytes(text: str) -> bytes:
-    """Return bytes that are ordered, and equal, as the documents are."""
+    """Return bytes with the same order and equality as the documents."""
     value = loads(text)
     if isinstance(value, dict):
         return b"\x02" + _bytes(value)
-    # A scalar counts as an array of one that is less than a real one.
+    # A scalar is compared as an array of one element that is less than a real array.
     if isinstance(value, list):
         items = b"".join(map(_bytes, value))
         return b"\x01" + len(value).to_bytes(4, "big") + b"\x01" + items
@@ -73,7 +73,7 @@ def _ended(data: bytes) -> bytes:
 
 
 def number_bytes(value: Decimal) -> bytes:
-    """Return bytes that are ordered as decimals of any size are."""
+    """Return bytes with the same order as decimals of any size."""
     if not value:
         return b"\x01"
     digits = "".join(map(str, value.as_tuple().digits)).lstrip("0").rstrip("0")

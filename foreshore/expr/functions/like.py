@@ -1,8 +1,8 @@
-"""LIKE, in time that is bounded by the text's length times the pattern's.
+"""LIKE, in time bounded by the length of the text times that of the pattern.
 
-A pattern is cut at each `%` into pieces of a fixed length. The first has to be at the beginning of
-the text and the last at its end; each of the others is looked for behind the one before, and its
-first place is as good as any other, so no choice is ever taken back.
+A pattern is split at each `%` into pieces of fixed length. The first piece must be at the start of
+the text and the last at its end. Each of the others is searched after the one before it; its first
+occurrence is always the best choice, so there is no backtracking.
 """
 
 import re
@@ -14,18 +14,18 @@ from foreshore.expr.functions.rows import Failure
 
 ENDS_IN_ESCAPE = data_error("22025", "LIKE pattern must not end with escape character")
 
-MOST_CHARACTERS = 1000  # of a pattern for RE2
+MOST_CHARACTERS = 1000  # maximum length of a pattern for RE2
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a pattern has between two `%`: texts with their places, and `_` in between."""
+    """A part of a pattern between two `%`: texts with their offsets, and `_` in between."""
 
     length: int
     texts: tuple[tuple[int, str], ...]
 
     def at(self, text: str, place: int) -> bool:
-        """Whether the piece is in `text` at `place`, behind which there is room for it."""
+        """Return whether the piece is in `text` at `place`, where there is room for it."""
         return all(text.startswith(part, place + offset) for offset, part in self.texts)
 
     def find(self, text: str, start: int, end: int) -> int:
@@ -33,7 +33,7 @@ class Piece:
         if not self.texts:
             return start if start + self.length <= end else -1
         offset, part = max(self.texts, key=lambda each: len(each[1]))
-        last = end - self.length + offset + len(part)  # where `part` ends at the latest
+        last = end - self.length + offset + len(part)  # the last possible end of `part`
         place = text.find(part, start + offset, last)
         while place >= 0 and not self.at(text, place - offset):
             place = text.find(part, place + 1, last)
@@ -43,7 +43,7 @@ class Piece:
 @lru_cache(1024)
 def pieces(pattern: str) -> tuple[Piece, ...]:
     """Return the pieces of a LIKE pattern; raises `Failure`."""
-    found: list[list[str | None]] = [[]]  # None for `_`
+    found: list[list[str | None]] = [[]]  # None stands for `_`
     characters = iter(pattern)
     for c in characters:
         if c == "%":
@@ -85,14 +85,14 @@ def _expression(piece: Piece) -> str:
 
 
 def like_checked(pattern: str) -> None:
-    """Raise `Failure` if a pattern is none."""
+    """Raise `Failure` if a pattern is invalid."""
     pieces(pattern)
 
 
 def like(text: str, pattern: str) -> bool:
     """Return whether `text` is like `pattern`.
 
-    An escape character at its end is an error only if the text gets the match that far.
+    A trailing escape character is an error only if matching reaches it.
     """
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         if _matches(text, pieces(pattern[:-1] + "_%")):

@@ -1,8 +1,8 @@
-"""Variance, covariance, correlation and regression of floats: what is made of their comoments.
+"""Variance, covariance, correlation and regression of floats, computed from their comoments.
 
-`Sxy` is the sum of (x - mean(x)) * (y - mean(y)) over the pairs (y, x) of which neither is NULL, as
-the core aggregate `comoment_float` gives it; `Sxx` is that of x with itself. As in PostgreSQL, a
-moment beyond the greatest float is an error, and NaN if a value is NaN or infinite.
+`Sxy` is the sum of (x - mean(x)) * (y - mean(y)) over the pairs (y, x) without NULL, as the core
+aggregate `comoment_float` returns it; `Sxx` is that of x with itself. As in PostgreSQL, a moment
+beyond the greatest float is an error, and NaN if a value is NaN or infinite.
 """
 
 import math

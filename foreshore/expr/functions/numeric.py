@@ -1,8 +1,8 @@
 """Numeric: exact decimals on planned scales.
 
-A sum has the larger scale, a product the scales' sum, a quotient at least 20; no more than
-`MAX_PLANNED_SCALE`. A result that its type cannot hold exactly is an error, never rounded, but for
-what PostgreSQL rounds itself: quotients and roots to about 16 significant digits, by its rule.
+A sum has the larger scale, a product the sum of the scales, a quotient at least 20; at most
+`MAX_PLANNED_SCALE`. A result that its type cannot hold exactly is an error and is never rounded,
+except where PostgreSQL rounds: quotients and roots to about 16 significant digits, by its rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ def larger(types: Types, literals: Literals) -> SqlType:
 def product(types: Types, literals: Literals) -> SqlType:
     """Return the type of a product.
 
-    Unconstrained columns hold few digits after the point but may hold many before it.
+    Values of unconstrained columns have few digits after the point but may have many before it.
     """
     scale = sum(map(scale_of, types))
     if scale > MAX_PLANNED_SCALE:
@@ -84,17 +84,17 @@ def quotient(types: Types, literals: Literals) -> SqlType:
 
 
 def whole(types: Types, literals: Literals) -> SqlType:
-    """Return the type of what has no fraction."""
+    """Return the type of values without a fraction."""
     return numeric_of_scale(0)
 
 
 def same(types: Types, literals: Literals) -> SqlType:
-    """Return the argument's own type, its declared precision left out."""
+    """Return the type of the argument without its declared precision."""
     return numeric_of_scale(scale_of(types[0]), trim=types[0].trim)
 
 
 def rounded(types: Types, literals: Literals) -> SqlType:
-    """Return the type of round(x, n): of n digits where n is known."""
+    """Return the type of round(x, n), with scale n if it is known."""
     digits = literals[1] if literals is not None else NO_LITERAL
     if isinstance(digits, str) and digits.strip().lstrip("+-").isdigit():
         digits = int(digits)
@@ -143,7 +143,7 @@ def _divide(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
 
 
 def _by_integers(compute: Callable[[Ints, Ints], Ints], whole_result: bool) -> Kernel:
-    """Return the kernel of an operation on aligned integers, whose second is no 0."""
+    """Return the kernel of an operation on aligned integers with a nonzero second operand."""
 
     def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
         x, y, scale = _aligned(types, a, b)
@@ -168,7 +168,7 @@ def _unary(compute: Callable[[Ints], Ints]) -> Kernel:
 
 
 def _to_digits(cut: Callable[[Ints, int], Ints]) -> Kernel:
-    """Return the kernel of round(x, n) or trunc(x, n), or of either without n."""
+    """Return the kernel of round(x, n) or trunc(x, n), or of the forms without n."""
 
     def kernel(types: Signature, a: pa.Array, b: pa.Array | None = None) -> Outcome:
         scale, values = scale_of(types.args[0]), unscaled(a)
@@ -321,7 +321,7 @@ def _precise(compute: Callable[..., tuple[Decimal, int]]) -> Kernel:
 
 
 def decimal_name(scale: int) -> str:
-    """Return both engines' name of our decimals."""
+    """Return the name of decimal types, which is the same in both engines."""
     return f"DECIMAL({NUMERIC_DIGITS},{scale})"
 
 
@@ -420,7 +420,7 @@ declare(
 
 
 def _average(types: Signature, total: pa.Array, count: pa.Array) -> Outcome:
-    """Divide a sum by how many there were; NULL of none."""
+    """Divide a sum by the count; NULL if that is 0."""
     counts = unscaled(count)
     valid = valid_of(total, pa.array(np.where(counts == 0, None, counts), pa.int64()))
     divisor = (types.args[0], numeric_of_scale(0))
@@ -447,7 +447,7 @@ def _variance(sample: bool, root: bool) -> Kernel:
             value = _CONTEXT.divide(*shown)
             value = value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _CONTEXT)
             if root:
-                value = _CONTEXT.sqrt(value)  # to as many digits as the variance
+                value = _CONTEXT.sqrt(value)  # with the scale of the variance
             value = rounded_result(value, digits, scale)
             if abs(value) >= Decimal(10) ** (NUMERIC_DIGITS - scale):
                 raise fail("22003", "value overflows numeric format")
@@ -459,7 +459,7 @@ def _variance(sample: bool, root: bool) -> Kernel:
 
 
 def _division_digits(x: Decimal, y: Decimal) -> int:
-    """Return the scale that PostgreSQL gives x / y."""
+    """Return the scale of x / y in PostgreSQL."""
 
     def first(value: Decimal) -> int:
         return int(abs(value).scaleb(-4 * _base_weight(value)))

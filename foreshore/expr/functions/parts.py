@@ -1,10 +1,10 @@
-"""Numerics in two parts, whose sums have room for more digits than a numeric.
+"""Split numerics into two parts whose sums have room for more digits than a numeric.
 
     x = high_part(x) * unit + low_part(x)        |low_part(x)| < unit, both of the sign of x
 
-A sum of numerics of 38 digits may have more of them, now or until a row goes again. The sums of the
-parts have not, of up to 10**18 rows, of 10**8 at a scale of 30. So what may fail is to put the sum
-together, which is an expression as others are, whose error is maintained and goes with the rows.
+A sum of 38-digit numerics may overflow, finally or only until a row is deleted. The sums of the
+parts do not overflow for up to 10**18 rows (10**8 at a scale of 30). So only combining the sums may
+fail. That is an ordinary expression whose error is maintained and disappears with the rows.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from foreshore.expr.functions.function import Outcome, Renderer, Signature, hidd
 from foreshore.expr.functions.numeric import decimal_name, same, whole
 from foreshore.types import SqlType
 
-# How many digits a low part has, behind the point as before it; more where the scale is larger.
+# Digits of a low part on either side of the point; more if the scale is larger.
 _DIGITS = 20
-# Sums over numerics that are declared to have so few have room for 10**10 rows as they are.
+# Sums of numerics with no more declared digits than this have room for 10**10 rows without parts.
 _FEW_DIGITS = 28
 
 
 def unit_of(scale: int) -> int:
-    """Return what the high part of a numeric of `scale` counts: a power of ten, at least 1."""
+    """Return the unit of the high part of a numeric of `scale`: a power of ten, at least 1."""
     return int(10 ** max(_DIGITS - scale, 0))
 
 
@@ -68,7 +68,7 @@ def _low_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
 
 
 def needs_parts(type: SqlType) -> bool:
-    """Whether a sum over columns of `type` may have more digits than there are."""
+    """Return whether a sum over columns of `type` may exceed the digits of a numeric."""
     return type.name == "numeric" and (type.length is None or type.length > _FEW_DIGITS)
 
 

@@ -29,7 +29,7 @@ from foreshore.expr.functions.rows import Failure, collect, fail, only_value, ro
 from foreshore.expr.functions.text import to_lower
 from foreshore.types import TEXT, array_of
 
-MOST_RUNS = 2  # `%` in a pattern that an engine may match by trying
+MOST_RUNS = 2  # maximum number of `%` in a pattern that a backtracking engine may match
 
 
 def _like(negated: bool, insensitive: bool) -> Kernel:
@@ -50,9 +50,9 @@ def _like(negated: bool, insensitive: bool) -> Kernel:
 
 
 def _by_re2(a: pa.Array, pattern: str, insensitive: bool) -> pa.Array | None:
-    """Return which of `a` are like `pattern`, None where that is to be asked of each row."""
+    """Return which of `a` are like `pattern`, or None if each row must be matched separately."""
     if insensitive and pc.all(pc.string_is_ascii(a)).as_py() is False:
-        return None  # RE2 takes more characters for the same
+        return None  # RE2 would need more characters for the same pattern
     if "\\" not in pattern:
         return pc.match_like(a, pattern, ignore_case=insensitive)
     try:
@@ -63,7 +63,7 @@ def _by_re2(a: pa.Array, pattern: str, insensitive: bool) -> pa.Array | None:
 
 
 def like_escape(pattern: str, escape: str) -> str:
-    """Return a LIKE pattern with another escape character as one with the backslash."""
+    """Return a LIKE pattern with another escape character rewritten to use the backslash."""
     if len(escape) > 1:
         raise fail("22025", "invalid escape string")
     if escape == "\\":
@@ -149,7 +149,7 @@ def _matches(negated: bool, insensitive: bool) -> Kernel:
 
 
 def _flags_of(flags: str, function_without_global: str | None = None) -> str:
-    """Return the options but for "g"; fails for a function in which "g" has no meaning."""
+    """Return the options except "g"; fails for a function that does not accept "g"."""
     for flag in flags:
         if flag not in "gicnmpwqstxeb":
             raise fail("22023", f'invalid regular expression option: "{flag}"')
@@ -189,7 +189,7 @@ def _expanded(replacement: str, whole: str, groups: list[str | None]) -> str:
 
 
 def regexp_match(text: str, pattern: str, flags: str = "") -> tuple[str | None, ...] | None:
-    """Return the captures of the first match, or the match if there are no groups."""
+    """Return the captures of the first match, or the whole match if there are no groups."""
     regex = compile_regex(pattern, _flags_of(flags, "regexp_match") if flags else "")
     found = matching(regex, text)
     bounds = found.find()
@@ -197,7 +197,7 @@ def regexp_match(text: str, pattern: str, flags: str = "") -> tuple[str | None, 
 
 
 def _matches_in(found: Matching, text: str, flags: str) -> list[Bounds]:
-    """Return the first match, or all with the flag g."""
+    """Return the first match, or all matches with the flag g."""
     if "g" in flags:
         return find_all(found, text)
     first = found.find()
@@ -222,7 +222,7 @@ def _substring_regex(text: str, pattern: str) -> str | None:
 def regexp_split(text: str, pattern: str, flags: str = "", *, function: str) -> tuple[str, ...]:
     """Return the texts between the matches.
 
-    An empty match does not split at the start, at the end or right behind another match.
+    An empty match does not split at the start, at the end or directly after another match.
     """
     regex = compile_regex(pattern, _flags_of(flags, function))
     out: list[str] = []
@@ -240,7 +240,7 @@ def _count(text: str, pattern: str) -> int:
 
 
 def _rows(compute: Callable[..., Any]) -> Kernel:
-    """Return the kernel that applies `compute` to each row; patterns are mostly all the same."""
+    """Return the kernel that applies `compute` to each row; most columns hold one pattern."""
 
     def kernel(types: Signature, texts: pa.Array, *others: pa.Array) -> Outcome:
         columns = map(_values, others)
@@ -250,7 +250,7 @@ def _rows(compute: Callable[..., Any]) -> Kernel:
 
 
 def _values(array: pa.Array) -> Iterable[Any]:
-    """Return the values of `array`; if they are all the same, as often as they are asked for."""
+    """Return the values of `array`; one repeated value is converted only once."""
     same = only_value(array) if len(array) > 4 else None
     return array.to_pylist() if same is None else repeat(same)
 
@@ -266,12 +266,12 @@ def _like_sql(operator: str) -> Rendering:
 
 
 def _is_easy(pattern: str) -> bool:
-    """Whether engines that try one way after the other match `pattern` in few steps."""
+    """Return whether backtracking engines match `pattern` in few steps."""
     return pattern.count("%") <= MOST_RUNS
 
 
 def total_pattern(key: str, literals: Literals) -> bool:
-    """Whether a match against a known pattern cannot fail."""
+    """Return whether matching a known pattern cannot fail."""
     pattern = literals[1] if literals is not None else NO_LITERAL
     if not isinstance(pattern, str):
         return False
@@ -311,7 +311,7 @@ for _name, _stem, _negated, _insensitive in (
 for _name in ("~~", "!~~", "~~*", "!~~*", "~", "!~", "~*", "!~*"):
     from foreshore.expr.functions.function import SCALARS
 
-    # Not the first of that name: `~` is an operator of integers, too.
+    # Select by pattern, as `~` is also an operator of integers.
     _function = next(o.function for o in SCALARS[_name] if o.patterns == ("text", "text"))
     for _t in ("name", "bpchar"):
         overload(_name, f"{_t} text", _function)

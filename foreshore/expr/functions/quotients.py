@@ -1,8 +1,8 @@
-"""Quotients of numerics: as many digits as PostgreSQL gives them, as far as a numeric holds them.
+"""Quotients of numerics, with PostgreSQL's digits as far as a numeric holds them.
 
-PostgreSQL rounds a quotient to at least 16 significant digits. Where it would keep more digits
-after the point than the planned scale has, the quotient is rounded at that scale if 10 significant
-digits remain; otherwise, and where an exact quotient would lose a digit, it is the error 22003.
+PostgreSQL rounds a quotient to at least 16 significant digits. If it would keep more digits after
+the point than the planned scale has, the quotient is rounded at that scale if 10 significant digits
+remain. Otherwise, and if an exact quotient would lose a digit, the error is 22003.
 """
 
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -28,14 +28,14 @@ from foreshore.types import SqlType
 
 Types = tuple[SqlType, ...]
 
-_LEAST_SIGNIFICANT = 10**9  # of 10 digits
+_LEAST_SIGNIFICANT = 10**9  # 10 digits
 _WIDE = Context(prec=400)
 
 
 def rounded_result(value: Decimal, digits: int, scale: int) -> Decimal:
-    """Return an inexact result with the `digits` after the point that PostgreSQL gives it.
+    """Return an inexact result rounded to `digits` after the point, as in PostgreSQL.
 
-    Fails where `scale`, which is all that can be kept, leaves fewer than 10 significant ones.
+    Fails if `scale`, the most that can be kept, leaves fewer than 10 significant digits.
     """
     places = min(digits, scale)
     rounded = value.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _WIDE)
@@ -62,13 +62,13 @@ _POWERS = np.array([10**i for i in range(19)], dtype=np.uint64)
 def _digit_counts(values: Ints) -> Any:
     absolute = np.abs(values)
     if values.dtype != object:
-        # As unsigned numbers, where the least has its absolute value too.
+        # As unsigned numbers, in which the least integer has its absolute value.
         return np.searchsorted(_POWERS, absolute.view(np.uint64), side="right")
     return np.array([len(str(v)) if v else 0 for v in absolute], dtype=np.int64)
 
 
 def _weights(values: Ints, scale: int) -> tuple[Any, Any]:
-    """Return for each value its weight and first digit in base 10000, as PostgreSQL stores it."""
+    """Return the weight and the first base-10000 digit of each value, as PostgreSQL stores it."""
     counts = _digit_counts(values)
     exponents = counts - 1 - scale
     weights = np.where(counts == 0, 0, np.floor_divide(exponents, 4))
@@ -83,7 +83,7 @@ def _weights(values: Ints, scale: int) -> tuple[Any, Any]:
 
 
 def _display_scales(values: Ints, type: SqlType) -> Any:
-    """Return the digits after the point that PostgreSQL would show of each value."""
+    """Return the display scale of each value in PostgreSQL."""
     scale = scale_of(type)
     if not type.trim:
         return np.full(len(values), scale)
@@ -95,7 +95,7 @@ def _display_scales(values: Ints, type: SqlType) -> Any:
 
 
 def _divided(x: Ints, y: Ints, types: Types, result: SqlType) -> tuple[Ints, Ints]:
-    """Return quotients in units of `result`, and which of them lack digits; no `y` is 0.
+    """Return quotients in units of `result`, and which of them lack digits; `y` is never 0.
 
     They are rounded where PostgreSQL rounds them, or where `result` ends.
     """

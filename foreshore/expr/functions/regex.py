@@ -1,9 +1,9 @@
-r"""Regular expressions: PostgreSQL's (ARE), translated for engines that are not it.
+"""Translate PostgreSQL's regular expressions (ARE) for engines with other rules.
 
-A pattern is translated token by token, for three engines at once (`regex_match` chooses among
-them). Where the match itself is asked for, POSIX's longest one (or, for a non-greedy expression,
-the shortest) is found; captures are given only where greediness is not mixed and the order of
-alternatives makes no difference. What is not certain to mean the same is refused, not guessed.
+A pattern is translated token by token for three engines at once (`regex_match` chooses among them).
+Where the match itself is needed, POSIX's longest match (or, for a non-greedy expression, the
+shortest) is found. Captures are available only if greediness is not mixed and the order of
+alternatives makes no difference. Patterns that are not certain to mean the same are rejected.
 """
 
 import re
@@ -17,15 +17,15 @@ import re2
 from foreshore.expr.functions.rows import Failure, fail
 
 MOST_CHARACTERS = 10_000
-DEEPEST = 100  # parentheses within parentheses
-MOST_STEPS = 1 << 20  # of a backtracking engine at worst: some ten milliseconds
+DEEPEST = 100  # maximum nesting of parentheses
+MOST_STEPS = 1 << 20  # worst case for a backtracking engine: some ten milliseconds
 
 _CLASSES = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z",
     "space": " \\t\\n\\v\\f\\r", "blank": " \\t", "punct": "!-/:-@\\[-`{-~", "xdigit": "0-9a-fA-F",
     "cntrl": "\\x00-\\x1f\\x7f", "print": " -~", "graph": "!-~", "word": "a-zA-Z0-9_",
 }  # fmt: skip
-# The same characters as Python's engines know by \\s and \\w, within brackets of RE2.
+# The characters that Python's engines match by \\s and \\w, within brackets of RE2.
 _UNICODE = {"s": "\\t-\\r\\x1c-\\x20\\x{85}\\pZ", "w": "\\pL\\pN_"}
 _ASCII_ONLY = frozenset(_CLASSES) - {"digit", "xdigit", "blank"}
 _CHARACTERS = {
@@ -36,7 +36,7 @@ _CHARACTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An expression as the engines read it: Python's `re` and `regex`, and RE2 where it can."""
+    """An expression for Python's `re` and `regex`, and for RE2 if possible."""
 
     python: str
     compiled: "re.Pattern[str]"
@@ -48,22 +48,22 @@ class Regex:
     """A translated expression."""
 
     source: Source
-    # With the order of alternatives reversed and the groups named g1, g2, ..., if it has any.
+    # With the order of alternatives reversed and groups named g1, g2, ..., if there are any.
     reordered: Source | None
     groups: int
     ignore_case: bool
-    greedy: bool | None  # None where no quantifier says
+    greedy: bool | None  # None if no quantifier decides
     mixed: bool
-    boundaries: bool  # has word boundaries, which RE2 knows in ASCII only
+    boundaries: bool  # has word boundaries, which RE2 supports for ASCII only
     ascii_only: bool
     simple: bool  # the engines' preferred match is POSIX's
-    preferred: bool  # so it is, or all matches at one place are equally long
-    delimited: bool  # what is beyond the end of a match may matter to it
+    preferred: bool  # like `simple`, or all matches at one place have the same length
+    delimited: bool  # text beyond the end of a match may matter
     short: int  # the greatest length of a text over which backtracking takes few steps
 
 
 def invalid(reason: str) -> Failure:
-    """Return the failure of a pattern that is none."""
+    """Return the failure of an invalid pattern."""
     return fail("2201B", f"invalid regular expression: {reason}")
 
 
@@ -73,7 +73,7 @@ def too_complex() -> Failure:
 
 
 def unsupported(what: str) -> Failure:
-    """Return the failure of a pattern that we cannot run exactly."""
+    """Return the failure of a pattern that cannot be matched exactly."""
     return fail("0A000", f"regular expressions with {what} are not supported")
 
 
@@ -84,25 +84,25 @@ class _Translator:
         self.newline = newline
         self.extended = extended
         self.out: list[str] = []  # for Python's engines
-        self.linear: list[str] = []  # for RE2, token by token the same
+        self.linear: list[str] = []  # for RE2, the same tokens
         self.groups = 0
-        # Whether quantifiers are greedy, as alternatives are: the first says what the whole is.
+        # Greediness of quantifiers and alternatives; the first determines that of the whole.
         self.preferences: list[bool] = []
         self.quantified: set[bool] = set()
-        self.backtracks = False  # has what RE2 cannot do
+        self.backtracks = False  # needs backtracking, which RE2 does not support
         self.boundaries = False
         self.ascii_only = False
         self.branches = False
         self.quantifiable = False
-        # How many choices and preferences there were before each open group.
+        # Numbers of choices and preferences before each open group.
         self.opened: list[tuple[int, int]] = []
-        self.group_at = 0  # how many preferences there were before the last atom, a group
+        self.group_at = 0  # number of preferences before the last atom, a group
         self.group_last = False  # the last atom is a group
-        self.choosing_last = False  # and there are choices within
+        self.choosing_last = False  # and it contains choices
         self.simple = True  # no quantifier applies to a group
-        self.loops = 0  # quantifiers of which the number of repetitions is open
-        self.forks = 0  # alternatives, and what may be left out
-        self.nested = False  # a quantifier applies to what has choices itself
+        self.loops = 0  # quantifiers with an unbounded number of repetitions
+        self.forks = 0  # alternatives and optional parts
+        self.nested = False  # a quantifier applies to a part with choices
 
     def run(self) -> None:
         while self.at < len(self.pattern):
@@ -220,7 +220,7 @@ class _Translator:
             raise invalid("invalid repetition count(s)")
         self.at = found.end()
         if found[2] is None:
-            # {m} says nothing of greediness.
+            # {m} does not affect greediness.
             if not self.quantifiable:
                 raise invalid("quantifier operand invalid")
             self.nested = self.nested or self.choosing_last
@@ -331,7 +331,7 @@ class _Translator:
         return _CLASSES[name]
 
     def bracket_character(self) -> str:
-        """Return one character, or a class escape as it stands in the translation."""
+        """Return one character, or a class escape as translated."""
         c = self.pattern[self.at]
         self.at += 1
         if c != "\\":
@@ -369,7 +369,7 @@ def _in_class(c: str) -> str:
 
 @lru_cache(512)
 def compile_regex(pattern: str, flags: str = "") -> Regex:
-    """Return the translation; raises `Failure` where the pattern is invalid or refused."""
+    """Return the translation; raises `Failure` if the pattern is invalid or rejected."""
     if len(pattern) > MOST_CHARACTERS:
         raise too_complex()
     if pattern.startswith("***"):
@@ -429,7 +429,7 @@ def compile_regex(pattern: str, flags: str = "") -> Regex:
 
 
 def _source(python: str, linear: str, translator: _Translator, ignore: bool) -> Source:
-    """Return an expression, compiled; raises `Failure` where it is none."""
+    """Return a compiled expression; raises `Failure` if it is invalid."""
     try:
         compiled = re.compile(python, re.IGNORECASE if ignore else re.NOFLAG)
     except re.error as error:
@@ -440,18 +440,18 @@ def _source(python: str, linear: str, translator: _Translator, ignore: bool) -> 
 
 
 def _for_re2(tokens: str, ignore: bool) -> str | None:
-    """Return the expression for RE2, None where it is too large for it."""
+    """Return the expression for RE2, or None if it is too large."""
     source = ("(?i)" if ignore else "") + tokens
     try:
         linear_engine(source)
-    except re2.error:  # it has limits of its own, of repetitions above all
+    except re2.error:  # RE2 limits repetitions, for example
         return None
     return source
 
 
 @lru_cache(512)
 def linear_engine(source: str, *, longest: bool = False) -> "re2._Regexp[str]":
-    """Return an expression on RE2, that prefers the `longest` match or else the first one."""
+    """Return an RE2 expression that prefers the `longest` match, or else the first."""
     options = re2.Options()
     options.log_errors = False
     options.longest_match = longest
@@ -459,10 +459,10 @@ def linear_engine(source: str, *, longest: bool = False) -> "re2._Regexp[str]":
 
 
 def _short(translator: _Translator, *, simple: bool) -> int:
-    """Return the greatest length of a text over which backtracking is certain to take few steps.
+    """Return the greatest length of a text for which backtracking certainly takes few steps.
 
-    Where no quantifier is within another, a way through the expression is where it begins and
-    where each loop ends, and which of the forks it takes.
+    Without nested quantifiers, a path through the expression is determined by its start, the end of
+    each loop, and the fork taken at each choice.
     """
     loops, forks = translator.loops, translator.forks
     if translator.nested or forks > 20:
@@ -478,9 +478,9 @@ def _short(translator: _Translator, *, simple: bool) -> int:
 
 
 def _reversed(tokens: Sequence[str]) -> str:
-    """Return an expression with its alternatives in reverse order on all levels.
+    """Return an expression with the alternatives in reverse order on all levels.
 
-    The groups are named by their numbers, for their order is another.
+    Groups are named by their numbers, as their order changes.
     """
     groups = 0
     levels: list[tuple[str, list[list[str]]]] = [("", [[]])]

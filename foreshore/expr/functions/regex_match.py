@@ -1,11 +1,11 @@
-"""Matches of regular expressions, on the engine that finds them in bounded time.
+"""Match regular expressions on the engine that bounds the time best.
 
-    Python's `re`   where the text is so short that even the worst way through it is; the fastest
-    RE2             linear in the text, whatever the expression
-    `regex`         for what needs backtracking (lookaround), until its time is up
+    Python's `re`   for texts so short that even the worst case is cheap; the fastest
+    RE2             linear in the text, for any expression it accepts
+    `regex`         for expressions that need backtracking (lookaround), with a time-out
 
-`matching` chooses. What it returns finds the bounds of matches, in characters, and what their
-groups captured. All of them give the match that PostgreSQL gives.
+`matching` chooses the engine. It returns an object that finds the bounds of matches, in characters,
+and the captures of their groups. All engines return the match that PostgreSQL returns.
 """
 
 import re
@@ -20,7 +20,7 @@ import regex as timed
 from foreshore.expr.functions.regex import Regex, Source, linear_engine, unsupported
 from foreshore.expr.functions.rows import Failure, fail
 
-MOST_SECONDS = 1.0  # of backtracking, for one text
+MOST_SECONDS = 1.0  # of backtracking, per text
 
 Bounds = tuple[int, int]
 Groups = list[str | None]
@@ -30,20 +30,20 @@ class Matching(Protocol):
     """The matches of one expression in one text."""
 
     def matches(self) -> bool:
-        """Whether there is a match."""
+        """Return whether there is a match."""
         ...
 
     def find(self, start: int = 0) -> Bounds | None:
-        """Return the bounds of the first match at or after `start`, as POSIX prefers it."""
+        """Return the bounds of the first match at or after `start`, by the POSIX rules."""
         ...
 
     def groups(self, bounds: Bounds, *, reordered: bool) -> Groups | None:
-        """Return what the groups of a match captured, None if they could not."""
+        """Return the captures of a match; None for a group that did not take part."""
         ...
 
 
 def matching(regex: Regex, text: str) -> Matching:
-    """Return what finds the matches of `regex` in `text`; refuses text of other classes."""
+    """Return a matcher of `regex` in `text`; rejects texts on which engines may differ."""
     if len(text) <= regex.short and not regex.ascii_only:
         return _Backtracking(regex, text)
     if regex.ascii_only and not text.isascii():
@@ -58,7 +58,7 @@ def _bounded(regex: Regex, text: str) -> "_Linear | _Timed":
 
 
 def find_all(found: Matching, text: str) -> list[Bounds]:
-    """Return the bounds of all matches, none overlapping, as with the flag g."""
+    """Return the bounds of all non-overlapping matches, as with the flag g."""
     out: list[Bounds] = []
     find, at = found.find, 0
     while at <= len(text):
@@ -71,7 +71,7 @@ def find_all(found: Matching, text: str) -> list[Bounds]:
 
 
 def captures(regex: Regex, found: Matching, bounds: Bounds) -> Groups:
-    """Return what the groups of a match captured; refuses where engines may differ."""
+    """Return the captures of a match; raises an error if engines may differ."""
     if regex.mixed:
         raise unsupported("both greedy and non-greedy quantifiers and captures")
     groups = found.groups(bounds, reordered=False)
@@ -82,7 +82,7 @@ def captures(regex: Regex, found: Matching, bounds: Bounds) -> Groups:
 
 
 class _Backtracking:
-    """Matches by an engine that tries one way after the other, of which there are few."""
+    """Match by backtracking with few alternatives."""
 
     __slots__ = ("_found", "_regex", "_text")
 
@@ -123,12 +123,12 @@ class _Backtracking:
 
 
 def _ends(regex: Regex, begin: int, last: int) -> range:
-    """Return where a match may end that starts at `begin`, in the order of preference."""
+    """Return possible ends of a match that starts at `begin`, in the order of preference."""
     return range(begin, last + 1) if regex.greedy is False else range(last, begin - 1, -1)
 
 
 def _captured(found: Any, regex: Regex, *, reordered: bool) -> list[Any] | None:
-    """Return the captures of a match; of the expression `reordered` they have names."""
+    """Return the captures of a match; those of the expression `reordered` are named."""
     if found is None:
         return None
     if not reordered:
@@ -137,7 +137,7 @@ def _captured(found: Any, regex: Regex, *, reordered: bool) -> list[Any] | None:
 
 
 class _Timed:
-    """Matches by backtracking, until it has taken too long."""
+    """Match by backtracking with a time-out."""
 
     def __init__(self, regex: Regex, text: str) -> None:
         self._regex = regex
@@ -161,9 +161,9 @@ class _Timed:
         return _captured(self._whole(source, bounds), self._regex, reordered=reordered)
 
     def _whole(self, source: Source, bounds: Bounds) -> Any:
-        r"""Return the match of exactly these bounds, with all of the text in view.
+        r"""Return the match with exactly these bounds, with the whole text visible.
 
-        The end is given by an assertion, not by cutting the text, for `$` and \b look beyond it.
+        The end is set by an assertion, not by cutting the text, because `$` and \b look beyond it.
         """
         begin, end = bounds
         if not self._regex.delimited:
@@ -189,7 +189,7 @@ class _Timed:
 
 
 class _Linear:
-    """Matches by RE2, over the text's bytes."""
+    """Match by RE2, over the bytes of the text."""
 
     def __init__(self, regex: Regex, text: str) -> None:
         assert regex.source.linear is not None
@@ -213,10 +213,9 @@ class _Linear:
         return self._character(begin), self._character(end)
 
     def _shortest(self, begin: int, end: int) -> int:
-        """Return the least end of a match that begins at `begin`; one ends at `end`.
+        """Return the least end of a match that begins at `begin`; one match ends at `end`.
 
-        Whether there is a match within some bytes is asked for twice as many each time, then for
-        the middle between a number that does and one that does not.
+        Doubles the number of bytes until they contain a match, then bisects.
         """
         engine = linear_engine(self._source)
         low, high = begin - 1, begin
@@ -243,7 +242,7 @@ class _Linear:
 
     @cached_property
     def _starts(self) -> "np.ndarray":
-        """Where each character begins, and the end."""
+        """Return where each character begins, and the end."""
         data = np.frombuffer(self._data, np.uint8)
         return np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
 

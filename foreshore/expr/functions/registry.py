@@ -1,4 +1,4 @@
-"""The registry: every function by its key, and what names and types come to.
+"""The registry: look up functions by key, and resolve names and types to keys.
 
     resolve("+", (INT4, INT8))        -> Resolved("add(int8,int8)", (INT8, INT8), INT8)
     resolve_cast(INT4, TEXT, "explicit")
@@ -64,7 +64,7 @@ from foreshore.expr.functions.pattern import total_pattern  # noqa: E402
 
 
 def _total_forms() -> dict[str, str]:
-    """Declare the forms of functions that cannot fail once an argument is known; key to key."""
+    """Declare the forms that cannot fail once an argument is known; key to key."""
     forms: dict[str, str] = {}
     for key, function in list(BY_KEY.items()):
         if function.name in _KNOWN and function.fallible:
@@ -84,7 +84,7 @@ _DISTINCT = {"is distinct from": "is_distinct", "is not distinct from": "is_not_
 
 
 def scalar_function(key: str) -> ScalarFunction:
-    """Return the function that plans call by `key`."""
+    """Return the function with the key `key`."""
     function = BY_KEY.get(key)
     if function is None:
         raise InternalError(f"no function {key}")
@@ -92,17 +92,17 @@ def scalar_function(key: str) -> ScalarFunction:
 
 
 def function_exists(name: str) -> bool:
-    """Whether any scalar function has the SQL name `name`."""
+    """Return whether a scalar function has the SQL name `name`."""
     return name in SCALARS or name in _COMMON or name == "nullif"
 
 
 def resolve(name: str, arg_types: Sequence[SqlType], literals: Literals = None) -> Resolved:
-    """Return what the function or operator `name` over these argument types is.
+    """Return the resolved call of the function or operator `name` over these argument types.
 
-    Also takes coalesce, greatest, least, nullif, `is distinct from` and `is not distinct from`.
-    `literals` may give the datum of each argument that is a literal (`NO_LITERAL` for the others):
-    the scale of round(x, 2), or of a numeric compared with '1.5', follows from it. Raises
-    UndefinedFunction, AmbiguousFunction, DatatypeMismatch.
+    Also accepts coalesce, greatest, least, nullif, `is distinct from` and `is not distinct from`.
+    `literals` may give the datum of each literal argument (`NO_LITERAL` for others), from which the
+    scale of round(x, 2), or of a numeric compared with '1.5', follows. Raises UndefinedFunction,
+    AmbiguousFunction, DatatypeMismatch.
     """
     if name in _COMMON:
         common = select_common_type(arg_types)
@@ -116,7 +116,7 @@ def resolve(name: str, arg_types: Sequence[SqlType], literals: Literals = None) 
         equality = _resolve.resolve("=", arg_types, literals)
         left, right = equality.arg_types
         if any(left.name in kind and arg_types[0].name in kind for kind in _WIDTHS):
-            left = arg_types[0]  # compared with a wider number it remains what it is
+            left = arg_types[0]  # unchanged when compared with a wider number
         return Resolved("nullif", (left, right), left)
     resolved = _resolve.resolve(name, arg_types, literals)
     total = _TOTAL.get(resolved.key)
@@ -132,7 +132,7 @@ def _cannot_fail(resolved: Resolved, literals: tuple[object, ...]) -> bool:
 
 
 def _no_common(what: str, types: Sequence[SqlType]) -> UserError:
-    """Return the error of CASE, COALESCE and their like over types that have no common one."""
+    """Return the error of CASE, COALESCE and similar over types without a common type."""
     first, other = _unlike(types)
     if category_of(first) == category_of(other):
         preferred = TYPES[other.name].preferred and not TYPES[first.name].preferred
@@ -155,7 +155,7 @@ def signature(call: Call) -> Signature:
 
 
 def may_fail(scalar: Scalar) -> bool:
-    """Whether evaluating `scalar` itself, its operands aside, may fail."""
+    """Return whether evaluating `scalar` itself, apart from its operands, may fail."""
     return isinstance(scalar, Call) and scalar_function(scalar.function).may_fail(signature(scalar))
 
 

@@ -1,6 +1,6 @@
-"""Aggregates over pairs of floats, as SQL has them: `regr_slope(y, x)`, `corr(y, x)`, ...
+"""Aggregates over pairs of floats: `regr_slope(y, x)`, `corr(y, x)`, ...
 
-A pair of which one is NULL does not count. What they are made of is in `moments.py`.
+Pairs with a NULL are ignored. `moments.py` has the functions that finish them.
 """
 
 from foreshore.expr.ir import Aggregate, Call, Case, Column, Literal, Scalar
@@ -11,7 +11,7 @@ _Y, _X = Column(0, FLOAT8), Column(1, FLOAT8)
 
 
 def _beside(value: Scalar, other: Scalar) -> Scalar:
-    """Return `value` where `other` is not NULL."""
+    """Return `value` where `other` is not NULL, otherwise NULL."""
     there = Call("is_not_null", (other,), BOOL)
     return Case(((there, value),), Literal(None, FLOAT8), FLOAT8)
 
@@ -29,7 +29,7 @@ _CORES = {
     "sxx": _comoment(_PAIRED_X, _PAIRED_X),
     "sxy": _comoment(_X, _Y),
 }
-# The finishing function and the cores that it is over, in order.
+# The finishing function and its core aggregates, in order.
 _COMPOSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "covar_pop": ("var_pop(float8,int8)", ("sxy", "n")),
     "covar_samp": ("var_samp(float8,int8)", ("sxy", "n")),
@@ -50,7 +50,7 @@ NAMES = (*_COMPOSED, "regr_count")
 
 
 def composed(name: str) -> tuple[tuple[Aggregate, ...], Scalar]:
-    """Return the core aggregates of `name`, and the scalar over these that finishes it."""
+    """Return the core aggregates of `name`, and the scalar over them that finishes it."""
     if name == "regr_count":
         return (_CORES["n"],), Column(0, INT8, False)
     key, parts = _COMPOSED[name]

@@ -1,4 +1,4 @@
-"""Words that SQL reserves, so that quote_ident quotes them: PostgreSQL 15's, but for unreserved."""
+"""Words that quote_ident quotes: PostgreSQL 15's key words except the unreserved ones."""
 
 RESERVED = frozenset(
     [

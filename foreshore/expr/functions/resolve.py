@@ -1,9 +1,9 @@
-"""Overload resolution: PostgreSQL's rules from a name and argument types to one function.
+"""Overload resolution by PostgreSQL's rules, from a name and argument types to one function.
 
-In order: an exact match, an unknown literal taking the other operand's type; else among those
-that the arguments can be implicitly cast to, the most exact matches, then the most preferred types,
-then categories for the unknown literals (string wins), then all unknowns as the known ones. What is
-then left must be one.
+In order: an exact match, where an unknown literal takes the other operand's type; otherwise, among
+the candidates to which the arguments cast implicitly, those with most exact matches, then with most
+preferred types, then by the categories of unknown literals (string wins), then with all unknowns
+typed as the known arguments. Exactly one must remain.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,10 +42,10 @@ ImplicitCast = Callable[[SqlType, SqlType], bool]
 
 
 def select_common_type(types: Sequence[SqlType]) -> SqlType | None:
-    """Return the type that CASE, COALESCE, UNION, VALUES and arrays give their operands.
+    """Return the common type of operands of CASE, COALESCE, UNION, VALUES and arrays.
 
-    PostgreSQL's select_common_type, and numeric's scales made one. None if there is none; text
-    where nothing is known of any.
+    This is PostgreSQL's select_common_type, with the scales of numerics combined. Returns None if
+    there is no common type, and text if all are unknown.
     """
     known = [t for t in types if t.name != "unknown"]
     if not known:
@@ -88,7 +88,7 @@ def without_modifiers(type: SqlType) -> SqlType:
 
 
 def implicitly_castable(source: SqlType, target: SqlType) -> bool:
-    """Whether `source` casts to `target` without being asked to."""
+    """Return whether `source` casts to `target` implicitly."""
     if source.name == "unknown" or type_key(source) == type_key(target):
         return True
     from foreshore.expr.functions.casts import cast_context
@@ -103,7 +103,7 @@ def _castable(source: str, pattern: str) -> bool:
             return source.endswith("[]") or (source == "unknown" or source in VECTORS)
         return pattern != "anynonarray" or not source.endswith("[]")
     if pattern == "mz_timestamp":
-        return source in (pattern, "unknown")  # else an integer and a date would meet in it
+        return source in (pattern, "unknown")  # otherwise an integer and a date would match it
     return implicitly_castable(parse_type(source), parse_type(pattern))
 
 
@@ -141,15 +141,15 @@ def candidates_of(overloads: Iterable[Overload], count: int) -> tuple[Candidate,
 
 
 def is_operator(name: str) -> bool:
-    """Whether `name` is an operator's, not a function's."""
+    """Return whether `name` is an operator."""
     return not (name[0].isalpha() or name[0] == "_")
 
 
 def resolve(name: str, arg_types: Sequence[SqlType], literals: Literals = None) -> Resolved:
-    """Return what calling `name` with arguments of these types means.
+    """Return the resolved call of `name` with arguments of these types.
 
-    `literals` has the datum of each argument that is a literal (`NO_LITERAL` for the others):
-    scales of numerics may follow from it. Raises UndefinedFunction, AmbiguousFunction.
+    `literals` has the datum of each literal argument (`NO_LITERAL` for others), from which scales
+    of numerics may follow. Raises UndefinedFunction, AmbiguousFunction.
     """
     types = tuple(arg_types)
     inputs = tuple(type_key(t) for t in types)
@@ -165,7 +165,7 @@ def _choose_scalar(name: str, inputs: tuple[str, ...]) -> Candidate | None:
 
 
 def choose(name: str, inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> Candidate | None:
-    """Return the candidate that `inputs` select, None if none fits; raises AmbiguousFunction."""
+    """Return the candidate that `inputs` select, or None; raises AmbiguousFunction."""
     exact = _exact(name, inputs, candidates)
     if exact is not None:
         return exact
@@ -190,7 +190,7 @@ def _exact(name: str, inputs: tuple[str, ...], candidates: Sequence[Candidate]) 
 
 
 def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
-    """Whether the polymorphic parameters agree in what they stand for."""
+    """Return whether the polymorphic parameters agree."""
     elements: set[str] = set()
     compatible: list[SqlType] = []
     for source, pattern in zip(inputs, patterns, strict=True):
@@ -275,7 +275,7 @@ def _by_categories(inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> 
 
 
 def complete(chosen: Candidate, types: tuple[SqlType, ...], literals: Literals) -> Resolved:
-    """Return what `chosen` makes of arguments of `types`."""
+    """Return the resolved call of `chosen` with arguments of `types`."""
     function, patterns, targets = chosen
     given = literals or (NO_LITERAL,) * len(types)
     element = _common_element(types, patterns)
@@ -339,7 +339,7 @@ def _argument(
 
 
 def spelled(name: str, types: Sequence[SqlType]) -> str:
-    """Return the call as error messages write it."""
+    """Return the call as written in error messages."""
     if is_operator(name):
         operands = [str(t) for t in types]
         return f"{operands[0]} {name} {operands[1]}" if len(types) == 2 else f"{name} {operands[0]}"
@@ -347,7 +347,7 @@ def spelled(name: str, types: Sequence[SqlType]) -> str:
 
 
 def undefined(name: str, types: tuple[SqlType, ...]) -> UndefinedFunction:
-    """Return the error that there is no such function or operator over these types."""
+    """Return the error of a missing function or operator over these types."""
     if not is_operator(name):
         return UndefinedFunction(
             f"function {spelled(name, types)} does not exist",

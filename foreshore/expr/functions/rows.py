@@ -1,4 +1,4 @@
-"""Row by row: kernels of functions that no array library has, and how one row fails."""
+"""Kernels that compute row by row, and failures of single rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ DIVISION_BY_ZERO = data_error("22012", "division by zero")
 
 
 class Failure(Exception):
-    """A row's failing; `text` is of `data_error`."""
+    """The failure of a row; `text` is of `data_error`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -22,7 +22,7 @@ class Failure(Exception):
 
 
 def fail(sqlstate: str, message: str) -> Failure:
-    """Return the failure of a row."""
+    """Raise the failure of a row."""
     return Failure(data_error(sqlstate, message))
 
 
@@ -32,22 +32,22 @@ def out_of_range(type: SqlType) -> str:
 
 
 def rowwise(types: Signature, compute: Callable[..., Any], *arrays: pa.Array) -> Outcome:
-    """Apply `compute` to each row without NULLs, given Arrow's Python values; it returns data.
+    """Apply `compute` to each row without NULLs, given Arrow's Python values.
 
-    A `Failure` or a `DatabaseError` fails the row.
+    `compute` returns data. A `Failure` or a `DatabaseError` fails the row.
     """
     return collect(types, compute, zip(*(array.to_pylist() for array in arrays), strict=True))
 
 
 def collect(types: Signature, compute: Callable[..., Any], rows: Any) -> Outcome:
-    """Apply `compute` to each of `rows` that has no None."""
+    """Apply `compute` to each of `rows` without None."""
     values, errors = computed(compute, rows)
     result = to_array(values, types.result)
     return result if errors is None else (result, errors)
 
 
 def computed(compute: Callable[..., Any], rows: Any) -> tuple[list[Any], pa.Array | None]:
-    """Return what `compute` makes of each of `rows` that has no None, and the errors if any."""
+    """Return the results of `compute` for each of `rows` without None, and the errors if any."""
     values: list[Any] = []
     errors: list[str | None] = []
     failed = False
@@ -71,7 +71,7 @@ def mapped(compute: Callable[..., Any]) -> Callable[..., Outcome]:
 
 
 def only_value(array: pa.Array) -> Any:
-    """Return the one value that all rows have, None where they differ or it is NULL."""
+    """Return the value that all rows share; None if they differ or it is NULL."""
     if len(array) == 0 or array.null_count:
         return None
     first = array[0].as_py()

@@ -1,4 +1,4 @@
-"""What SQL asks about itself that needs no catalog, and checks that plans make."""
+"""System functions that need no catalog, functions with side effects, and checks in plans."""
 
 import re
 from functools import cache
@@ -44,7 +44,7 @@ def _formatted(oid: int, modifier: int | None) -> str:
         return "-" if oid == 0 else "???"
     if modifier is None:
         return str(type)
-    if modifier < 0:  # it is known to have none
+    if modifier < 0:  # there is no modifier
         return written_type(type)
     if type.element is not None:
         return f"{_formatted(oid_of(type.element), modifier)}[]"
@@ -78,7 +78,7 @@ def _single_row(types: Signature, count: pa.Array) -> Outcome:
 
 declare("pg_typeof", "any", "regtype", _type_oid, strict=False)
 declare("format_type", "oid int4", "text", _format_type, strict=False)
-# FALSE, or the error that a scalar subquery has more than one row, given how many it has.
+# FALSE, or the error of a scalar subquery with more than one row, given the number of rows.
 hidden(
     "single_row_check",
     "int8",
@@ -91,12 +91,12 @@ hidden(
 )
 
 
-_SIZE_LIMIT = 20 * 1024 - 1  # halves of a unit, from which the next one is used
+_SIZE_LIMIT = 20 * 1024 - 1  # in halves of a unit; from here the next larger unit is used
 _SIZE_UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 
 def _size_pretty(size: int) -> str:
-    """Return a number of bytes in the largest unit that keeps it from being less than 10."""
+    """Return a number of bytes in the largest unit of which there are at least 10."""
     if abs(size) < 10 * 1024:
         return f"{size} bytes"
     halves = abs(size) >> 9  # of the unit, so that it can be rounded at the end
@@ -112,7 +112,7 @@ declare("pg_size_pretty", "int8", "text", mapped(_size_pretty))
 
 
 def _only_above(types: Signature, *args: pa.Array) -> Outcome:
-    """Fail: these act on the session, which carries them out itself where it can."""
+    """Fail: the session executes these functions itself, where it can."""
     failed = data_error("0A000", "a function that acts on the session cannot be used here")
     count = len(args[0]) if args else 1
     return pa.nulls(count, pa.string()), pa.array([failed] * count, pa.string())
@@ -124,7 +124,7 @@ declare(
     "text text bool",
     "text",
     _only_above,
-    strict=False,  # NULL is what resets
+    strict=False,  # NULL resets the variable
     fallible=True,
     volatility="volatile",
 )
@@ -133,7 +133,7 @@ for _args in ("text", "text bool"):
 
 
 def _number_above(types: Signature, *args: pa.Array) -> Outcome:
-    """Fail as `_only_above` does, of a function that gives a number."""
+    """Fail as `_only_above` does, for functions that return a number."""
     values, errors = _only_above(types, *args)
     return values.cast(pa.int64()), errors
 
@@ -151,12 +151,12 @@ declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="vo
 
 
 def _answer_above(types: Signature, *args: pa.Array) -> Outcome:
-    """Fail as `_only_above` does, of a function that says whether it did what it should."""
+    """Fail as `_only_above` does, for functions that return success as a boolean."""
     values, errors = _only_above(types, *args)
     return values.cast(pa.bool_()), errors
 
 
-# Signals to sessions, one for each row.
+# Signals to sessions, called once per row.
 SIGNALS = (
     "pg_cancel_backend(int4)",
     "pg_terminate_backend(int4)",
@@ -167,7 +167,7 @@ for _key in SIGNALS:
     _args = _args.replace(",", " ")
     declare(_name, _args, "bool", _answer_above, fallible=True, volatility="volatile")
 
-# Advisory locks: those that wait give nothing, the others say whether they did what they should.
+# Advisory locks: waiting forms return void, others return success as a boolean.
 ADVISORY = tuple(
     f"pg_{word}{scope}{shared}({args})"
     for word, scopes in (
@@ -237,7 +237,7 @@ _OPTIONS = (" with grant option", " with admin option")
 def _is_privilege(kind: str, words: str) -> bool:
     """Return whether a list of privileges has any that can be held; raises 22023.
 
-    RULE is a word that PostgreSQL still knows, and nobody's.
+    PostgreSQL still accepts RULE, which no role can hold.
     """
     options = _OPTIONS if kind == "role" else _OPTIONS[:1]
     real = False
@@ -252,7 +252,7 @@ def _is_privilege(kind: str, words: str) -> bool:
 
 
 def _raised(sqlstate: str, message: str) -> str:
-    """Fail with an error that the caller has found."""
+    """Fail with the error text that the caller provides."""
     raise fail(sqlstate, message)
 
 
@@ -268,7 +268,7 @@ _TYPE_ALIASES = {
 
 @cache
 def _types_by_name() -> dict[str, int]:
-    """Return the oids of types by their names and by what format_type shows."""
+    """Return the oids of types by their names and by their format_type."""
     found = dict(OTHER_TYPES)
     for name, info in TYPES.items():
         for shown in (info.display, "anyarray" if name == "array" else name):
@@ -279,7 +279,7 @@ def _types_by_name() -> dict[str, int]:
 
 
 def _oid_of_type(text: str) -> int | None:
-    """Return the oid of the type that `text` names, with modifiers or none, or is the number of."""
+    """Return the oid of the type named in `text`, with or without modifiers, or given by number."""
     name = text.strip().lower()
     if name.isdigit() and len(name) <= 10:
         return int(name)

@@ -1,8 +1,9 @@
-"""Table functions: rows from scalars, each as a scalar function that gives the rows' array.
+"""Table functions: each is a scalar function that returns the array of its rows.
 
-`unnest(f(args))` is the table function; so its errors are the scalar's, and whatever can evaluate a
-scalar and unnest an array can run it. In the plan's FlatMap every table function appends one
-column; one that has more in SQL, as jsonb_each, computes the others from that one.
+`unnest(f(args))` is the table function. Its errors are those of the scalar function, and any engine
+that evaluates scalars and unnests arrays can run it. In a plan's FlatMap every table function
+appends one column; functions with more columns in SQL, such as jsonb_each, compute the others from
+that one.
 """
 
 from collections.abc import Sequence
@@ -17,10 +18,11 @@ from foreshore.types import ColumnType, SqlType
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTable:
-    """How a table function is run: unnest the array `Call(key, args, result)`.
+    """How to run a table function: unnest the array `Call(key, args, result)`.
 
-    `names` are its columns. In `outputs`, one scalar for each, `Column(i)` is the i-th argument and
-    the column after the last argument is the element: most functions have just that one.
+    `names` are its columns. In `outputs`, one scalar for each column, `Column(i)` is the i-th
+    argument, and the column after the last argument is the element. Most functions have just that
+    one output.
     """
 
     key: str
@@ -32,7 +34,7 @@ class ResolvedTable:
 
 
 def is_table_function(name: str) -> bool:
-    """Whether `name` gives rows."""
+    """Return whether `name` is a table function."""
     return name in TABLES
 
 

@@ -1,8 +1,7 @@
-"""Dates and times by templates: to_char, to_date and to_timestamp.
+"""Format and parse dates and times by templates: to_char, to_date, to_timestamp.
 
-A template is read as PostgreSQL's: keywords, prefixes (FM) and suffixes (TH, th), text in double
-quotes, and everything else as it stands. Keywords that we do not format are refused, not shown as
-text.
+A template is read as in PostgreSQL: keywords, prefixes (FM) and suffixes (TH, th), quoted text, and
+all other text literally. Keywords that are not supported are rejected.
 """
 
 import re
@@ -39,7 +38,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A keyword with its marks, or literal text."""
+    """A keyword with its modifiers, or literal text."""
 
     keyword: str | None
     text: str
@@ -77,7 +76,7 @@ def _ordinal(number: str, style: str) -> str:
 
 
 def to_char(micros: int, template: str) -> str | None:
-    """Return a timestamp as the template shows it; NULL if it is infinite."""
+    """Return a timestamp formatted by the template; NULL if it is infinite."""
     if micros in (LOWEST, HIGHEST):
         return None
     moment = _Moment(micros)
@@ -109,7 +108,7 @@ class _Moment:
         return cased.ljust(width) if fill and width else cased
 
     def show(self, keyword: str, fill: bool) -> str:
-        """Return one keyword's text."""
+        """Return the text of one keyword."""
         shown_year = self.year if self.year > 0 else 1 - self.year
         hour = self.time // HOUR
         second_micros = self.time % SECOND
@@ -201,7 +200,7 @@ _WIDTHS = {
 
 
 def read_template(text: str, template: str) -> tuple[int, int]:
-    """Return the days and microseconds of the day that `text` says in the form of `template`."""
+    """Return the days and the microseconds of the day that `text` gives by `template`."""
     fields: dict[str, int] = {}
     half: str | None = None
     at = 0
@@ -229,7 +228,7 @@ def read_template(text: str, template: str) -> tuple[int, int]:
                 raise fail("22007", f'invalid value "{text[at : at + 2]}" for "{keyword}"')
             at += len(keyword)
         elif keyword in _WIDTHS:
-            # A number runs on where what follows it cannot be one.
+            # A number extends as far as the next part cannot be a number.
             following = parts[i + 1] if i + 1 < len(parts) else None
             bounded = following is not None and following.keyword is not None
             width = _WIDTHS[keyword] if bounded or keyword != "YYYY" or part.fill else 10

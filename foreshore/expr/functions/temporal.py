@@ -1,7 +1,7 @@
 """Dates and times as integers in NumPy: calendars over whole columns.
 
-Days since 1970 and microseconds; the proleptic Gregorian calendar. The infinities are the extremes
-of the integer and pass through everything untouched.
+Values are days since 1970 and microseconds, in the proleptic Gregorian calendar. The infinities are
+the extremes of the integers and stay unchanged in all computations.
 """
 
 import re
@@ -30,7 +30,7 @@ LOWEST = -(2**63)
 HIGHEST = 2**63 - 1
 DATE_LOWEST = -(2**31)
 DATE_HIGHEST = 2**31 - 1
-# The least timestamp and date that PostgreSQL has, the first of the Julian calendar's days.
+# PostgreSQL's least timestamp and date, the start of Julian days.
 LEAST = -210_866_803_200_000_000
 DATE_LEAST = -2_440_588
 DATE_MOST = 2_145_042_541
@@ -52,7 +52,7 @@ def integers(array: pa.Array) -> Ints:
 
 
 def nulls(*arrays: pa.Array) -> Any:
-    """Return the mask of rows in which an array is NULL; None if there is none."""
+    """Return the mask of NULL rows, or None if there are none."""
     mask = None
     for array in arrays:
         if array.null_count:
@@ -101,14 +101,14 @@ def from_civil(year: Ints, month: Ints, day: Ints) -> Ints:
 
 
 def month_lengths(year: Ints, month: Ints) -> Ints:
-    """Return how many days each month has."""
+    """Return the number of days of each month."""
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     lengths = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[month]
     return lengths + ((month == 2) & leap)
 
 
 def add_months(days: Ints, months: Ints) -> Ints:
-    """Return the days `months` later, the last day of the month where that day does not exist."""
+    """Return the days `months` later; a day that does not exist becomes the last of its month."""
     year, month, day = civil(days)
     total = year * 12 + (month - 1) + months
     year, month = total // 12, total % 12 + 1
@@ -116,12 +116,12 @@ def add_months(days: Ints, months: Ints) -> Ints:
 
 
 def shifted(base: Ints, months: Ints, days: Ints, micros: Ints) -> tuple[Ints, Any]:
-    """Return timestamps moved by months, days and microseconds, and which left their range."""
+    """Return timestamps moved by months, days and microseconds, and which are out of range."""
     whole, rest = base // DAY, base % DAY
     if months.any():
         whole = np.where(months == 0, whole, add_months(whole, months))
     whole = whole + days
-    # In floats to see what int64 would lose; exact where it is near enough to matter.
+    # Floats detect overflow of int64; they are exact where it matters.
     rough = whole.astype(np.float64) * DAY + rest + micros.astype(np.float64)
     outside = (rough < LEAST - 1e6) | (rough > 9.2233720e18)
     with np.errstate(all="ignore"):
@@ -145,7 +145,7 @@ Interval = tuple[int, int, int]
 
 
 def data_rows(compute: Callable[..., Any]) -> Kernel:
-    """Return the kernel that applies `compute` to data (see `foreshore.types`), row by row."""
+    """Return the kernel that applies `compute` to data (see `foreshore.types`) row by row."""
 
     def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
         data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
@@ -155,10 +155,10 @@ def data_rows(compute: Callable[..., Any]) -> Kernel:
 
 
 def by_first(one: Callable[..., Outcome]) -> Kernel:
-    """Return the kernel of a function whose first argument is mostly one text for all rows.
+    """Return the kernel of a function whose first argument is usually the same text in all rows.
 
-    `one(types, text, *arrays)` does it for rows with the same text, over the other arguments; a
-    `Failure` or a `DatabaseError` fails all of them.
+    `one(types, text, *arrays)` computes the rows of one text from the other arguments; a `Failure`
+    or a `DatabaseError` fails all of them.
     """
 
     def kernel(types: Signature, texts: pa.Array, *arrays: pa.Array) -> Outcome:
@@ -168,7 +168,7 @@ def by_first(one: Callable[..., Outcome]) -> Kernel:
             return _tried(one, types, single, *arrays)
         pieces: list[pa.Array] = [pa.nulls(1, arrow)]
         failures: list[pa.Array] = [pa.nulls(1, pa.string())]
-        places = np.zeros(len(texts), dtype=np.int64)  # where each row is in them; 0 is NULL
+        places = np.zeros(len(texts), dtype=np.int64)  # index of each row's text; 0 is NULL
         size = 1
         for text in texts.unique().to_pylist():
             if text is None:
@@ -199,7 +199,7 @@ def _tried(one: Any, types: Signature, text: str, *arrays: pa.Array) -> Outcome:
 
 
 def faulty(types: Signature, values: Any, mask: Any, outside: Any, text: str) -> Outcome:
-    """Return a column with errors where `outside`."""
+    """Return a column with errors in the rows `outside`."""
     if mask is not None:
         outside = outside & ~mask
     arrow = arrow_type(types.result)
@@ -220,7 +220,7 @@ def interval_fields(array: pa.Array) -> tuple[Any, Any, Any]:
 
 
 def checked_interval(months: int, days: int, micros: int) -> tuple[int, int, int]:
-    """Return the interval, an error where a field does not fit."""
+    """Return the interval, or an error if a field is out of range."""
     if (
         not -(2**31) <= months < 2**31
         or not -(2**31) <= days < 2**31
@@ -244,8 +244,9 @@ def intervals(months: Any, days: Any, micros: Any, mask: Any = None) -> pa.Array
 def zone_of(name: str) -> tzinfo:
     """Return the zone of AT TIME ZONE; raises InvalidParameterValue.
 
-    Abbreviations go first, and a bare offset counts westwards, as POSIX has it. Behind a colon,
-    also POSIX's, stands what SET TIME ZONE takes: the zone `:CET` has summer time, `CET` has none.
+    Abbreviations take precedence, and a bare offset counts westwards, as in POSIX. A leading colon
+    (also POSIX) marks a name as SET TIME ZONE takes it: the zone `:CET` has summer time, `CET` has
+    none.
     """
     name = name.strip()
     if name.startswith(":"):

@@ -1,4 +1,4 @@
-"""Text: PostgreSQL's string functions, by characters (code points), in collation C.UTF-8."""
+"""PostgreSQL's string functions, by characters (code points), in collation C.UTF-8."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ MAX_BYTES = 1_073_741_819  # of a value
 
 
 def simple_map(upper: bool) -> Callable[[str], str]:
-    """Return upper or lower, character to character: what would become several stays."""
+    """Return upper or lower case, character by character; expanding characters are unchanged."""
 
     @lru_cache(4096)
     def one(character: str) -> str:
@@ -64,7 +64,7 @@ def _case(upper: bool) -> Any:
 
 
 def substring(text: str, start: int, count: int | None = None) -> str:
-    """Return PostgreSQL's substring: positions before the first count too."""
+    """Return PostgreSQL's substring; positions before the first character count as well."""
     if count is None:
         return text[max(start - 1, 0) :]
     if count < 0:
@@ -136,7 +136,7 @@ def split_part(text: str, delimiter: str, field: int) -> str:
 
 
 def translate(text: str, characters: str, replacements: str) -> str:
-    """Return `text` with each of `characters` replaced by its counterpart, or left out."""
+    """Return `text` with each of `characters` replaced by its counterpart, or removed."""
     table: dict[str, str] = {}
     for i, character in enumerate(characters):
         table.setdefault(character, replacements[i] if i < len(replacements) else "")
@@ -161,7 +161,7 @@ def _to_hex(bits: int) -> Callable[[int], str]:
 
 
 def quote_ident(name: str) -> str:
-    """Return `name` as SQL needs it written."""
+    """Return `name` quoted as an SQL identifier if necessary."""
     import re
 
     from foreshore.expr.functions.reserved import RESERVED
@@ -254,7 +254,7 @@ def _concat_ws(types: Signature, separator: pa.Array, *arrays: pa.Array) -> Outc
 
 
 def output_of(array: pa.Array, type: SqlType) -> list[str | None]:
-    """Return the output form of each value: a cast to text but for bool, which is t or f."""
+    """Return the output form of each value: a cast to text, except that bool is t or f."""
     if type.name == "bool":
         return [None if v is None else "t" if v else "f" for v in array.to_pylist()]
     return text_of(array, type)
@@ -341,7 +341,7 @@ def decode(text: str, kind: str) -> bytes:
 
 
 def both(text: str) -> dict[str, Any]:
-    """Return the option of one rendering for both engines."""
+    """Return the same rendering for both engines."""
     return {"duckdb": template(text), "spark": template(text)}
 
 
@@ -409,7 +409,7 @@ declare("starts_with ^@", "text text", "bool", mapped(lambda text, start: text.s
 declare(
     "strpos", "text text", "int4", _strpos, duckdb=_position_sql(False), spark=_position_sql(False)
 )
-# position(part IN text) is called with the text first, as PostgreSQL's parser does.
+# PostgreSQL's parser turns position(part IN text) into a call with the text first.
 declare(
     "position",
     "text text",

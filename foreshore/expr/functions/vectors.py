@@ -1,7 +1,7 @@
-"""Subscripts of int2vector and oidvector, the catalog's arrays: they begin at 0.
+"""Subscripts of int2vector and oidvector, the catalog's arrays, which start at 0.
 
-Everything else over a vector is a function over the array that it casts to. An array keeps no lower
-bound of its own, so subscripts of the cast array begin at 1, where PostgreSQL's begin at 0.
+All other functions use the array to which a vector casts. Our arrays have no lower bound, so
+subscripts of the cast array start at 1, where PostgreSQL's start at 0.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def _upper(types: Signature, a: pa.Array, dimension: pa.Array) -> Outcome:
 
 
 def _bound(value: Any, a: pa.Array, dimension: pa.Array) -> pa.Array:
-    """Return `value` where the dimension is one that the vector has, else NULL."""
+    """Return `value` if the vector has the dimension, otherwise NULL."""
     fits = pc.and_(pc.equal(dimension, 1), pc.greater(pc.list_value_length(a), 0))
     return pc.if_else(fits.fill_null(False), value, pa.scalar(None, pa.int32()))
 

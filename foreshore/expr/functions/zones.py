@@ -1,12 +1,12 @@
-"""Time zones: what a moment is called in one, which moment a local time is, and what follows.
+"""Time zones: convert between moments and local times, and compute in a zone.
 
-A timestamptz is a moment. What PostgreSQL makes of one in the session's time zone is a function
-here that takes the zone as its first argument; `foreshore.sql.rewrite.session_zone` writes the
-session's into the plan, so that no engine needs to know of sessions.
+A timestamptz is a moment. Functions that use the session's time zone in PostgreSQL take the zone as
+first argument here. `foreshore.sql.rewrite.session_zone` writes the session's zone into the plan,
+so that engines do not depend on sessions.
 
-Offsets are those of `foreshore.calendar`, asked twice for each day that a column has: a day whose
-two ends have the same offset has it throughout (no zone changes its clocks twice in a day), and
-only the rows of the other days are asked one by one.
+Offsets are those of `foreshore.calendar`, looked up twice for each day in a column. If both ends of
+a day have the same offset, the whole day has it (no zone changes its clocks twice in a day); only
+rows of other days are looked up one by one.
 """
 
 from collections.abc import Callable
@@ -57,12 +57,12 @@ from foreshore.types import TEXT, SqlType, arrow_type
 
 
 def utc_offsets(zone: tzinfo, moments: Ints) -> Ints:
-    """Return the offsets in microseconds, east positive, that `zone` has at moments of UTC."""
+    """Return the offsets in microseconds, east positive, of `zone` at UTC moments."""
     return _offsets(calendar.utc_offset, zone, moments)
 
 
 def local_offsets(zone: tzinfo, local: Ints) -> Ints:
-    """Return the offsets in microseconds of local times, as `calendar.local_offset` has them."""
+    """Return the offsets in microseconds at local times, as `calendar.local_offset` does."""
     return _offsets(calendar.local_offset, zone, local)
 
 
@@ -80,7 +80,7 @@ def _offsets(offset: Callable[[tzinfo, int], int], zone: tzinfo, micros: Ints) -
 
 @lru_cache(32_768)
 def _ends(offset: Callable[[tzinfo, int], int], zone: tzinfo, day: int) -> tuple[int, int]:
-    """Return the offsets at both ends of a day; engines call kernels with a few rows at a time."""
+    """Return the offsets at both ends of a day, cached as engines call kernels with few rows."""
     return offset(zone, day * DAY), offset(zone, (day + 1) * DAY)
 
 
@@ -96,7 +96,7 @@ def _timezone(sign: int, offsets: Callable[[tzinfo, Ints], Ints]) -> Callable[..
     def convert(types: Signature, name: str, a: pa.Array) -> Outcome:
         values = integers(a)
         infinite = is_infinite(values)
-        if infinite.all():  # whatever the zone
+        if infinite.all():  # independent of the zone
             return column(values, arrow_type(types.result), nulls(a))
         base = np.where(infinite, 0, values)
         out, outside = _moved(base, sign * offsets(zone_of(name), base))
@@ -148,7 +148,7 @@ def _each(one: Callable[..., Outcome]) -> Callable[..., Outcome]:
 
 
 def _shift(sign: int) -> Callable[..., Outcome]:
-    """Months and days pass by the clocks of the zone, hours as they are, one after the other."""
+    """Add months and days in the local time of the zone, then hours as elapsed time."""
 
     def kernel(types: Signature, name: str, a: pa.Array, b: pa.Array) -> Outcome:
         zone, values, fields = zone_of(name), integers(a), interval_fields(b)
@@ -191,7 +191,7 @@ def _age(name: str, a: int, b: int) -> tuple[int, int, int]:
     if a in (LOWEST, HIGHEST) or b in (LOWEST, HIGHEST):
         raise fail("22008", "cannot subtract infinite timestamps")
     zone = zone_of(name)
-    # The order is that of the moments; the fields are those of the local times.
+    # Moments are ordered as such, their fields are those of local time.
     x, y = (at + calendar.utc_offset(zone, at) * SECOND for at in (a, b))
     if a >= b:
         return span(x, y)
@@ -211,7 +211,7 @@ def _truncate(types: Signature, unit_name: str, a: pa.Array, zones: pa.Array) ->
         zone, base = zone_of(name), np.where(infinite, 0, values)
         offsets = utc_offsets(zone, base)
         local = truncated(unit, base + offsets)
-        if unit in TRUNCATED_DAYS:  # what is shorter than a day stays on its side of a change
+        if unit in TRUNCATED_DAYS:  # shorter units stay on the same side of a clock change
             offsets = local_offsets(zone, local)
         out, outside = _moved(local, -offsets)
         out = np.where(infinite, values, out)
@@ -221,7 +221,7 @@ def _truncate(types: Signature, unit_name: str, a: pa.Array, zones: pa.Array) ->
 
 
 def _in_zone(field: Callable[..., Outcome]) -> Callable[..., Outcome]:
-    """Return EXTRACT or date_part of moments in a zone: zone, unit, moment."""
+    """Return EXTRACT or date_part in a zone: arguments are zone, unit, moment."""
 
     def kernel(types: Signature, name: str, units: pa.Array, a: pa.Array) -> Outcome:
         values = integers(a)
