@@ -8,7 +8,6 @@ from tests.adapter.harness import TestEnvironment, until
 
 CONFLICT = "ERROR 40001: could not serialize access due to concurrent update"
 ON_ROW = 'ERROR 55P03: could not obtain lock on row in relation "t"'
-STRENGTHS = ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE")
 
 
 async def begun(env: TestEnvironment, *, rows: int = 4) -> None:
