@@ -1,4 +1,4 @@
-"""A catalog for tests of binding: a few tables, in memory."""
+"""An in-memory catalog of a few tables, for tests of binding."""
 
 from foreshore.catalog.builtin.registry import all_builtins
 from foreshore.constraint import Unique
@@ -21,7 +21,7 @@ SYSTEM = ("mz_catalog", "pg_catalog")
 
 
 class TestCatalog:
-    """A `CatalogReader` whose items are made by the statements given to `run`."""
+    """A `CatalogReader` whose items are created by statements given to `run`."""
 
     __test__ = False
 
@@ -33,16 +33,16 @@ class TestCatalog:
 
     @property
     def database(self) -> str:
-        """The current database."""
+        """Return the current database."""
         return "foreshore"
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        """The schemas searched."""
+        """Return the schemas searched."""
         return (*SYSTEM, "public")
 
     def run(self, text: str) -> None:
-        """Make what the CREATE statements of `text` say."""
+        """Execute the CREATE statements of `text`."""
         for statement in parse(text):
             plan = plan_statement(statement, self)
             match plan:
@@ -65,7 +65,7 @@ class TestCatalog:
         definition: Relation | None = None,
         defaults: tuple[Scalar, ...] = (),
     ) -> None:
-        """Put an item into the catalog."""
+        """Add an item to the catalog."""
         assert name.schema is not None
         user = sum(item.kind != "builtin" for item in self.items.values())
         id = GlobalId(f"u{user + 1}")
@@ -86,7 +86,7 @@ class TestCatalog:
         return next(item for item in self.items.values() if item.id == id)
 
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
-        """Return the name under which an item would be made."""
+        """Return the full name of a new item."""
         *qualifier, item = parts
         schema = qualifier[-1] if qualifier else "pg_temp_1" if temporary else "public"
         if schema not in self.schemas:
@@ -94,7 +94,7 @@ class TestCatalog:
         return Name(None if schema in SYSTEM else self.database, schema, item)
 
     def is_taken(self, name: Name) -> bool:
-        """Whether an item has that name."""
+        """Return whether an item has that name."""
         return (name.schema, name.item) in self.items
 
     def find_key(self, parts: tuple[str, ...]) -> tuple[ItemView, Unique] | None:
@@ -106,12 +106,12 @@ class TestCatalog:
         return None
 
     def cluster_exists(self, name: str) -> bool:
-        """Whether there is that cluster."""
+        """Return whether the cluster exists."""
         return name == "quickstart"
 
 
 def builtin_catalog(*statements: str) -> TestCatalog:
-    """Return a catalog that has the builtin relations, too."""
+    """Return a catalog that includes the builtin relations."""
     catalog = TestCatalog()
     catalog.schemas |= {"information_schema", "mz_internal"}
     for each in all_builtins():

@@ -1,7 +1,7 @@
-"""Queries answered as PostgreSQL 15 answers them: bound, lowered, optimised and run on DuckDB.
+"""Queries give the answers of PostgreSQL 15, recorded by `recorded/record.py`.
 
-The answers were recorded by `recorded/record.py`. Numbers are compared by value: the scale that a
-numeric is shown with is planned, not found (decision 0002).
+Each query is bound, lowered, optimised and run on DuckDB. Numbers are compared by value, as the
+displayed scale of a numeric is planned (decision 0002).
 """
 
 import json
@@ -37,7 +37,7 @@ def engine() -> DuckDbEngine:
 
 @pytest.fixture(scope="module")
 def inputs() -> dict[GlobalId, Input]:
-    """Return the tables' contents, all at time 0."""
+    """Return the contents of the tables, all at time 0."""
     tables = {}
     contents = json.loads((RECORDED / "contents.json").read_text())
     for name, content in zip(("t", "u"), contents, strict=True):
@@ -56,7 +56,7 @@ def inputs() -> dict[GlobalId, Input]:
 
 
 def answer(sql: str, engine: DuckDbEngine, inputs: dict[GlobalId, Input]) -> list[list[Any]]:
-    """Return the rows that the client would see, as text, in order of that text."""
+    """Return the rows of the result as text, sorted by that text."""
     (statement,) = parse(sql)
     plan = plan_statement(statement, CATALOG)
     assert isinstance(plan, Select)
@@ -103,14 +103,14 @@ def _by_value(rows: list[list[str | None]]) -> list[list[Any]]:
             number = Decimal(text) if text is not None else None
         except InvalidOperation:
             return text
-        # As many digits as a planned scale leaves of a quotient.
+        # As many digits as the planned scale of a quotient.
         return None if number is None else str(number) if number.is_nan() else float(number)
 
     return sorted([[value(text) for text in row] for row in rows], key=str)
 
 
 @pytest.mark.parametrize("expected", ANSWERS, ids=lambda a: a["sql"][:60])
-def test_a_query_is_answered_as_by_postgresql(
+def test_query_gives_postgresql_answer(
     expected: dict[str, Any], engine: DuckDbEngine, inputs: dict[GlobalId, Input]
 ) -> None:
     if "error" in expected:

@@ -1,4 +1,4 @@
-"""Statements and the plans they are bound to, and the errors of those that mean nothing."""
+"""Plans of statements, and binding errors, against golden files."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -24,7 +24,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def outcome(catalog: TestCatalog, sql: str) -> str:
-    """Return what the statement is bound to, as text."""
+    """Return the plan of the statement as text."""
     parameters = ParameterTypes()
     try:
         (statement,) = parse(sql)
@@ -51,7 +51,7 @@ def outcome(catalog: TestCatalog, sql: str) -> str:
 
 
 def shown(plan: Plan) -> str:
-    """Return a plan as text: its fields one a line, relations as trees."""
+    """Return a plan as text: one field per line, relations as trees."""
     lines = [type(plan).__name__]
     for field in fields(plan):
         value = getattr(plan, field.name)
@@ -78,6 +78,6 @@ def shown(plan: Plan) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.golden")), ids=lambda p: p.stem)
-def test_golden(path: Path) -> None:
+def test_statements_match_golden(path: Path) -> None:
     catalog = builtin_catalog(TABLES)
     run_golden(path, lambda command, _, text: outcome(catalog, text))

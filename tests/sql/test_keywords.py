@@ -1,4 +1,4 @@
-"""A name means the same to our parser as `quote_identifier` writes it, wherever texts have names."""
+"""Names written by `quote_identifier` are parsed as the same name wherever names may stand."""
 
 import re
 from itertools import chain
@@ -12,7 +12,7 @@ from foreshore.sql.parse import keywords
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
 
-PLAIN = "zzq"  # no word of any language
+PLAIN = "zzq"  # not a key word
 SCALARS = (
     "k, k + 1, NOT k, 1 - k, (k), (k + 1), (k) + 1, k IS NULL, k IS DISTINCT FROM k, k IN (1, k), "
     "CASE k WHEN k THEN k ELSE k END, f(k, k), f(DISTINCT k), f(k ORDER BY k), f(k) || k || 'x', "
@@ -42,7 +42,7 @@ TEXTS = (
 
 
 def _tree(text: str, name: str) -> str:
-    """Return what is read with `name` for k, without the offsets and texts in it."""
+    """Return the tree of the text with `name` for k, without offsets and texts."""
     written = re.sub(r"\bk\b", lambda _: quote_identifier(name), text)
     (statement,) = parse(written)
     for each in ast.nodes_of(statement.ast):
@@ -52,7 +52,7 @@ def _tree(text: str, name: str) -> str:
     return re.sub(r"\b\d+\b", "", repr(statement.ast))
 
 
-def test_each_word_that_is_known_to_the_parser_is_quoted_where_it_must_be() -> None:
+def test_quoted_key_word_parses_as_name() -> None:
     known = chain(
         *(each for each in vars(keywords).values() if isinstance(each, frozenset)),
         Postgres.Tokenizer.KEYWORDS,

@@ -1,4 +1,4 @@
-"""Lowering changes no answer: the bound form and what becomes of it, both by the model."""
+"""Lowering preserves answers: the model evaluates the bound and the lowered form."""
 
 from collections import Counter
 
@@ -66,15 +66,13 @@ def lowered(relation: Relation) -> Relation:
 
 @settings(max_examples=examples(300))
 @given(bound_relations(size=4), contents())
-def test_the_lowered_plan_gives_the_same_rows(
-    relation: Relation, tables: dict[GlobalId, Rows]
-) -> None:
+def test_lowered_plan_gives_same_rows(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     assert evaluate(lowered(relation), tables) == evaluate(relation, tables)
 
 
 @settings(max_examples=examples(200))
 @given(bound_relations(size=4, failing=True), contents())
-def test_no_error_gets_lost(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
+def test_lowered_plan_keeps_errors(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     expected, errors = evaluate(relation, tables, lenient=True)
     rows, found = evaluate(lowered(relation), tables)
     assert bool(errors) <= bool(found)
@@ -100,7 +98,7 @@ COUNT = ScalarSubquery(
         eq(COUNT, Literal(0, INT8)),
     ],
 )
-def test_where(predicate: Scalar) -> None:
+def test_where_with_subquery_gives_same_rows(predicate: Scalar) -> None:
     for held in (HELD, {**HELD, U.id: Counter()}):
         for plan in (Filter(T, (predicate,)), Map(T, (predicate,))):
             assert evaluate(lowered(plan), held) == evaluate(plan, held)
@@ -117,13 +115,13 @@ def test_where(predicate: Scalar) -> None:
         Exists(Filter(T, (eq(A, OuterColumn(1, 4, INT4)), eq(B, OUT_A)))),
     ],
 )
-def test_joins(kind: str, on: Scalar) -> None:
+def test_join_of_any_kind_gives_same_rows(kind: str, on: Scalar) -> None:
     plan = JoinOn(T, U, kind, on)  # type: ignore[arg-type]
     for held in (HELD, {**HELD, U.id: Counter()}, {**HELD, T.id: Counter()}):
         assert evaluate(lowered(plan), held) == evaluate(plan, held)
 
 
-def test_a_subquery_of_several_rows_is_an_error() -> None:
+def test_scalar_subquery_with_several_rows_fails() -> None:
     one = ScalarSubquery(Project(Filter(U, (eq(A, OUT_A),)), (1,)), INT4)
     assert not evaluate(lowered(Map(T, (one,))), HELD)[1]
     several = ScalarSubquery(Project(Filter(U, (eq(B, OUT_B),)), (0,)), INT4)
@@ -132,7 +130,7 @@ def test_a_subquery_of_several_rows_is_an_error() -> None:
     ]
 
 
-def test_a_branch_not_taken_does_not_fail() -> None:
+def test_branch_not_taken_does_not_fail() -> None:
     quotient = ScalarSubquery(Map(Reduce(U, (), ()), (divide(ONE, OUT_B),)), INT4)
     guarded = Case(((eq(B, ZERO), ZERO),), quotient, INT4)
     plan = Map(T, (guarded,))
@@ -143,7 +141,7 @@ def test_a_branch_not_taken_does_not_fail() -> None:
     assert evaluate(lowered(plan_), HELD) == evaluate(plan_, HELD)
 
 
-def test_a_subquery_from_nothing_is_computed_where_it_stands() -> None:
+def test_subquery_without_from_becomes_scalar() -> None:
     half = Project(Map(Map(Join(()), (divide(OUT_A, OUT_B),)), (eq(A, OUT_A),)), (1,))
     same = ScalarSubquery(half, BOOL)
     guarded = Case(((eq(B, ZERO), Literal(None, BOOL)),), same, BOOL)
@@ -154,7 +152,7 @@ def test_a_subquery_from_nothing_is_computed_where_it_stands() -> None:
     assert evaluate(lowered(Map(T, (same,))), HELD)[1] == evaluate(Map(T, (same,)), HELD)[1]
 
 
-def test_a_correlated_common_table_expression_is_put_in() -> None:
+def test_correlated_with_query_is_inlined() -> None:
     same = Filter(U, (eq(B, OUT_B),))
     nested = Exists(Filter(LocalGet(0, U.columns), (eq(A, OuterColumn(1, 0, INT4)),)))
     body = Let(0, same, Filter(LocalGet(0, U.columns), (nested,)))
@@ -162,7 +160,7 @@ def test_a_correlated_common_table_expression_is_put_in() -> None:
     assert evaluate(lowered(plan), HELD) == evaluate(plan, HELD)
 
 
-def test_lateral_top_k() -> None:
+def test_lateral_top_k_gives_same_rows() -> None:
     smallest = Aggregate("min", (A,), INT4)
     top = TopK(Filter(U, (eq(B, OUT_B),)), (), (), Literal(1, INT8))
     for right in (top, Reduce(top, (), (smallest,))):
@@ -171,7 +169,7 @@ def test_lateral_top_k() -> None:
             assert evaluate(lowered(plan), HELD) == evaluate(plan, HELD)
 
 
-def test_a_limit_that_depends_on_the_row_is_refused() -> None:
+def test_limit_depending_on_row_is_rejected() -> None:
     top = TopK(U, (), (), OuterColumn(1, 0, INT8))
     with pytest.raises(FeatureNotSupported):
         lower(JoinOn(T, top, "inner", Literal(True, BOOL), lateral=True), fallible)
@@ -179,7 +177,7 @@ def test_a_limit_that_depends_on_the_row_is_refused() -> None:
 
 @settings(max_examples=examples(20))
 @given(st.integers(300, 600))
-def test_deep_plans_are_lowered(depth: int) -> None:
+def test_deep_plan_is_lowered(depth: int) -> None:
     plan: Relation = T
     for _ in range(depth):
         plan = Filter(plan, (eq(A, A),))

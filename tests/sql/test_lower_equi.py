@@ -1,4 +1,4 @@
-"""Correlation by equality, pulled up or not, changes no answer."""
+"""Pulling up correlation by equality preserves answers."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,14 +130,16 @@ def correlated(draw: st.DrawFn) -> Relation:
 
 @settings(max_examples=examples(300))
 @given(correlated(), contents(5))
-def test_correlation_by_equality(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
+def test_pulled_up_correlation_gives_same_rows(
+    relation: Relation, tables: dict[GlobalId, Rows]
+) -> None:
     expected = evaluate(relation, tables)
     plan = lower(relation, fallible)
     assert evaluate(plan, tables) == expected
     assert evaluate(optimize(plan, fallible), tables) == expected
 
 
-def test_what_is_pulled_is_computed_once() -> None:
+def test_pulled_up_subquery_is_computed_once() -> None:
     same = Filter(U, (eq(Column(1, INT4), OuterColumn(1, 0, INT4)),))
     pulled = pull(same, Scopes(), fallible)
     assert pulled is not None
@@ -146,13 +148,13 @@ def test_what_is_pulled_is_computed_once() -> None:
     assert sum(node == T for node in walk_relations(plan)) == 1
 
 
-def test_what_may_fail_is_not_computed_for_more_rows() -> None:
+def test_fallible_subquery_is_not_pulled_up() -> None:
     quotient = Call("divide(int4,int4)", (Column(0, INT4), Column(1, INT4)), INT4)
     inner = Map(Filter(U, (eq(Column(1, INT4), OuterColumn(1, 0, INT4)),)), (quotient,))
     assert pull(inner, Scopes(), fallible) is None
 
 
-def test_what_is_not_equality_stays() -> None:
+def test_other_correlation_is_not_pulled_up() -> None:
     less = Call("lt", (Column(1, INT4), OuterColumn(1, 0, INT4)), BOOL)
     assert pull(Filter(U, (less,)), Scopes(), fallible) is None
     mixed = Call("add(int4,int4)", (Column(1, INT4), OuterColumn(1, 0, INT4)), INT4)

@@ -1,4 +1,4 @@
-"""Text to statements: where they end, what they say, and what is refused before it can do harm."""
+"""Parsing: where statements end, their trees, and texts that are rejected."""
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from foreshore.sql.parse.parse import parse, parse_expression
 from tests.effort import examples
 
 
-def test_a_text_splits_at_the_semicolons_that_are_none_of_a_string_or_comment() -> None:
+def test_text_splits_at_semicolons_outside_strings_and_comments() -> None:
     text = "select ';' ; -- ; x\n ;; /* ; /* ; */ */ select $q$;$q$; select \";\" from t"
     assert [(s.text, s.position) for s in parse(text)] == [
         ("select ';'", 0),
@@ -26,7 +26,7 @@ def test_a_text_splits_at_the_semicolons_that_are_none_of_a_string_or_comment() 
 
 
 @pytest.mark.parametrize("text", ["", "  ", ";", " ; ;", "-- x", "/* x */ ;"])
-def test_nothing_is_no_statement(text: str) -> None:
+def test_empty_text_has_no_statements(text: str) -> None:
     assert parse(text) == []
 
 
@@ -50,12 +50,12 @@ def test_nothing_is_no_statement(text: str) -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_nesting_without_end_is_an_error_and_no_crash(text: str) -> None:
+def test_deep_nesting_is_an_error(text: str) -> None:
     with pytest.raises((StatementTooComplex, SyntaxError_)):
         parse(text)
 
 
-def test_long_lists_are_no_nesting() -> None:
+def test_long_list_is_not_nesting() -> None:
     parse(f"select * from t where a in ({', '.join(map(str, range(20_000)))})")
     parse("insert into t values " + ", ".join(["(1, 'x')"] * 20_000))
     parse("select 1" + " union all select 1" * 300)
@@ -86,11 +86,11 @@ def test_long_lists_are_no_nesting() -> None:
         ("a at time zone b", "timezone(b, a)"),
     ],
 )
-def test_operators_bind_as_in_postgresql(text: str, meaning: str) -> None:
+def test_operators_have_postgresql_precedence(text: str, meaning: str) -> None:
     assert shown(parse_expression(text)) == meaning
 
 
-def test_a_number_ends_where_it_does_in_postgresql() -> None:
+def test_number_ends_as_in_postgresql() -> None:
     text = "select '1e1-1', \"1e1-1\", 1e1-1e2-3 -- 1e1-1\n, x"
     tokens, _ = tokenize(text)
     parts = [text[token.start : token.end] for token in tokens if token.kind == "number"]
@@ -99,7 +99,7 @@ def test_a_number_ends_where_it_does_in_postgresql() -> None:
 
 
 def shown(expr: object) -> str:
-    """Return the tree with all its parentheses."""
+    """Return the tree with all parentheses."""
     match expr:
         case ast.ColumnRef(parts=parts):
             return ".".join(parts)
@@ -143,7 +143,7 @@ def shown(expr: object) -> str:
         ("$x$ $$ $x$", " $$ "),
     ],
 )
-def test_strings_are_decoded(text: str, value: str) -> None:
+def test_string_constant_is_decoded(text: str, value: str) -> None:
     tree = parse_expression(text)
     assert isinstance(tree, ast.String)
     assert tree.value == value
@@ -151,7 +151,7 @@ def test_strings_are_decoded(text: str, value: str) -> None:
 
 @settings(max_examples=examples(300))
 @given(st.text(alphabet="ab1 '\"$();,.:-+*/<>=\\\n%[]éE&xU", max_size=40))
-def test_any_text_is_statements_or_an_error(text: str) -> None:
+def test_any_text_parses_or_raises_database_error(text: str) -> None:
     outcome: object = None
     try:
         outcome = parse("select " + text)
@@ -178,7 +178,7 @@ def test_any_text_is_statements_or_an_error(text: str) -> None:
         (r"U&'x' UESCAPE '+'", "42601"),
     ],
 )
-def test_escapes_that_are_no_characters_are_refused(written: str, sqlstate: str) -> None:
+def test_invalid_escape_is_rejected(written: str, sqlstate: str) -> None:
     with pytest.raises(DatabaseError) as refused:
         parse(f"SELECT {written}")
     assert refused.value.sqlstate == sqlstate
@@ -194,18 +194,18 @@ def test_escapes_that_are_no_characters_are_refused(written: str, sqlstate: str)
         "with a as (table t) table a",
     ],
 )
-def test_table_stands_where_a_query_may(text: str) -> None:
+def test_table_command_is_allowed_as_query(text: str) -> None:
     parse(text)
 
 
 @pytest.mark.parametrize("text", ["from t", "select * from (from t) as x", "select (from t)"])
-def test_a_query_does_not_begin_with_from(text: str) -> None:
+def test_query_starting_with_from_is_rejected(text: str) -> None:
     with pytest.raises(SyntaxError_):
         parse(text)
 
 
 @pytest.mark.parametrize("column", ['"group"', 't."group"', '"by"', "by"])
-def test_rows_are_grouped_by_a_column_that_is_called_like_the_clause(column: str) -> None:
+def test_group_by_column_named_like_clause_is_accepted(column: str) -> None:
     (statement,) = parse(f"SELECT 1 FROM t GROUP BY {column}")
     assert isinstance(statement.ast, ast.SelectStatement)
     for text in ("SELECT 1 FROM t GROUP BY", "SELECT 1 FROM t GROUP BY HAVING true"):
@@ -221,7 +221,7 @@ def test_rows_are_grouped_by_a_column_that_is_called_like_the_clause(column: str
         ("CYCLE n, m SET c TO 1 DEFAULT 0 USING p, u AS (SELECT 1)", "CYCLE"),
     ],
 )
-def test_search_and_cycle_of_a_recursion_are_refused(clause: str, word: str) -> None:
+def test_search_and_cycle_are_rejected(clause: str, word: str) -> None:
     recursion = "WITH RECURSIVE t(n, m) AS (SELECT 1, 1 UNION ALL SELECT n + 1, m FROM t) "
     with pytest.raises(FeatureNotSupported, match=f"{word} in WITH RECURSIVE") as raised:
         parse(f"{recursion}{clause} SELECT n FROM t")

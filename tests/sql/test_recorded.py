@@ -1,6 +1,6 @@
-"""What statements come to: the columns and parameters, or the error, that PostgreSQL 15 gives.
+"""Statements have the columns, parameters or errors that PostgreSQL 15 gives.
 
-The answers were recorded by `recorded/record.py`; `recorded/deviations.txt` has what we do otherwise.
+The answers were recorded by `recorded/record.py`; `recorded/deviations.txt` lists differences.
 """
 
 import json
@@ -27,7 +27,7 @@ CATALOG = builtin_catalog(TABLES)
 
 
 def answer(sql: str) -> dict[str, Any]:
-    """Return what we say of `sql`, in the form of what was recorded."""
+    """Return the result of `sql` in the form of the recorded one."""
     try:
         (statement,) = parse(sql)
         parameters = ParameterTypes()
@@ -48,8 +48,8 @@ def answer(sql: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("expected", ANSWERS, ids=lambda a: a["sql"][:60])
-def test_a_statement_means_what_it_means_to_postgresql(expected: dict[str, Any]) -> None:
+def test_statement_has_postgresql_columns_or_error(expected: dict[str, Any]) -> None:
     if "columns" in expected:
-        # The numeric scale that we plan shows in no modifier; names and types are compared.
+        # Modifiers are not compared, as numeric scales are planned; names and types are.
         expected = {**expected, "columns": [column[:2] for column in expected["columns"]]}
     assert (answer(expected["sql"]) == expected) is (expected["sql"] not in DEVIATIONS)

@@ -1,4 +1,4 @@
-"""What a session asks of a timestamptz is what Python's `zoneinfo` says of its zone."""
+"""Functions of timestamptz in the session's time zone agree with Python's `zoneinfo`."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ CATALOG = builtin_catalog(TABLES)
 
 
 def answer(sql: str, zone: str) -> Any:
-    """Return the one value of a query of constants, in a session of that zone."""
+    """Return the single value of a constant query in a session of that zone."""
     (statement,) = parse(sql)
     plan = plan_statement(statement, CATALOG, zone=zone)
     assert isinstance(plan, Select)
@@ -39,7 +39,7 @@ def plus(months: int, days: int) -> Callable[[datetime], datetime]:
 
 
 @given(zones, moments, st.integers(-14, 14), st.integers(-40, 40), st.integers(-50, 50))
-def test_what_a_session_asks_is_asked_of_its_zone(
+def test_session_zone_applies_to_each_function(
     name: str, at: datetime, months: int, days: int, hours: int
 ) -> None:
     zone = ZoneInfo(name)
@@ -66,7 +66,7 @@ def test_what_a_session_asks_is_asked_of_its_zone(
     assert answer(f"SELECT date_trunc('day', {here})", name) == moment(
         local.replace(hour=0, minute=0, second=0, microsecond=0)
     )
-    # What is shorter than a day stays on its side of a change.
+    # Shorter units stay on the same side of a clock change.
     hour = local.replace(minute=0, second=0, microsecond=0)
     cut = micros_of(hour) - offset * 1_000_000
     assert answer(f"SELECT date_trunc('hour', {here})", name) == cut
@@ -82,8 +82,8 @@ def test_what_a_session_asks_is_asked_of_its_zone(
 
 
 @given(zones, moments)
-def test_one_zone_is_the_other_ones_shift(name: str, at: datetime) -> None:
-    """What depends on no zone but the session's agrees with AT TIME ZONE said outright."""
+def test_session_zone_agrees_with_at_time_zone(name: str, at: datetime) -> None:
+    """A function that depends on the session's zone agrees with explicit AT TIME ZONE."""
     here = f"timestamptz '{at.isoformat()}+00'"
     said = f"{here} AT TIME ZONE ':{name}'"
     for shown in ("{}::date", "extract(doy FROM {})", "to_char({}, 'HH24:MI:SS')", "{}::time"):
@@ -113,14 +113,14 @@ def test_one_zone_is_the_other_ones_shift(name: str, at: datetime) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["UTC", "Europe/Berlin"])
-def test_planning_tells_whether_the_zone_matters(sql: str, matters: bool, name: str) -> None:
+def test_planning_reports_zone_dependence(sql: str, matters: bool, name: str) -> None:
     zone = SessionZone(name)
     (statement,) = parse(sql)
     plan_statement(statement, CATALOG, zone=zone)
     assert zone.was_used == matters
 
 
-# What is the same in every zone, or takes it as an argument.
+# Independent of the zone, or taking it as an argument.
 INDEPENDENT = {
     "subtract(timestamptz,timestamptz)",
     "isfinite(timestamptz)",
@@ -132,12 +132,12 @@ INDEPENDENT = {
     "timezone(interval,timestamp)",
     "date_trunc(text,timestamptz,text)",
 }
-# What the rules put in the others' place.
+# Functions that the rules substitute.
 ZONED = (
     *("timezone(text,", "timestamptz_", "add(text,", "subtract(text,", "age(text,"),
     *("generate_series(text,", "extract(text,text,", "date_part(text,text,"),
 )
-# Of any type, and giving no text, document or other type of it.
+# Of any type, without printing it as text or a document.
 INDEPENDENT_OF_ANY = {
     *("eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct", "order_bytes"),
     *(f"{each}_{of}" for each in ("eq", "ne", "lt", "le", "gt", "ge") for of in ("any", "all")),
@@ -149,8 +149,8 @@ INDEPENDENT_OF_ANY = {
 }
 
 
-def test_each_function_of_moments_has_a_rule_or_needs_none() -> None:
-    """Who adds a function says here whether it depends on the session's zone."""
+def test_each_timestamptz_function_has_zone_rule_or_needs_none() -> None:
+    """A new function must be listed here if it does not depend on the session's zone."""
     assert set(RULES) <= set(BY_KEY)
     told = INDEPENDENT | set(RULES)
     for total, function in BY_KEY.items():

@@ -1,4 +1,4 @@
-"""Functions that are queries: what is planned for calls of calls."""
+"""Functions with SQL bodies: sizes of plans."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from tests.sql.catalog import builtin_catalog
 
 
 def size(sql: str) -> int:
-    """Return of how many nodes the plan of a query is."""
+    """Return the number of nodes in the plan of a query."""
     (statement,) = parse(sql)
     plan = plan_statement(statement, builtin_catalog())
     assert isinstance(plan, Select)
@@ -28,8 +28,8 @@ def size(sql: str) -> int:
         "CASE WHEN has_table_privilege({}::oid, 'SELECT') THEN 1 END",
     ],
 )
-def test_calls_of_calls_grow_by_the_sum_of_their_bodies(call: str) -> None:
-    nested, sizes = call.format("oid"), []  # an oid's own text is no call
+def test_nested_calls_grow_linearly(call: str) -> None:
+    nested, sizes = call.format("oid"), []  # the text of an oid itself is not a call
     for _ in range(5):
         sizes.append(size(f"SELECT {nested} FROM pg_class"))
         nested = call.format(nested)

@@ -1,4 +1,4 @@
-"""String constants that go on on the next line are one, as PostgreSQL's lexer reads them."""
+"""String constants that continue on the next line are read as by PostgreSQL's lexer."""
 
 import pytest
 
@@ -16,13 +16,13 @@ from foreshore.sql.parse.parse import parse
         ("E'a\\t'\n'b\\n'", "a\tb\n"),
         ("e'a\\'' -- c\n 'b\\'''c'", "a'b''c"),
         ("E'\\x4'\n'1'", "\x041"),  # an escape ends with its line
-        ("E'\\xc3'\n'\\xa9'", "é"),  # but bytes are put together
+        ("E'\\xc3'\n'\\xa9'", "é"),  # but bytes are combined
         ("U&'a\\00e9'\n'\\0062'", "aéb"),
         ("U&'a!00e9'\n'!0062' UESCAPE '!'", "aéb"),
         ("'E' || E'a'\n'b'", None),
     ],
 )
-def test_a_constant_goes_on_on_the_next_line(text: str, value: str | None) -> None:
+def test_constant_continues_on_next_line(text: str, value: str | None) -> None:
     (statement,) = parse(f"SELECT {text}, 7")
     assert isinstance(statement.ast, ast.SelectStatement)
     body = statement.ast.query.body
@@ -35,18 +35,18 @@ def test_a_constant_goes_on_on_the_next_line(text: str, value: str | None) -> No
         assert first.value == value
 
 
-def test_a_statement_of_ours_reads_it_as_well() -> None:
+def test_statement_parser_reads_continued_constant() -> None:
     tokens, _ = tokenize("COMMENT ON TABLE t IS E'a\\t'\n'b\\n'")
     assert [token.value for token in tokens if token.kind == STRING] == ["a\tb\n"]
 
 
 @pytest.mark.parametrize("text", ["'a'\nE'b'", "E'a' 'b'", "E'a'\n/* c */'b'"])
-def test_it_does_not_go_on_otherwise(text: str) -> None:
+def test_constant_without_newline_does_not_continue(text: str) -> None:
     with pytest.raises(SyntaxError_):
         parse(f"SELECT {text}")
 
 
-def test_what_only_looks_like_it_is_left_alone() -> None:
+def test_similar_text_is_not_joined() -> None:
     text = "SELECT 1 /* E'a'\n'b' */, \"e'a'\n'b'\", $$E'a'\n'b'$$, date'2020-01-01'"
     tokens, _ = tokenize(text)
     assert [token.value for token in tokens if token.kind == STRING] == [

@@ -1,4 +1,4 @@
-"""Edits of a text."""
+"""Edits of SQL text."""
 
 import pytest
 
@@ -19,9 +19,9 @@ from foreshore.sql.rewrite.text_edits import Edit, apply_edits
         ("a.b.c", [(4, 5, "d"), (0, 2, "")], "b.d"),
     ],
 )
-def test_names_beside_words_stay_apart(text: str, edits: list[Edit], edited: str) -> None:
+def test_edit_beside_word_inserts_space(text: str, edits: list[Edit], edited: str) -> None:
     assert apply_edits(text, edits) == edited
 
 
-def test_only_the_edits_within_count() -> None:
+def test_edits_outside_range_are_ignored() -> None:
     assert apply_edits("a b c", [(0, 1, "x"), (2, 3, "y"), (4, 5, "z")], 2, 4) == "y "

@@ -1,4 +1,4 @@
-"""Look-ups give the rows that the query asks for: keys and residual together say what it said."""
+"""Index lookups: keys and residual together give the rows of the query."""
 
 from collections import Counter
 from itertools import product
@@ -48,28 +48,28 @@ def found(relation: Relation, *key: Scalar) -> Lookup:
     return result
 
 
-def test_a_point_query() -> None:
+def test_equality_of_key_is_lookup() -> None:
     plan = Project(Filter(T, (eq(A, four(1)), Call("lt", (B, four(2)), BOOL))), (2,))
     lookup = found(plan, A)
     assert lookup.keys == ((four(1),),)
     assert lookup.residual == Project(Filter(T, (Call("lt", (B, four(2)), BOOL),)), (2,))
 
 
-def test_all_of_the_key_has_to_be_given() -> None:
+def test_partial_key_is_no_lookup() -> None:
     plan = Filter(T, (eq(A, four(1)),))
     assert literal_lookup(plan, (A, B)) is None
     assert literal_lookup(Reduce(plan, (A,), ()), (A,)) is None
     assert literal_lookup(Filter(T, (Or((eq(A, four(1)), eq(B, four(1)))),)), (A,)) is None
 
 
-def test_lists_give_a_key_for_each_choice() -> None:
+def test_in_lists_give_key_per_combination() -> None:
     either = Or((eq(A, four(1)), eq(Parameter(1, INT4), A)))
     plan = Filter(T, (either, eq(B, four(2))))
     assert found(plan, A, B).keys == ((four(1), four(2)), (Parameter(1, INT4), four(2)))
     assert found(plan, B, A).residual == T
 
 
-def test_definitions_are_seen_through() -> None:
+def test_computed_columns_are_looked_through() -> None:
     plan = Filter(
         Map(Project(T, (2, 1)), (Call("coalesce", (Column(0, TEXT), Literal("", TEXT)), TEXT),)),
         (eq(B, four(1)),),
@@ -79,7 +79,7 @@ def test_definitions_are_seen_through() -> None:
     assert found(Filter(T, (eq(expression, four(3)),)), expression).residual == T
 
 
-def test_constants_become_of_the_key_s_type() -> None:
+def test_constants_take_key_type() -> None:
     wide = Call("cast(int4,int8)", (A,), INT8)
     assert found(Filter(T, (eq(wide, Literal(1, INT8)),)), A).keys == ((four(1),),)
     assert literal_lookup(Filter(T, (eq(wide, Literal(2**40, INT8)),)), (A,)) is None
@@ -99,7 +99,9 @@ def test_constants_become_of_the_key_s_type() -> None:
 
 @settings(max_examples=examples(100))
 @given(rows_of(T), st.permutations([0, 1, 2]), st.data())
-def test_keys_and_residual_are_the_query(rows: Rows, order: list[int], data: st.DataObject) -> None:
+def test_keys_and_residual_give_query_rows(
+    rows: Rows, order: list[int], data: st.DataObject
+) -> None:
     column = st.sampled_from([A, B, C])
     plan: Relation = Project(T, tuple(order))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -124,6 +126,6 @@ def test_keys_and_residual_are_the_query(rows: Rows, order: list[int], data: st.
 
 
 @pytest.mark.parametrize(("first", "second"), product([None, 1], repeat=2))
-def test_the_columns_stay(first: int | None, second: int | None) -> None:
+def test_residual_keeps_columns(first: int | None, second: int | None) -> None:
     plan = Filter(T, (eq(A, four(first)), eq(B, four(second))))
     assert columns_of(found(plan, A, B).residual) == T.columns

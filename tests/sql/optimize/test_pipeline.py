@@ -1,4 +1,4 @@
-"""Optimising changes no answer: plans before and after, both by the model."""
+"""Optimising preserves answers: the model evaluates plans before and after."""
 
 from collections import Counter
 
@@ -49,15 +49,13 @@ def optimized(relation: Relation) -> Relation:
 
 @settings(max_examples=examples(300))
 @given(lowered_relations(size=5), contents())
-def test_the_optimized_plan_gives_the_same_rows(
-    relation: Relation, tables: dict[GlobalId, Rows]
-) -> None:
+def test_optimized_plan_gives_same_rows(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     assert evaluate(optimized(relation), tables) == evaluate(relation, tables)
 
 
 @settings(max_examples=examples(200))
 @given(bound_relations(size=4), contents())
-def test_so_it_does_of_what_lowering_makes(
+def test_optimized_lowered_plan_gives_same_rows(
     relation: Relation, tables: dict[GlobalId, Rows]
 ) -> None:
     plan = lower(relation, fallible)
@@ -66,7 +64,7 @@ def test_so_it_does_of_what_lowering_makes(
 
 @settings(max_examples=examples(200))
 @given(lowered_relations(size=5, failing=True), contents())
-def test_no_plan_fails_that_did_not(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
+def test_optimizing_adds_no_errors(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     rows, errors = evaluate(relation, tables)
     plan = optimized(relation)
     if not errors and not takes_a_failing_equality(plan):
@@ -74,7 +72,7 @@ def test_no_plan_fails_that_did_not(relation: Relation, tables: dict[GlobalId, R
 
 
 def takes_a_failing_equality(plan: Relation) -> bool:
-    """Whether an equality that may fail has become a join's, as it would in PostgreSQL."""
+    """Return whether a fallible equality has become a join's, as PostgreSQL allows."""
     return any(
         isinstance(part, Call) and fallible(part)
         for node in walk_relations(plan)
@@ -93,7 +91,7 @@ def eq(a: Scalar, b: Scalar) -> Call:
     return Call("eq", (a, b), BOOL)
 
 
-def test_what_is_taken_away_twice_is_not_given_back() -> None:
+def test_rows_removed_twice_stay_removed() -> None:
     gone = Union((Project(T, (0,)), Negate(Project(T, (0,))), Negate(Project(T, (0,)))))
     for plan in (Threshold(gone), Let(0, gone, Join((*[Threshold(LOCAL)] * 2, Negate(LOCAL))))):
         assert evaluate(optimized(plan), HELD) == evaluate(plan, HELD)
@@ -104,7 +102,7 @@ def test_what_is_taken_away_twice_is_not_given_back() -> None:
 
 @settings(max_examples=examples(10))
 @given(st.integers(200, 500))
-def test_deep_plans_are_optimized(depth: int) -> None:
+def test_deep_plan_is_optimized(depth: int) -> None:
     plan: Relation = T
     for i in range(depth):
         if i % 10 == 0:

@@ -1,4 +1,4 @@
-"""What is said of a relation is true of it, whatever its inputs hold."""
+"""Derived properties of a relation hold for all contents of its inputs."""
 
 from collections import Counter
 
@@ -41,7 +41,7 @@ ONE = Literal(1, INT4)
 
 @settings(max_examples=examples(300))
 @given(lowered_relations(size=5), contents(3))
-def test_nothing_said_is_untrue(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
+def test_derived_properties_hold(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     rows, _ = evaluate(relation, tables)
     for column, nullable in enumerate(nullable_columns(relation)):
         assert nullable or all(row[column] is not None for row in rows)
@@ -55,7 +55,7 @@ def keys(relation: Relation) -> list[set[int]]:
     return [set(key) for key in unique_keys(relation)]
 
 
-def test_rows_that_are_equal_but_do_not_look_it_have_no_key() -> None:
+def test_type_with_several_representations_has_no_key() -> None:
     day, hours = (0, 1, 0), (0, 0, 86_400_000_000)
     interval = ColumnType(INTERVAL)
     assert keys(Constant((((day,), 1), ((hours,), 1)), (interval,))) == []
@@ -64,7 +64,7 @@ def test_rows_that_are_equal_but_do_not_look_it_have_no_key() -> None:
     assert keys(Constant((((day,), 1),), (interval,))) == [set()]
 
 
-def test_keys_go_through_plans() -> None:
+def test_keys_propagate_through_plans() -> None:
     assert keys(U) == [{0}]
     assert keys(Project(U, (1, 0))) == [{1}]
     assert keys(Project(U, (1,))) == []
@@ -76,7 +76,7 @@ def test_keys_go_through_plans() -> None:
     assert keys(TopK(T, (1,), (), Literal(2, INT8))) == []
 
 
-def test_a_join_on_a_key_multiplies_nothing() -> None:
+def test_join_on_key_keeps_keys() -> None:
     self_join = Join((U, U), ((B, Column(2, INT4)),))
     assert keys(self_join) == [{0}]
     assert keys(Join((U, U))) == [{0, 2}]
@@ -85,21 +85,21 @@ def test_a_join_on_a_key_multiplies_nothing() -> None:
     assert keys(fixed) == [{0}]
 
 
-def test_default_index_keys() -> None:
+def test_default_index_key_is_unique_key_or_all_columns() -> None:
     assert default_key(U) == (0,)
     assert default_key(T) == (0, 1, 2)
     assert default_key(Reduce(T, (), (count_all(),))) == (0,)
     assert is_unique(Map(U, (ONE,)), [0, 2])
 
 
-def test_which_predicates_no_null_passes() -> None:
+def test_rejects_null_detects_strict_predicates() -> None:
     assert rejects_null(Call("lt", (A, ONE), BOOL), 0)
     assert not rejects_null(Call("is_null", (A,), BOOL), 0)
     assert not rejects_null(Call("eq", (Call("coalesce", (A, ONE), INT4), ONE), BOOL), 0)
     assert not rejects_null(Call("is_distinct", (A, ONE), BOOL), 0)
 
 
-def test_what_only_grows() -> None:
+def test_is_monotonic_detects_growing_relations() -> None:
     def append_only(id: GlobalId) -> bool:
         return id == T.id
 

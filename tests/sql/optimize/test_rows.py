@@ -1,4 +1,4 @@
-"""What is nothing but rows of scalars is taken as such, whole, in its order."""
+"""Relations that are plain lists of rows are simplified as a whole and keep their order."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def plus(a: Scalar, b: Scalar) -> Scalar:
     return Call(resolve("+", (INT4, INT4)).key, (a, b), INT4)
 
 
-def test_rows_stay_in_their_order_and_constants_among_them_are_one() -> None:
+def test_rows_keep_order_and_constants_are_merged() -> None:
     given = (FIRST, literal(1), plus(literal(1), literal(1)), SECOND, literal(3))
     values = Union(tuple(Map(UNIT, (scalar,)) for scalar in given))
     assert optimize(values) == Union(
@@ -48,13 +48,13 @@ def test_rows_stay_in_their_order_and_constants_among_them_are_one() -> None:
     )
 
 
-def test_columns_are_moved_and_defaults_put_beside() -> None:
+def test_columns_are_moved_and_defaults_appended() -> None:
     values = Union((Map(UNIT, (FIRST, NOW)), Map(UNIT, (SECOND, NOW))))
     above = Project(Map(values, (Column(0, INT4), literal(7))), (1, 3, 2))
     assert rows_of(above) == [(NOW, literal(7), FIRST), (NOW, literal(7), SECOND)]
 
 
-def test_arguments_are_put_into_what_is_made_of_them() -> None:
+def test_arguments_are_substituted_into_expressions() -> None:
     values = Union((Map(UNIT, (FIRST, literal(5))), Map(UNIT, (SECOND, literal(6)))))
     made = Map(values, (plus(Column(0, INT4), Column(0, INT4)), Column(1, INT4)))
     assert optimize(Project(made, (2, 3))) == Union(
@@ -65,7 +65,7 @@ def test_arguments_are_put_into_what_is_made_of_them() -> None:
     )
 
 
-def test_rows_that_are_there_twice_stay_twice() -> None:
+def test_duplicate_rows_are_kept() -> None:
     values = Union((Map(UNIT, (NOW,)), Map(UNIT, (NOW,)), Map(UNIT, (NOW,))))
     assert rows_of(optimize(values)) == [(NOW,)] * 3
 
@@ -81,11 +81,11 @@ def test_rows_that_are_there_twice_stay_twice() -> None:
     ],
     ids=["of a result", "of its own", "moved too", "of another type", "constant"],
 )
-def test_what_is_computed_once_is_not_put_into_two_places(relation: Relation) -> None:
+def test_call_used_twice_is_computed_once(relation: Relation) -> None:
     assert rows_of(relation) is None
 
 
-def test_constants_of_different_types_are_not_one() -> None:
+def test_constants_of_different_types_are_not_merged() -> None:
     rows = [(literal(1),), (Literal(None, INT4),), (Literal(2, INT8),)]
     assert of_rows(rows, may_fail) == Union(
         (

@@ -1,4 +1,4 @@
-"""Each rule shown at work: statements, and the plan after the rule and those before it."""
+"""The effect of each rule: the plan after the rule and those before it, in golden files."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def bound(sql: str) -> Relation:
 
 
 def outcome(command: str, sql: str) -> str:
-    """Return the plan of `sql` as it is after the rule `command`."""
+    """Return the plan of `sql` after the rule `command`."""
     plan = lower(bound(sql))
     if command == "lower":
         return explain_relation(plan)
@@ -65,11 +65,11 @@ def outcome(command: str, sql: str) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.golden")), ids=lambda p: p.stem)
-def test_golden(path: Path) -> None:
+def test_rules_match_golden(path: Path) -> None:
     run_golden(path, lambda command, _, text: outcome(command, text))
 
 
-def test_a_query_carries_what_it_shows_and_is_ordered_by() -> None:
+def test_query_keeps_only_shown_and_ordering_columns() -> None:
     (statement,) = parse("select c from t order by b limit 1")
     plan = plan_statement(statement, CATALOG)
     assert isinstance(plan, Select)

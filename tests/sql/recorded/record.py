@@ -1,4 +1,4 @@
-"""Record what PostgreSQL says of the statements beside this file, and answers to the queries.
+"""Record PostgreSQL's results of the statements in this directory, and answers to the queries.
 
 python tests/sql/recorded/record.py postgres://postgres@127.0.0.1:5432/postgres
 """
@@ -18,9 +18,9 @@ CREATE TABLE u (a int NOT NULL, x float8, y timestamptz, z int[], j jsonb,
 
 
 def describe(connection: psycopg.Connection, sql: str) -> dict[str, object]:
-    """Return what preparing `sql` gives."""
+    """Return the description of preparing `sql`."""
     raw = connection.pgconn
-    utility = sql.startswith("create")  # not looked at before it is executed
+    utility = sql.startswith("create")  # analysed only when executed
     result = raw.exec_(sql.encode()) if utility else raw.prepare(b"", sql.encode())
     if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
         field = psycopg.pq.DiagnosticField
@@ -53,7 +53,7 @@ INSERT INTO u VALUES (1, 1.5, '2020-01-01 10:00+00', '{1,2}', '{"a":1,"b":[1,2]}
 
 
 def answer(connection: psycopg.Connection, sql: str) -> dict[str, object]:
-    """Return the rows of a query as text, in order of that text, or its error."""
+    """Return the rows of a query as text, sorted by that text, or its error."""
     raw = connection.pgconn.exec_(sql.encode())
     if raw.status == psycopg.pq.ExecStatus.FATAL_ERROR:
         field = psycopg.pq.DiagnosticField
