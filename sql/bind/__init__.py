@@ -1,1 +1,1 @@
-"""Parsed statements to bound ones: names resolved, every expression typed."""
+"""Bind parsed statements: resolve names and type every expression."""

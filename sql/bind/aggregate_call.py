@@ -1,11 +1,11 @@
-"""Calls of aggregates: which query an aggregate belongs to, and what it comes to there.
+"""Bind aggregate calls: find the query to which an aggregate belongs.
 
     SELECT (SELECT sum(t.x)) FROM t        belongs to the query of t
     SELECT (SELECT sum(t.x + u.y) FROM u) FROM t        to that of u
 
-It belongs to the innermost query whose columns it uses in its arguments, FILTER or ORDER BY; to the
-one in which it stands if it uses none. There its arguments are gathered, and the clause of *that*
-query through which it is reached says whether an aggregate may stand there.
+It belongs to the innermost query whose columns it uses in its arguments, FILTER or ORDER BY, or to
+the query that contains it if it uses none. Its core aggregates are collected there, and the clause
+of *that* query decides whether an aggregate is allowed.
 """
 
 from dataclasses import dataclass
@@ -43,15 +43,15 @@ _ORDERED = ("array_agg", "string_agg")
 
 @dataclass(frozen=True, slots=True)
 class _Composed:
-    """What a call comes to: core aggregates, and a scalar in which `Column(i)` is the i-th."""
+    """The composition of a call: core aggregates, and a scalar whose `Column(i)` is the i-th."""
 
     cores: tuple[Aggregate, ...]
     finish: Scalar
-    uses: tuple[Scalar, ...]  # what its arguments use of the rows
+    uses: tuple[Scalar, ...]  # scalars over the rows that its arguments use
 
 
 def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
-    """Return the value of an aggregate over the groups of the query that it belongs to."""
+    """Return the value of an aggregate over the groups of the query to which it belongs."""
     if expr.star and name != "count":
         raise UndefinedFunction(f"function {name}() does not exist", position=expr.at + 1)
     if not expr.args and not expr.star:
@@ -100,7 +100,7 @@ def _composed(
     expr: ast.FunctionCall,
     order_by: tuple[OrderKey, ...],
 ) -> _Composed:
-    """Return the core aggregates of a call, over the row at which it stands."""
+    """Return the composition of a call over the row at which it stands."""
     values = tuple(inner.bind_value(arg) for arg in expr.args)
     rows = [value for value in values if isinstance(value, RowValue)]
     if rows:
@@ -136,7 +136,7 @@ def _composed(
 
 
 def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
-    """Return `scalar`, over columns alone, with `values` in their place."""
+    """Return `scalar`, over columns only, with `values` substituted."""
 
     def replace(node: Scalar, depth: int) -> Scalar | None:
         return values[node.index] if isinstance(node, Column) and depth == 0 else None
@@ -154,7 +154,7 @@ def _order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
 
 
 def _count_of_rows(row: RowValue, *, distinct: bool) -> _Composed:
-    """Return count of rows: a row is not NULL, not even where all of its fields are."""
+    """Return count of rows; a row is not NULL even if all of its fields are."""
     if row.outer and row.present is None:
         raise FeatureNotSupported(
             "count of whole rows of an outer join's nullable side is not supported",
@@ -170,7 +170,7 @@ def _count_of_rows(row: RowValue, *, distinct: bool) -> _Composed:
 
 
 def _never_null(scalar: Scalar) -> tuple[Scalar, ...]:
-    """Return scalars that are never NULL, and equal just where `scalar` is not distinct."""
+    """Return scalars that are never NULL, and equal exactly if `scalar` is not distinct."""
     type = type_of(scalar)
     if isinstance(scalar, Column | OuterColumn) and not scalar.nullable:
         return (scalar,)
@@ -189,7 +189,7 @@ def _bare_array(type: SqlType) -> SqlType:
 
 
 def _level(binder: ExpressionBinder, used: list[Scalar], at: int) -> int:
-    """Return how many levels out the query is that an aggregate over `used` belongs to."""
+    """Return the number of levels to the query to which an aggregate over `used` belongs."""
     columns: set[int] = set()
     aggregates: set[int] = set()
     owners = _aggregates_around(binder.scope)
@@ -213,7 +213,7 @@ def _level(binder: ExpressionBinder, used: list[Scalar], at: int) -> int:
 
 
 def _aggregates_around(scope: Scope) -> dict[int, int]:
-    """Return how many levels out the queries around are, by the numbers of their aggregates."""
+    """Return the levels of the enclosing queries by the numbers of their aggregates."""
     found = {}
     level = 0
     around = scope.parent
@@ -226,7 +226,7 @@ def _aggregates_around(scope: Scope) -> dict[int, int]:
 
 
 def _owner(binder: ExpressionBinder, level: int, at: int) -> tuple[Scope, Aggregates]:
-    """Return the scope `level` levels out, and where its query's aggregates are gathered."""
+    """Return the scope `level` levels out, and the aggregates of its query."""
     scope, clause = binder.scope, binder.clause
     for _ in range(level):
         assert scope.parent is not None

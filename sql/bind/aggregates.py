@@ -1,10 +1,9 @@
-"""Grouping: from scalars over the rows of FROM to scalars over groups.
+"""Group rows: convert scalars over the rows of FROM to scalars over groups.
 
-An aggregate call is bound, where it stands, to a scalar over `CoreRef`s, the results of core
-aggregates that are gathered on the side. When the whole query is bound, `Grouping.over_groups`
-turns each of its scalars into one over the rows of the `Reduce`: what equals an expression of
-GROUP BY becomes its column, a `CoreRef` the column of its aggregate, and any other column of FROM
-is PostgreSQL's error 42803.
+An aggregate call is bound to a scalar over `CoreRef`s, the results of core aggregates, which are
+collected separately. When the whole query is bound, `Grouping.over_groups` converts each of its
+scalars to one over the rows of the `Reduce`: an expression of GROUP BY becomes its column, and a
+`CoreRef` the column of its aggregate. Any other column of FROM raises PostgreSQL's error 42803.
 """
 
 from dataclasses import dataclass, field
@@ -26,9 +25,9 @@ from foreshore.types import ColumnType, SqlType
 
 
 class CoreRef(Node, frozen=True, cache_hash=True):
-    """While a query is bound only: the result of its `index`-th core aggregate.
+    """The result of the `index`-th core aggregate, used only during binding.
 
-    It may stand in a subquery; `owner` is the number of the `Aggregates` it is of.
+    It may occur in a subquery; `owner` is the number of its `Aggregates`.
     """
 
     owner: int
@@ -39,13 +38,13 @@ class CoreRef(Node, frozen=True, cache_hash=True):
 
 @dataclass
 class Aggregates:
-    """The core aggregates that the calls of one query come to; it has its own `number`."""
+    """The core aggregates of one query, which is identified by `number`."""
 
     number: int
     cores: list[Aggregate] = field(default_factory=list)
 
     def add(self, core: Aggregate) -> CoreRef:
-        """Return the reference to `core`, one and the same for equal ones."""
+        """Return the reference to `core`; equal cores share one."""
         if core in self.cores:
             index = self.cores.index(core)
         else:
@@ -54,7 +53,7 @@ class Aggregates:
         return CoreRef(self.number, index, core.type, core.function != "count")
 
     def refers(self, scalar: Scalar) -> bool:
-        """Whether `scalar` refers to one of these."""
+        """Return whether `scalar` refers to one of these aggregates."""
         found = False
 
         def look(node: Scalar, depth: int) -> Scalar | None:
@@ -68,7 +67,7 @@ class Aggregates:
 
 @dataclass
 class Grouping:
-    """A query's groups: `keys` over the rows of FROM, and its core aggregates."""
+    """The groups of a query: `keys` over the rows of FROM, and core aggregates."""
 
     scope: Scope
     keys: tuple[Scalar, ...]

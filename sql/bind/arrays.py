@@ -1,4 +1,4 @@
-"""Arrays: constructors and subscripts."""
+"""Bind arrays: constructors and subscripts."""
 
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, IndeterminateDatatype
 from foreshore.expr.ir import Call, Literal, Scalar, type_of
@@ -18,7 +18,7 @@ from foreshore.types import (
 
 
 def bind_array(binder: ExpressionBinder, expr: ast.ArrayOf, element: SqlType | None) -> Scalar:
-    """Return ARRAY[...], of elements of type `element` where a cast says so."""
+    """Return ARRAY[...]; a cast gives the type `element` of the elements."""
     if not expr.items and element is None:
         raise IndeterminateDatatype(
             "cannot determine type of empty array",
@@ -55,7 +55,7 @@ def bind_array(binder: ExpressionBinder, expr: ast.ArrayOf, element: SqlType | N
 
 
 def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
-    """Return an element or a slice of an array, or what a jsonb document has at a key."""
+    """Return an element or slice of an array, or the value at a key of a jsonb document."""
     value = binder.bind(expr.arg)
     type = type_of(value)
     if type.element is None and type.name not in (*VECTORS, "jsonb"):
@@ -81,7 +81,7 @@ def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
 def _jsonb_subscript(
     binder: ExpressionBinder, value: Scalar, expr: ast.Expression, at: int
 ) -> Scalar:
-    """Return `value[expr]`: what is at that path of one step, also of an array by its text."""
+    """Return `value[expr]`: the value at a path of one step, given as text."""
     scalar = binder.bind(expr)
     for target in (TEXT,) if is_unknown(scalar) else (INT4, TEXT):
         step = coerce(binder.planning, scalar, target, "implicit", at_of(expr))

@@ -1,8 +1,8 @@
-"""Bound queries: relations with outputs, an order and a limit, and what is made of them.
+"""Bound queries: relations with outputs, an order and a limit.
 
-A bound query may have more columns than the query, those it is ordered by; which of them are the
-query's own, `project` says. What orders and limits it is kept apart: at the top it finishes the
-result, elsewhere `plain_relation` makes a TopK of it.
+The relation of a bound query may have columns for its order besides the query's own, which are
+`project`. ORDER BY and LIMIT are kept apart: at the top they finish the result, elsewhere
+`plain_relation` turns them into a TopK.
 """
 
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.types import ColumnType, SqlType
 
 Body = ast.Select | ast.Values | ast.SetOperation | ast.Query
-Wanted = Sequence[SqlType] | None  # the types that outputs of unknown type are to have
+Wanted = Sequence[SqlType] | None  # types that outputs of unknown type take
 
 
 @dataclass
 class BoundQuery:
-    """A query as a relation, and what remains to be done with its rows."""
+    """A query as a relation, with the order and limit still to be applied."""
 
     relation: Relation
     project: tuple[int, ...]
@@ -48,14 +48,14 @@ class BoundQuery:
     order_by: tuple[OrderKey, ...] = ()
     limit: Scalar | None = None
     offset: Scalar | None = None
-    ats: tuple[int, ...] = ()  # where the output columns stand, if they stand anywhere
-    scope: Scope | None = None  # what LIMIT must not use
-    partial: RowOrder = UNORDERED  # where there is no `order_by`: an order that is not whole
+    ats: tuple[int, ...] = ()  # offsets of the output columns, if they are in the text
+    scope: Scope | None = None  # the scope that LIMIT must not use
+    partial: RowOrder = UNORDERED  # a partial order of the rows, if there is no `order_by`
 
 
 @dataclass
 class Branch:
-    """An operand of a set operation: outputs over a relation, of unknown type where they are."""
+    """An operand of a set operation: outputs over a relation, possibly of unknown type."""
 
     relation: Relation
     outputs: tuple[Scalar, ...]
@@ -64,7 +64,7 @@ class Branch:
 
 
 def plain_relation(bound: BoundQuery) -> Relation:
-    """Return the query as a relation of just its own columns."""
+    """Return the query as a relation with exactly its own columns."""
     relation = _limited(bound)
     if bound.project == tuple(range(len(columns_of(relation)))):
         return relation
@@ -72,11 +72,11 @@ def plain_relation(bound: BoundQuery) -> Relation:
 
 
 def ordered_relation(bound: BoundQuery) -> tuple[Relation, RowOrder]:
-    """Return the query's own columns, behind them those of its order, and that order."""
+    """Return the query's columns followed by those of its order, and the order."""
     relation = _limited(bound)
     order = RowOrder(bound.order_by) if bound.order_by else bound.partial
     if order.keys and _acts(relation):
-        order = UNORDERED  # nothing sorts by what is computed after all else
+        order = UNORDERED  # rows are not sorted by values that are computed last
     outputs, order = order.placed(bound.project)
     if outputs == tuple(range(len(columns_of(relation)))):
         return relation, order
@@ -90,7 +90,7 @@ def _acts(relation: Relation) -> bool:
 
 
 def relation_and_order(bound: BoundQuery) -> tuple[Relation, tuple[OrderKey, ...]]:
-    """Return the query as a relation with the columns it is ordered by, and that order."""
+    """Return the query as a relation with its ordering columns, and the order."""
     return _limited(bound), bound.order_by
 
 
@@ -101,13 +101,13 @@ def _limited(bound: BoundQuery) -> Relation:
 
 
 def distinct(relation: Relation) -> Relation:
-    """Return the relation with each row once."""
+    """Return the relation with duplicates removed."""
     columns = columns_of(relation)
     return Reduce(relation, tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns)), ())
 
 
 def project(relation: Relation, scalars: Sequence[Scalar]) -> Relation:
-    """Return just `scalars` over the relation."""
+    """Return the relation that consists of `scalars`."""
     placing = AddedColumns(columns_of(relation))
     positions = tuple(map(placing.place, scalars))
     relation = placing.relation(relation)
@@ -118,18 +118,18 @@ def project(relation: Relation, scalars: Sequence[Scalar]) -> Relation:
 
 @dataclass
 class AddedColumns:
-    """Columns beside those of a relation, each computed once."""
+    """Columns added to those of a relation, each computed once."""
 
     columns: Sequence[ColumnType]
     added: list[Scalar] = field(default_factory=list)
 
     @property
     def width(self) -> int:
-        """How many columns there are, with those added."""
+        """Return the number of columns, with those added."""
         return len(self.columns) + len(self.added)
 
     def place(self, scalar: Scalar) -> int:
-        """Return the position at which `scalar` is to be found."""
+        """Return the position of `scalar`, adding it if necessary."""
         if isinstance(scalar, Column):
             return scalar.index
         if scalar not in self.added:
@@ -155,7 +155,7 @@ def filtered(relation: Relation, condition: Scalar) -> Relation:
 
 
 def order_key(key: ast.SortKey, scalar: Scalar) -> OrderKey:
-    """Return the sort key as one of relations."""
+    """Return the sort key as an `OrderKey`."""
     nulls_first = key.descending if key.nulls_first is None else key.nulls_first
     return OrderKey(scalar, key.descending, nulls_first)
 
@@ -163,7 +163,7 @@ def order_key(key: ast.SortKey, scalar: Scalar) -> OrderKey:
 def output_index(
     expr: ast.Expression, names: Sequence[str], outputs: Sequence[Scalar], clause: str
 ) -> int | None:
-    """Return which output an ordinal or an alias in ORDER BY or GROUP BY means, if it is one."""
+    """Return the output that an ordinal or alias in ORDER BY or GROUP BY refers to, or None."""
     match expr:
         case ast.Number(text=text, at=at):
             if not text.lstrip("-").isdigit() or len(text) > 10:

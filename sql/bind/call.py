@@ -1,8 +1,8 @@
-"""Calls: what a function's name means.
+"""Bind calls: resolve the name of a function.
 
 In this order: values of the session (`now()`, `current_user`, ...), aggregates, functions that are
-queries over the catalog (`sql_functions`), functions that give rows, the scalar functions of the
-registry, and last a type's name as a cast of one argument.
+queries over the catalog (`sql_functions`), table functions, scalar functions of the registry, and
+finally a type's name as a cast of one argument.
 """
 
 from collections.abc import Callable
@@ -86,7 +86,7 @@ _SQL_VALUE_CASTS = {
 
 
 def environment(binder: ExpressionBinder, value: Environment, at: int) -> Scalar:
-    """Return a value of the session; none may be in what is maintained."""
+    """Return a value of the session; rejected in maintained objects."""
     if binder.planning.maintained and value.name != "mz_now":
         raise FeatureNotSupported(
             f"{value.name.split(':')[0]} cannot be used in a view that is maintained, "
@@ -119,7 +119,7 @@ def _merge_action(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
 
 
 def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
-    """Return the scalar that a call means."""
+    """Return the scalar of a call."""
     name = expr.name[-1]
     if len(expr.name) > 1 and expr.name[-2] not in _SCHEMAS:
         types = [type_of(binder.bind(arg)) for arg in expr.args]
@@ -166,7 +166,7 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
 
 
 def _refuse_in_definition(binder: ExpressionBinder, name: str, call: Call, at: int) -> None:
-    """Raise if what acts on sessions would do so by itself, or whenever somebody reads a view."""
+    """Raise an error for functions with side effects on sessions in kept definitions."""
     if binder.planning.maintained:
         where = "a view that is maintained"
     elif binder.planning.in_view and call.function in (*SIGNALS, *ADVISORY):
@@ -191,7 +191,7 @@ def _current_setting(
 ) -> Scalar:
     if not 1 <= len(args) <= 2:
         raise undefined_function(name, [type_of(arg) for arg in args], at)
-    if not isinstance(args[0], Literal) or args[0].value is None:  # asked for when it runs
+    if not isinstance(args[0], Literal) or args[0].value is None:  # evaluated at run time
         return binder.call(name, args, at, (at,) * len(args))
     key = f"current_setting:{args[0].value.lower()}"
     if len(args) == 2:
@@ -234,7 +234,7 @@ _SESSION_FUNCTIONS: dict[
 
 
 def _not_an_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
-    """Raise the error of `f(*)`, `f(DISTINCT x)`, ... where `f` is no aggregate."""
+    """Raise the error of `f(*)`, `f(DISTINCT x)`, ... for a function that is not an aggregate."""
     types = [type_of(binder.bind(arg)) for arg in expr.args]
     if expr.star:
         raise undefined_function(name, types, expr.at)

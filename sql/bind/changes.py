@@ -1,8 +1,8 @@
-"""CHANGES(relation [, after [, through]]): the updates of a relation as rows of a query.
+"""Bind CHANGES(relation [, after [, through]]): the updates of a relation as rows.
 
-They have `mz_timestamp` and `mz_diff` before the relation's own columns, and times with after <
-mz_timestamp <= through. The relation has to have a history of its own: a table or a materialized
-view. What comes of a query with it depends on when it is run, so it is for one-off queries.
+The columns are `mz_timestamp`, `mz_diff` and the relation's own, for times with after <
+mz_timestamp <= through. The relation must have its own history: a table or a materialized view. The
+result depends on when the query runs, so only one-off queries may use it.
 """
 
 from foreshore.errors import FeatureNotSupported, UndefinedFunction, WrongObjectType

@@ -1,9 +1,9 @@
-"""Coercion: making a scalar of the type that its place asks for.
+"""Coercion: convert scalars to the type that their context requires.
 
-Three contexts, as PostgreSQL has them: *implicit* (an operand), *assignment* (a column's value) and
-*explicit* (a cast). A literal whose type is still unknown is read by the input function of the type
-it gets, here and once, so that what is wrong with it is an error of the statement with a position.
-An undeclared parameter learns its type.
+There are three contexts, as in PostgreSQL: *implicit* (an operand), *assignment* (a column's value)
+and *explicit* (a cast). A literal of unknown type is read once, here, by the input function of its
+type, so that an invalid literal is an error with a position. An undeclared parameter takes the
+type.
 """
 
 from collections.abc import Sequence
@@ -41,16 +41,16 @@ _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
 
 
 def is_unknown(scalar: Scalar) -> bool:
-    """Whether the scalar is of unknown type: a bare literal, NULL or undeclared parameter."""
+    """Return whether the scalar is of unknown type: a bare literal, NULL or parameter."""
     return type_of(scalar).name == "unknown"
 
 
 def coerce(
     planning: Planning, scalar: Scalar, target: SqlType, context: Context, at: int
 ) -> Scalar | None:
-    """Return `scalar` as a `target`; None if it may not become one in this context.
+    """Return `scalar` as a `target`, or None if not allowed in this context.
 
-    The result's type can differ from `target` in its modifiers alone, and only where `target` has
+    The type of the result differs from `target` only in modifiers, and only where `target` has
     none.
     """
     source = type_of(scalar)
@@ -58,7 +58,7 @@ def coerce(
         return scalar
     vector_element = VECTORS.get(source.name)
     if vector_element is not None and target.element is not None:
-        # A vector has the physical form of the array that it casts to.
+        # The physical form of a vector is that of the array to which it casts.
         source = array_of(vector_element)
         scalar = Call("relabel", (scalar,), source)
         if source == target:
@@ -105,7 +105,7 @@ def coerce(
 
 
 def _fold(literal: Literal, target: SqlType) -> Literal | None:
-    """Return a number as a constant of another type, where nothing is lost and nothing fails."""
+    """Return a number as a constant of another type, if that is exact and cannot fail."""
     value, source = literal.value, literal.type.name
     if source in INTEGERS:
         if target.name in INTEGERS:
@@ -124,7 +124,7 @@ def _fold(literal: Literal, target: SqlType) -> Literal | None:
 
 
 def literal_of(planning: Planning, text: str, target: SqlType, context: Context, at: int) -> Scalar:
-    """Return the constant that `text` is as a `target`, by the type's input function."""
+    """Return `text` as a constant of type `target`, read by the type's input function."""
     if target == UNKNOWN:
         return Literal(text, UNKNOWN)
     if target.name in ("date", "timestamp", "timestamptz") and text.strip().lower() in _MOMENTS:
@@ -148,7 +148,7 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
 
 
 def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
-    """Return `now`, `today`, ... as what it is when the statement runs."""
+    """Return the scalar of `now`, `today`, ..., evaluated at execution."""
     scalar: Scalar = Environment("now", TIMESTAMPTZ)
     if word != "now":
         scalar = cast(planning, scalar, DATE, at)
@@ -160,10 +160,10 @@ def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
 
 
 def common_type(scalars: Sequence[Scalar], what: str, ats: Sequence[int]) -> SqlType:
-    """Return the type that the scalars come to; raises DatatypeMismatch.
+    """Return the common type of the scalars; raises DatatypeMismatch.
 
-    What is of unknown type takes the others', but neither their length nor their scale: `'1.555'`
-    stays what it is beside a numeric(5,2). NULL has room in any.
+    Scalars of unknown type take the type of the others without length or scale: `'1.555'` keeps its
+    value beside a numeric(5,2). NULL fits any type.
     """
     types = [type_of(scalar) for scalar in scalars]
     common = select_common_type(types)
@@ -172,7 +172,7 @@ def common_type(scalars: Sequence[Scalar], what: str, ats: Sequence[int]) -> Sql
     known = [(t, at) for t, at in zip(types, ats, strict=True) if t != UNKNOWN]
     for i in range(2, len(known) + 1):
         if select_common_type([t for t, _ in known[:i]]) is None:
-            # What did not fit is the last, beside what the ones before come to.
+            # The last type does not match the common type of those before.
             before = select_common_type([t for t, _ in known[: i - 1]])
             raise DatatypeMismatch(
                 f"{what} types {before} and {known[i - 1][0]} cannot be matched",
@@ -182,7 +182,7 @@ def common_type(scalars: Sequence[Scalar], what: str, ats: Sequence[int]) -> Sql
 
 
 def _room_for(scalar: Scalar, common: SqlType) -> SqlType:
-    """Return the scalar's type, or if that is unknown the one of the kind of `common` it needs."""
+    """Return the type of the scalar or, if unknown, the type of kind `common` that holds it."""
     if not is_unknown(scalar):
         return type_of(scalar)
     if isinstance(scalar, Literal):
@@ -201,14 +201,14 @@ def to_common(planning: Planning, scalar: Scalar, common: SqlType, what: str, at
             f"{what} could not convert type {type_of(scalar)} to {common}", position=at + 1
         )
     if type_of(result) != common and isinstance(result, Literal):
-        # A literal keeps its own scale where nothing asks otherwise; here something does.
+        # A literal keeps its own scale unless the context requires another, as here.
         recast = coerce(planning, result, common, "explicit", at)
         return result if recast is None else recast
     return result
 
 
 def to_known(planning: Planning, scalar: Scalar, at: int) -> Scalar:
-    """Return `scalar` with an unknown type made text, as a query's output column has it."""
+    """Return `scalar` with unknown type resolved to text, as in output columns."""
     if not is_unknown(scalar):
         return scalar
     result = coerce(planning, scalar, TEXT, "implicit", at)
@@ -228,7 +228,7 @@ def cast(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar
 
 
 def assign(planning: Planning, scalar: Scalar, target: SqlType, column: str, at: int) -> Scalar:
-    """Return `scalar` as the value of the column; raises DatatypeMismatch."""
+    """Return `scalar` as a value of the column; raises DatatypeMismatch."""
     if (
         isinstance(scalar, Literal)
         and scalar.type == UNKNOWN
@@ -248,10 +248,10 @@ def assign(planning: Planning, scalar: Scalar, target: SqlType, column: str, at:
 
 
 def number(text: str) -> Literal | Call:
-    """Return the constant that a number in the text is: int4, int8 or numeric.
+    """Return the constant of a number in the text: int4, int8 or numeric.
 
-    One that no numeric of ours holds is a cast of its text, which fails where it stays numeric and
-    becomes a float where one is wanted (`1e300`).
+    A number that our numeric cannot hold is a cast of its text, which fails as numeric and succeeds
+    where a float is required (`1e300`).
     """
     digits = text.lstrip("-")
     if digits.isdigit() and len(digits.lstrip("0")) <= _BIGINT_DIGITS:

@@ -1,8 +1,8 @@
-"""Expressions: from syntax to typed scalars over the row of a scope.
+"""Bind expressions: convert syntax to typed scalars over the row of a scope.
 
-What PostgreSQL's parse analysis does: names become columns, operators and functions are resolved by
-their operands' types, operands are coerced, and each error says where. A literal or NULL keeps the
-type unknown until its place decides.
+This corresponds to PostgreSQL's parse analysis: names become columns, operators and functions are
+resolved by the types of their operands, operands are coerced, and each error has a position. A
+literal or NULL keeps the unknown type until its context requires one.
 """
 
 from collections.abc import Sequence
@@ -71,17 +71,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Clause:
-    """What an expression may hold, by where it stands."""
+    """The clause that contains an expression, and what is allowed there."""
 
-    name: str  # as errors say it: "aggregate functions are not allowed in WHERE"
-    aggregates: Aggregates | None = None  # None: none are allowed
+    name: str  # as named in errors: "aggregate functions are not allowed in WHERE"
+    aggregates: Aggregates | None = None  # None: not allowed
     nested: bool = False  # within the arguments of an aggregate
     sets: SetCalls | None = None
-    default: bool = False  # DEFAULT may stand here
-    merge_action: Column | None = None  # what merge_action() means here
+    default: bool = False  # whether DEFAULT is allowed
+    merge_action: Column | None = None  # the column that merge_action() returns
 
     def refuse_aggregate(self, at: int) -> GroupingError:
-        """Return the error of an aggregate where none may be."""
+        """Return the error for an aggregate where none is allowed."""
         if self.nested:
             return GroupingError("aggregate function calls cannot be nested", position=at + 1)
         return GroupingError(f"aggregate functions are not allowed in {self.name}", position=at + 1)
@@ -89,7 +89,7 @@ class Clause:
 
 @dataclass
 class ExpressionBinder:
-    """Binds expressions of one clause over `scope`."""
+    """Bind expressions of one clause over `scope`."""
 
     planning: Planning
     scope: Scope
@@ -98,18 +98,18 @@ class ExpressionBinder:
     # --- entry points
 
     def bind(self, expr: ast.Expression) -> Scalar:
-        """Return the scalar that `expr` means."""
+        """Return the scalar of `expr`."""
         value = self.bind_value(expr)
         if isinstance(value, RowValue):
             raise value.refused()
         return value
 
     def condition(self, expr: ast.Expression) -> Scalar:
-        """Return `expr` as the condition of WHERE, HAVING, ON, ..."""
+        """Return `expr` as a condition of WHERE, HAVING, ON, ..."""
         return self.boolean(expr, self.clause.name)
 
     def boolean(self, expr: ast.Expression, what: str) -> Scalar:
-        """Return `expr` as a truth value; `what` takes it, in the error if it is none."""
+        """Return `expr` as a boolean; `what` names the operator or clause in errors."""
         scalar = self.bind(expr)
         result = coerce(self.planning, scalar, BOOL, "implicit", at_of(expr))
         if result is None:
@@ -120,7 +120,7 @@ class ExpressionBinder:
         return result
 
     def bind_value(self, expr: ast.Expression) -> "Scalar | RowValue":
-        """Return what `expr` means, which may be a row."""
+        """Return the value of `expr`, which may be a row."""
         match expr:
             case ast.ColumnRef():
                 return self._column(expr)
@@ -253,7 +253,7 @@ class ExpressionBinder:
     def coerced(
         self, args: Sequence[Scalar], targets: Sequence[SqlType], ats: Sequence[int]
     ) -> tuple[Scalar, ...]:
-        """Return `args` as what a resolved function takes."""
+        """Return `args` coerced to the types of a resolved function."""
         result = []
         for arg, target, at in zip(args, targets, ats, strict=True):
             scalar = coerce(self.planning, arg, target, "implicit", at)
@@ -268,7 +268,7 @@ class ExpressionBinder:
     ) -> Scalar:
         if left is None:
             return self.call(operator, (self.bind(right),), at, (at_of(right),))
-        # A chain of one operator after the other is as deep as it is long; go down it in a loop.
+        # Process a chain of operators in a loop, as it may be deeper than the stack.
         chain = [(operator, right, at)]
         while isinstance(left, ast.Operation) and left.left is not None:
             chain.append((left.operator, left.right, left.at))
@@ -290,7 +290,7 @@ class ExpressionBinder:
         left_at: int,
         right_at: int,
     ) -> Scalar:
-        """Return `left operator right`, of scalars or of rows."""
+        """Return `left operator right` of scalars or rows."""
         if isinstance(left, RowValue) or isinstance(right, RowValue):
             return compare_rows(self, operator, left, right, at)
         return self.call(operator, (left, right), at, (left_at, right_at))
@@ -360,7 +360,7 @@ class ExpressionBinder:
         operator = "<>" if expr.negated else "="
         values = [(self.bind_value(item), at_of(item)) for item in expr.items]
         if not isinstance(left, RowValue):
-            # All items take one type where there is one, as in `x IN (1, 2.5)`.
+            # All items take one common type if there is one, as in `x IN (1, 2.5)`.
             scalars = [value for value, _ in values if not isinstance(value, RowValue)]
             if len(scalars) == len(values) and not any(map(is_unknown, scalars)):
                 common = select_common_type([type_of(left), *map(type_of, scalars)])
@@ -468,7 +468,7 @@ class ExpressionBinder:
         return self.clause.sets.add(SetCall(found, args), at)
 
     def _refuse_sets_since(self, count: int, where: str) -> None:
-        """Raise if there are more than `count` set-returning calls: `where` may not have any."""
+        """Raise an error if set-returning calls were added beyond `count`; `where` allows none."""
         sets = self.clause.sets
         if sets is not None and len(sets.places) > count:
             raise refused_in(where, sets.places[-1])
@@ -481,10 +481,10 @@ class ExpressionBinder:
 def resolve_qualifier(
     planning: Planning, scope: Scope, qualifier: tuple[str, ...], at: int
 ) -> tuple[Table, int, Scope]:
-    """Return the table that `qualifier` names, how many levels out it is, and its scope.
+    """Return the table that `qualifier` names, the number of levels out, and its scope.
 
-    Where the text is kept its schema is left out, as that may get another name; but for the rare
-    one that is needed to tell tables apart.
+    In kept text the schema is omitted, because it may be renamed, except in rare cases where it
+    distinguishes tables.
     """
     found = resolve_table(scope, qualifier, at)
     is_kept = planning.keeps_text and not planning.inlining
@@ -497,7 +497,7 @@ def resolve_qualifier(
 
 
 def at_of(expr: ast.Expression) -> int:
-    """Return where PostgreSQL says that an expression is: its leftmost token."""
+    """Return the position that PostgreSQL reports for an expression: its leftmost token."""
     while True:
         match expr:
             case ast.Operation(left=left) if left is not None:
@@ -517,12 +517,12 @@ def at_of(expr: ast.Expression) -> int:
 
 
 def at_plain(expr: ast.Expression) -> int:
-    """Return where the expression's own token stands."""
+    """Return the offset of the expression's own token."""
     return expr.at
 
 
 def undefined_function(name: str, types: Sequence[SqlType], at: int) -> UndefinedFunction:
-    """Return PostgreSQL's error of a function that is not there."""
+    """Return PostgreSQL's error for a missing function."""
     return UndefinedFunction(
         f"function {name}({', '.join(map(str, types))}) does not exist",
         hint="No function matches the given name and argument types. "

@@ -1,8 +1,8 @@
-"""FROM: relations side by side, and the scope that their columns make.
+"""Bind FROM: relations side by side, and the scope of their columns.
 
-An item is bound within a chain of scopes. The right side of a join may be lateral; it is then bound
-within a scope that is the left side's row, one level out. If it turns out not to use that row, the
-join is an ordinary one and the level is taken out again.
+An item is bound within a chain of scopes. The right side of a join may be lateral, so it is bound
+within a scope that is the left side's row, one level out. If it does not use that row, the join is
+an ordinary one and the level is removed again.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ from foreshore.types import INT8, ColumnType
 
 @dataclass
 class Part:
-    """A bound item of FROM: a relation, and how its columns are named."""
+    """A bound item of FROM: a relation and the names of its columns."""
 
     relation: Relation
     columns: list[ColumnType]
@@ -73,7 +73,7 @@ class Part:
 def bind_from(
     planning: Planning, items: tuple[ast.FromItem, ...], parent: Scope | None
 ) -> tuple[Relation, Scope]:
-    """Return the relation of all items of a FROM side by side, and the scope they make."""
+    """Return the relation of all items of FROM side by side, and its scope."""
     if not items:
         return UNIT, Scope(parent=parent)
     part = bind_item(planning, items[0], parent)
@@ -84,14 +84,14 @@ def bind_from(
 
 
 def scope_of(part: Part, parent: Scope | None) -> Scope:
-    """Return the scope of the part's columns."""
+    """Return the scope of the item's columns."""
     return Scope(
         list(part.columns), list(part.tables), list(part.visible), parent, order=part.order
     )
 
 
 def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> Part:
-    """Return an item of FROM, bound within `parent`."""
+    """Return an item of FROM bound within `parent`."""
     match item:
         case ast.TableRef():
             return bind_table(planning, item)
@@ -109,7 +109,7 @@ def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> P
 
 
 def bind_table(planning: Planning, item: ast.TableRef) -> Part:
-    """Return a relation by name: of WITH, or of the catalog."""
+    """Return a relation by name, from WITH or the catalog."""
     if len(item.name) == 1:
         common = planning.common_table(item.name[0])
         if common is not None:
@@ -131,9 +131,9 @@ def bind_table(planning: Planning, item: ast.TableRef) -> Part:
 
 
 def alias_of(item: ast.TableRef, view: ItemView) -> tuple[str, str | None]:
-    """Return by what, and by what schema, the columns of a relation without an alias are qualified.
+    """Return the name and schema that qualify columns of a relation without an alias.
 
-    That is what is written: in a definition that is kept a name may be one of before.
+    They are those written: in a kept definition, a name may differ from the current one.
     """
     if len(item.name) == 3:
         return item.name[2], item.name[1]
@@ -141,7 +141,7 @@ def alias_of(item: ast.TableRef, view: ItemView) -> tuple[str, str | None]:
 
 
 def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
-    """Note that the name at `item` is to be written qualified where the text is kept."""
+    """Record that the name at `item` is qualified in the kept text."""
     name = view.name
     parts = [part for part in (name.database, name.schema, name.item) if part is not None]
     text = ".".join(map(quote_identifier, parts))
@@ -153,7 +153,7 @@ def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
 
 
 def relation_of_item(planning: Planning, view: ItemView) -> Relation:
-    """Return what reading the item means."""
+    """Return the relation that reads the item."""
     if view.kind in ("index", "subscription"):
         article = "an" if view.kind == "index" else "a"
         raise WrongObjectType(f'"{view.name.item}" is {article} {view.kind}')
@@ -172,7 +172,7 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
 
 
 def _renumbered(planning: Planning, relation: Relation) -> Relation:
-    """Return a view's relation with numbers, of Let and of calls, that this plan lacks yet."""
+    """Return a view's relation with Lets and calls renumbered to be unique in this plan."""
     if any(
         has_side_effects(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
     ):
@@ -200,7 +200,7 @@ def _named(
     alias: str,
     schema: str | None,
 ) -> Part:
-    """Return the relation under its alias, with the column names that the alias gives."""
+    """Return the relation with its alias and the column names that the alias gives."""
     hidden = None
     if item.alias is not None:
         if isinstance(item, ast.TableRef) and alias != item.alias:
@@ -241,7 +241,7 @@ def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -
 
 
 def _hide_non_lateral(scope: Scope | None) -> Scope | None:
-    """Return the chain of scopes with those that only LATERAL may see made blank."""
+    """Return the scopes with tables hidden that only LATERAL may reference."""
     if scope is None or not scope.lateral:
         return scope
     return Scope(
@@ -275,7 +275,7 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
 
 
 def function_name(call: ast.Expression) -> str:
-    """Return the name of a function in FROM that is written without one."""
+    """Return the default alias of a function in FROM."""
     return call.name if isinstance(call, ast.SqlValue) else "column1"
 
 
@@ -292,7 +292,7 @@ def _table_function(
     found, args = binder.planning.zone.applied_to_set(found, args)
     names = found.names
     if len(names) == 1:
-        # A column that the function itself names keeps that name under an alias.
+        # A column name defined by the function is kept under an alias.
         names = ((item.alias or name) if names[0] == name else names[0],)
     if item.ordinality:
         names += ("ordinality",)
@@ -325,7 +325,7 @@ def _may_be_lateral(item: ast.FromItem) -> bool:
 def right_side(
     planning: Planning, item: ast.FromItem, left: Part, parent: Scope | None
 ) -> tuple[Part, bool]:
-    """Return the right side of a join with `left`, and whether it uses the left side's row."""
+    """Return the right side of a join with `left`, and whether it uses the left row."""
     if not _may_be_lateral(item):
         return bind_item(planning, item, parent), False
     row = scope_of(left, parent)
@@ -351,7 +351,7 @@ def side_by_side(
     lateral: bool,
     at: int,
 ) -> Part:
-    """Return the join of two parts, with all names of both."""
+    """Return the join of two items, with the names of both."""
     width = len(left.columns)
     lefts, rights = list(left.columns), list(right.columns)
     if kind in ("right", "full"):
@@ -378,7 +378,7 @@ def side_by_side(
 
 
 def _factors(relation: Relation) -> tuple[Relation, ...]:
-    """Return what a product is of, or the relation itself."""
+    """Return the factors of a product, or the relation itself."""
     if isinstance(relation, Join) and relation.inputs and not relation.equivalences:
         return relation.inputs
     return (relation,)
@@ -391,7 +391,7 @@ def _moved(table: Table, by: int) -> Table:
 
 
 def _outer(table: Table, columns: Sequence[ColumnType]) -> Table:
-    """Return a table with `columns` as one whose rows may be NULL."""
+    """Return a table with `columns` on the nullable side of a join."""
     if table.outer:
         return table
     never_null = (slot.index for slot in table.slots if not columns[slot.index].nullable)
@@ -419,7 +419,7 @@ def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> Part:
         if item.on is not None:
             whole = side_by_side(left, right, kind, TRUE, False, item.at)
             scope = scope_of(whole, parent)
-            # ON sees the sides before NULLs are put in.
+            # ON is evaluated before NULLs are filled in.
             scope.columns = left.columns + right.columns
             binder = ExpressionBinder(planning, scope, Clause("JOIN conditions"))
             on = binder.boolean(item.on, "JOIN/ON")
@@ -453,7 +453,7 @@ def _using(
     using: tuple[tuple[str, int], ...],
     lateral: bool,
 ) -> Part:
-    """Return a join USING columns: equal on them, and each pair of them visible as one."""
+    """Return a join USING columns; each pair of equal columns is visible as one."""
     width = len(left.columns)
     binder = ExpressionBinder(planning, Scope(), Clause("JOIN/USING"))
     tests: list[Scalar] = []

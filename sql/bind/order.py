@@ -1,8 +1,8 @@
-"""The order in which a relation's rows come, where its query gives them one.
+"""The order of a relation's rows, where its query defines one.
 
-SQL promises nothing of the rows of a subquery or of a set-returning function in FROM. PostgreSQL
-keeps their order up to the result and into array_agg, and clients rely on that. A relation has no
-order, so it is kept beside the relation, as sort keys over columns that the query may not show.
+SQL guarantees no order for the rows of a subquery or set-returning function in FROM. PostgreSQL
+keeps it up to the result and into array_agg, and clients rely on that. Relations have no order, so
+it is kept separately, as sort keys over columns that the query need not show.
 """
 
 from collections.abc import Sequence
@@ -16,33 +16,32 @@ from foreshore.types import ColumnType
 class RowOrder:
     """Sort keys, each a column of the relation.
 
-    If it is not `whole`, only rows are in order that come from one row of what stands to the left:
-    the elements of each row's array in `FROM t, unnest(t.array)`. Then the keys before theirs are
-    that row's columns.
+    If not `whole`, only rows that come from one row of the left side are ordered: the elements of
+    each row's array in `FROM t, unnest(t.array)`. The preceding keys are then that row's columns.
     """
 
     keys: tuple[OrderKey, ...] = ()
     whole: bool = True
 
     def moved(self, by: int) -> "RowOrder":
-        """Return the order where `by` other columns stand before the relation's own."""
+        """Return the order after `by` columns were put before the relation's own."""
         return RowOrder(tuple(_at(key, _index(key) + by) for key in self.keys), self.whole)
 
     def within(self, other: "RowOrder") -> "RowOrder":
-        """Return the order of rows that come in this order for each row in the `other` one."""
+        """Return this order applied within each row of the `other` order."""
         return RowOrder((*other.keys, *self.keys), self.whole and other.whole)
 
     def within_rows(self, order: "RowOrder", columns: Sequence[ColumnType]) -> "RowOrder":
-        """Return the order of rows that come in this order for each of rows in `order`.
+        """Return this order applied within each of the rows ordered by `order`.
 
-        Those have the `columns`, which tell them apart where `order` says nothing.
+        `columns` distinguish those rows where `order` does not.
         """
         if not self.keys:
             return order
         return self.within(order if order.keys else row_by_row(columns))
 
     def placed(self, outputs: Sequence[int]) -> tuple[tuple[int, ...], "RowOrder"]:
-        """Return the columns `outputs` with those of the order behind them, and it over these."""
+        """Return the columns `outputs` followed by those of the order, and the order over them."""
         columns = list(outputs)
         for key in self.keys:
             if _index(key) not in columns:
@@ -55,12 +54,12 @@ UNORDERED = RowOrder()
 
 
 def ascending(column: Column) -> RowOrder:
-    """Return the order by `column`, which numbers the rows."""
+    """Return the ascending order by `column`, which numbers the rows."""
     return RowOrder((OrderKey(column),))
 
 
 def row_by_row(columns: Sequence[ColumnType]) -> RowOrder:
-    """Return an order that keeps what comes from one row together, of rows that have no order."""
+    """Return an order that groups the rows derived from one row of an unordered relation."""
     keys = (OrderKey(Column(i, c.type, c.nullable)) for i, c in enumerate(columns))
     return RowOrder(tuple(keys), whole=not columns)
 

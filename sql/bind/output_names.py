@@ -1,4 +1,4 @@
-"""Names that columns get when nobody gives them one: PostgreSQL's FigureColname."""
+"""Default names of output columns, as PostgreSQL's FigureColname chooses them."""
 
 from foreshore.sql import ast
 
@@ -12,7 +12,7 @@ def column_name(expr: ast.Expression) -> str:
 
 
 def _name_and_strength(expr: ast.Expression) -> tuple[str | None, int]:
-    """Return a name and how good it is: 2 of a column or function, 1 of a type, 0 of nothing."""
+    """Return a name and its strength: 2 of a column or function, 1 of a type, 0 of nothing."""
     match expr:
         case ast.ColumnRef(parts=parts):
             return parts[-1], 2

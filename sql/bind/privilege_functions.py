@@ -1,9 +1,8 @@
-"""PostgreSQL's `has_..._privilege` and `pg_has_role`, as bodies in SQL over the catalog.
+"""PostgreSQL's `has_..._privilege` and `pg_has_role`, as SQL bodies over the catalog.
 
-`has_table_privilege([role,] table, privilege)` and its kin take the role and the object by name or
-by oid. A name that is nothing's, and a word that is no privilege, are errors; an object's oid that
-is nothing's gives NULL, a role's FALSE. Whoever is asked about, and whatever about, it comes to
-`_permits` in the end: the one place that knows who may do what.
+`has_table_privilege([role,] table, privilege)` and similar take the role and the object by name or
+oid. An unknown name or privilege is an error; an unknown oid of an object gives NULL, of a role
+FALSE. All of them call `_permits`, the only function that decides about privileges.
 """
 
 from collections.abc import Iterator
@@ -18,9 +17,9 @@ _ROLE = "role"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of object: SQL of the oid of the one with the name, or with the oid, `$1`.
+    """A kind of object: SQL for the oid of the object with a name, or with the oid, `$1`.
 
-    The first raises an error where there is none, the second is NULL.
+    The first raises an error if there is none, the second is NULL.
     """
 
     by_name: str
@@ -28,7 +27,7 @@ class _Kind:
 
 
 def _named(relation: str, name: str, sqlstate: str, noun: str) -> _Kind:
-    """Return a kind whose objects have one catalog relation to themselves and a plain name."""
+    """Return a kind whose objects have one catalog relation and unqualified names."""
     return _Kind(
         f"""coalesce((SELECT min(o.oid) FROM pg_catalog.{relation} o WHERE o.{name} = $1),
             _raised('{sqlstate}', '{noun} "' || $1 || '" does not exist')::oid)""",
@@ -47,7 +46,8 @@ _RELATION = _Kind(
                               || '" does not exist')::oid END)""",
     "(SELECT min(c.oid) FROM pg_catalog.pg_class c WHERE c.oid = $1)",
 )
-# Errors are raised outside of subqueries, which may be computed for rows that nobody asked for.
+# Errors are raised outside of subqueries, because subqueries may be computed for rows that are not
+# needed.
 _SEQUENCE = """CASE (SELECT min(c.relkind) FROM pg_catalog.pg_class c WHERE c.oid = {0})
     WHEN 'S' THEN {0}
     ELSE _raised('42809', '"' ||
@@ -75,7 +75,7 @@ _KINDS = {
         "pg_foreign_data_wrapper", "fdwname", "42704", "foreign-data wrapper"
     ),
 }
-# How a role is given: its parameter's type, SQL of its oid. PUBLIC is everyone, and no role.
+# The forms of a role: the parameter's type, and SQL for its oid. PUBLIC means every role.
 _ROLES = (
     ("name", "CASE WHEN $1 = 'public' THEN 0::oid ELSE _role_named($1) END"),
     ("oid", "$1"),
@@ -84,7 +84,7 @@ _ROLES = (
 
 
 def privilege_functions() -> Iterator[Definition]:
-    """Yield the functions; those that others use come first."""
+    """Yield the functions; functions used by others come first."""
     yield (
         "_permits",
         "oid",
@@ -113,13 +113,13 @@ def privilege_functions() -> Iterator[Definition]:
 
 
 def _checked(kind: str, arguments: int, body: str) -> str:
-    """Return `body` where no argument is NULL and the last one names privileges that there are."""
+    """Return `body` if no argument is NULL and the last one names valid privileges, else NULL."""
     present = " AND ".join(f"${i} IS NOT NULL" for i in range(1, arguments + 1))
     return f"CASE WHEN {present} THEN _is_privilege('{kind}', ${arguments}) AND {body} END"
 
 
 def _privilege(kind: str, role: tuple[str | None, str], found: tuple[str, str]) -> Definition:
-    """Return one `has_{kind}_privilege`; `found` is the object's type and what finds it by that."""
+    """Return one `has_{kind}_privilege`; `found` is the object's type and the SQL that finds it."""
     type, role_oid = role
     first = 2 if type else 1
     object_type, find = found
@@ -129,7 +129,7 @@ def _privilege(kind: str, role: tuple[str | None, str], found: tuple[str, str]) 
 
 
 def _column_privileges() -> Iterator[Definition]:
-    """Yield has_column_privilege: the column by name, or by number, which may be nothing's."""
+    """Yield has_column_privilege for a column by name or by number, which may be unknown."""
     yield (
         "_column_named",
         "oid text",
@@ -166,7 +166,7 @@ def _column_privileges() -> Iterator[Definition]:
 
 
 def _memberships() -> Iterator[Definition]:
-    """Yield pg_has_role: a superuser is a member of every role, and everyone of their own."""
+    """Yield pg_has_role: superusers are members of every role, and every role of itself."""
     for type, role_oid in (("name", "_role_named($1)"), _ROLES[1], _ROLES[2]):
         given = (type,) if type else ()
         at = len(given) + 1

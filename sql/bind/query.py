@@ -1,4 +1,4 @@
-"""Queries: WITH, VALUES, set operations, ORDER BY and LIMIT around SELECTs, as relations."""
+"""Bind queries: WITH, VALUES, set operations, ORDER BY and LIMIT around SELECTs."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -57,7 +57,7 @@ def bind_query(
     *,
     locking: bool = False,
 ) -> BoundQuery:
-    """Return `query`, bound within `parent`; with `locking` it may say FOR UPDATE."""
+    """Return `query` bound within `parent`; with `locking` it may have FOR UPDATE."""
     if query.locks and query is not planning.locked:
         from foreshore.sql.bind.writes.locking import bind_init_plan, locking_not_allowed
 
@@ -136,7 +136,7 @@ def _bind_body(
 
 
 def _why_not_lockable(select: ast.Select, binder: SelectBinder) -> str | None:
-    """Return why a SELECT's rows are not those of its tables one by one; None: they are."""
+    """Return why the rows of a SELECT are not single rows of its tables, or None if they are."""
     reasons = (
         (select.distinct is not None, "DISTINCT clause"),
         (bool(select.group_by), "GROUP BY clause"),
@@ -148,7 +148,7 @@ def _why_not_lockable(select: ast.Select, binder: SelectBinder) -> str | None:
 
 
 def _refuse_locking(query: ast.Query, why: str | None) -> None:
-    """Raise if rows are to be locked, and there is a reason why they cannot be."""
+    """Raise an error if rows should be locked and cannot be, with the reason."""
     if query.locks and why is not None:
         raise FeatureNotSupported(f"{query.locks[0].strength} {why}")
 
@@ -162,7 +162,7 @@ def _ordered(
     *,
     expressions: bool,
 ) -> BoundQuery:
-    """Return a relation as a query, ordered by its output columns."""
+    """Return a relation as a query ordered by its output columns."""
     columns = columns_of(relation)
     project = tuple(range(len(columns)))
     slots = [Slot(name, i) for i, name in enumerate(names)]
@@ -214,7 +214,7 @@ def bind_values(
 def _values_in_order(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
 ) -> BoundQuery:
-    """Return VALUES as a query whose rows come as they are written."""
+    """Return VALUES as a query whose rows keep their order."""
     rows = _value_rows(planning, values, parent, wanted)
     names = _value_names(rows)
     numbered = [[*row, Literal(number, INT8)] for number, row in enumerate(rows)]
@@ -234,7 +234,7 @@ def _value_names(rows: Sequence[Sequence[Scalar]]) -> tuple[str, ...]:
 def _value_rows(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
 ) -> list[list[Scalar]]:
-    """Return the scalars of VALUES, those of each column of one type."""
+    """Return the scalars of VALUES, with a common type per column."""
     binder = ExpressionBinder(planning, Scope(parent=parent), Clause("VALUES"))
     width = len(values.rows[0])
     for row in values.rows:
@@ -255,7 +255,7 @@ def _value_rows(
 
 
 def rows_relation(rows: Sequence[Sequence[Scalar]]) -> Relation:
-    """Return rows of scalars as a relation; a Constant where all of them are constants."""
+    """Return rows of scalars as a relation, a Constant if all are constants."""
     constants = [[s.value for s in row if isinstance(s, Literal)] for row in rows]
     if all(len(values) == len(row) for values, row in zip(constants, rows, strict=True)):
         columns = tuple(
@@ -339,11 +339,11 @@ def _combined(planning: Planning, operation: ast.SetOperation, inputs: list[Rela
         left, right = distinct(left), distinct(right)
     if operation.kind == "except":
         return Threshold(Union((left, Negate(right))))
-    # What is in both is what the left has beyond what it has alone.
+    # The intersection is the left side minus the rows that only the left side has.
     number = planning.new_let()
     get = LocalGet(number, columns_of(left))
     alone = Threshold(Union((get, Negate(right))))
     both: Relation = Union((get, Negate(alone)))
     if not all(has_one_form(column.type) for column in get.columns):
-        both = Threshold(both)  # a row and what is taken from it may be equal and not the same
+        both = Threshold(both)  # equal rows may differ in representation
     return Let(number, left, both)

@@ -1,7 +1,7 @@
-"""Values of type regclass, regtype, ...: from the names of objects to their oids, and back.
+"""Convert names to values of regclass, regtype, ... and back.
 
-The names are looked up when the statement runs, by the functions `_regclass_of_text(text)`,
-`_regclass_name(oid)` and their like.
+Names are looked up at execution by functions such as `_regclass_of_text(text)` and
+`_regclass_name(oid)`.
 """
 
 from foreshore.errors import UndefinedTable
@@ -14,10 +14,10 @@ from foreshore.types import OID, REGCLASS, TEXT, SqlType
 
 
 def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
-    """Return a `reg*` constant that names an object: the object's oid, looked up when it runs.
+    """Return the oid that a `reg*` constant names, looked up at execution.
 
-    A relation that is not there is an error of the statement, as it is in PostgreSQL. A view means
-    the relation that had the name when the view was made, and depends on it.
+    A missing relation is an error of the statement, as in PostgreSQL. A view refers to the relation
+    that had the name when the view was created, and depends on it.
     """
     from foreshore.sql.bind.coerce import literal_of
 
@@ -50,7 +50,7 @@ def _relation_named(planning: Planning, parts: tuple[str, ...]) -> Scalar:
 
 
 def _qualify_text(planning: Planning, at: int, name: Name) -> None:
-    """Note that the constant at `at` is to be a full name where the text is kept."""
+    """Record that the constant at `at` becomes a full name in kept text."""
     from foreshore.sql.parse.lexer import STRING, tokenize
 
     for token in tokenize(planning.text)[0]:
@@ -59,7 +59,7 @@ def _qualify_text(planning: Planning, at: int, name: Name) -> None:
 
 
 def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
-    """Return the oid of the object that a text names, NULL where there is none."""
+    """Return the oid of the object that a text names, NULL if there is none."""
     from foreshore.sql.bind.coerce import coerce
 
     text = coerce(planning, scalar, TEXT, "implicit", at)
@@ -74,7 +74,7 @@ def _looked_up(planning: Planning, text: Scalar, target: SqlType) -> Scalar:
 
 
 def reg_name(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
-    """Return the name of the object that a `reg*` value is the oid of."""
+    """Return the name of the object of a `reg*` value."""
     from foreshore.sql.bind.coerce import cast
 
     function = function_named(f"_{type_of(scalar).name}_name")

@@ -1,4 +1,4 @@
-"""From bound queries to the queries of plans: lowered, optimised, with what finishes them."""
+"""Convert bound queries to the queries of plans: lower, optimise, and separate the finishing."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from foreshore.types import RelationDesc
 
 
 def lower_and_optimize(relation: Relation) -> Relation:
-    """Return a bound relation as engines take it; raises if it calls what would have to act."""
+    """Return a bound relation as engines run it; raises if it needs calls with side effects."""
     calls = RemainingCalls.within(relation)
     found = optimize(lower(relation))
     calls.check_all_used((found,))
@@ -53,7 +53,7 @@ def _optimized(block: Block) -> Block:
 
 
 def finished_query(bound: BoundQuery) -> Query:
-    """Return the query with ORDER BY and LIMIT left to be done with its result."""
+    """Return the query with ORDER BY and LIMIT left to the finishing of its result."""
     split = split_calls(bound.relation, bound.project)
     if split is None:
         return _finished(bound)
@@ -91,7 +91,7 @@ def _finished(bound: BoundQuery) -> Query:
 
 
 def _bound(scalar: Scalar | None) -> tuple[int | None, Scalar | None]:
-    """Return LIMIT or OFFSET as a number, or as the scalar that is one when the query runs."""
+    """Return LIMIT or OFFSET as a number, or as a scalar to evaluate at execution."""
     if scalar is None:
         return None, None
     if isinstance(scalar, Literal):
@@ -100,7 +100,7 @@ def _bound(scalar: Scalar | None) -> tuple[int | None, Scalar | None]:
 
 
 def plain_query(bound: BoundQuery, names: tuple[str, ...] | None = None) -> Query:
-    """Return the query as a relation that is all of it, as a view's definition is."""
+    """Return the query as a single relation, as in a view's definition."""
     plain = plain_relation(bound)
     columns = columns_of(plain)
     desc = RelationDesc(names or bound.names, columns)
@@ -110,7 +110,7 @@ def plain_query(bound: BoundQuery, names: tuple[str, ...] | None = None) -> Quer
 
 
 def query_over(relation: Relation, names: tuple[str, ...]) -> Query:
-    """Return a relation that is lowered already as a query of all of its columns."""
+    """Return a lowered relation as a query of all its columns."""
     columns = columns_of(relation)
     return Query(
         relation,

@@ -1,6 +1,7 @@
-"""Rows as values: ROW(...), (a, b) and the whole row of a table.
+"""Rows as values: ROW(...), (a, b) and whole rows of tables.
 
-A row is no scalar. It is of use where it is taken apart: in comparisons, IS NULL, IN and count.
+A row is not a scalar. It is used only where it is taken apart: in comparisons, IS NULL, IN and
+count.
 """
 
 from collections.abc import Sequence
@@ -19,26 +20,27 @@ _ORDERING = ("<", "<=", ">", ">=")
 
 @dataclass(frozen=True, slots=True)
 class RowValue:
-    """A row, no scalar, and only of use where it is taken apart.
+    """A row, which is not a scalar and is used only where it is taken apart.
 
-    It is one that ROW constructs or, if `whole`, that of a table: these compare by other rules.
+    It was built by ROW or, if `whole`, is the row of a table. The two compare by different rules.
     """
 
     items: tuple[Scalar, ...]
     ats: tuple[int, ...]
     at: int
     whole: bool = False
-    outer: bool = False  # of a table on the nullable side of a join: it may be NULL itself
-    present: Scalar | None = None  # then what is NULL just where the row is, if there is such
+    outer: bool = False  # of a table on the nullable side of a join, so the row itself may be NULL
+    # if `outer`: a column that is NULL exactly if the row is, if there is one
+    present: Scalar | None = None
 
     def refused(self) -> FeatureNotSupported:
-        """Return the error of a row where a scalar is needed."""
+        """Return the error for a row where a scalar is required."""
         what = "a whole row" if self.whole else "a row"
         return FeatureNotSupported(f"{what} as a value is not supported", position=self.at + 1)
 
 
 def row_of_table(table: Table, level: int, owner: Scope, at: int) -> Scalar | RowValue:
-    """Return the whole row of a table; that of a function which gives scalars is the scalar."""
+    """Return the whole row of a table, or the scalar of a function that returns scalars."""
     shown = f"{table.alias}.*"
     items = tuple(reference(owner, level, slot.index, shown, at) for slot in table.slots)
     if table.scalar:
@@ -54,7 +56,7 @@ def compare_rows(
     right: Scalar | RowValue,
     at: int,
 ) -> Scalar:
-    """Return `left operator right`, of which one at least is a row."""
+    """Return `left operator right`, of which at least one is a row."""
     left, right = _both_rows(left, right, at)
     if not left.items:
         raise FeatureNotSupported("cannot compare rows of zero length", position=at + 1)
@@ -72,7 +74,7 @@ def compare_rows(
             f"could not determine interpretation of row comparison operator {operator}",
             position=at + 1,
         )
-    # a < b, or a = b and what follows is so
+    # a < b, or a = b and the remaining fields compare so
     result = each(operator, count - 1)
     for i in range(count - 2, -1, -1):
         result = Or((each(operator[0], i), And((each("=", i), result))))
@@ -86,7 +88,7 @@ def distinct_rows(
     right: Scalar | RowValue,
     at: int,
 ) -> Scalar:
-    """Return whether rows are distinct, or are not, by the operator's `name`."""
+    """Return IS [NOT] DISTINCT FROM of rows, for the operator `name`."""
     left, right = _both_rows(left, right, at)
     parts = [binder.call(name, pair, at) for pair in zip(left.items, right.items, strict=True)]
     return conjunction(parts) if name == "is not distinct from" else disjunction(parts)
@@ -95,7 +97,7 @@ def distinct_rows(
 def _both_rows(
     left: Scalar | RowValue, right: Scalar | RowValue, at: int
 ) -> tuple[RowValue, RowValue]:
-    """Return the two, which must be rows of one length that ROW constructs."""
+    """Return the two rows, which must have one length and be built by ROW."""
     for value in (left, right):
         if isinstance(value, RowValue) and value.whole:
             raise value.refused()

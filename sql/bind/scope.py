@@ -1,9 +1,9 @@
-"""Scopes: which columns a name may mean.
+"""Scopes: resolve names to columns.
 
 A `Scope` is the row that the expressions of one query see: the columns of its FROM side by side,
-and the tables they came in. A name not found there is looked for in the scope around it, and is
-then an `OuterColumn` as many levels out. USING and NATURAL merge columns: unqualified, the name
-means the merged one; qualified, each side's own.
+and their tables. A name that is not found is searched in the enclosing scopes, and is then an
+`OuterColumn` with the number of levels. USING and NATURAL merge columns: an unqualified name is the
+merged column, a qualified name the column of one side.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A named column: where in the row it is."""
+    """A named column and its position in the row."""
 
     name: str
     index: int
@@ -30,40 +30,41 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A relation of FROM under the name by which columns are qualified."""
+    """A relation of FROM with the name that qualifies its columns."""
 
     alias: str
-    schema: str | None  # where it is named without an alias, its schema
+    schema: str | None  # the schema of a relation named without an alias
     slots: tuple[Slot, ...]
-    outer: bool = False  # on the null-extended side of an outer join
-    present: int | None = None  # then a column that is NULL just where the whole row is
-    scalar: bool = False  # of a function: the name alone is its column
-    hidden_name: str | None = None  # the relation's own name, where an alias hides it
+    outer: bool = False  # on the nullable side of an outer join
+    present: int | None = None  # if `outer`: a column that is NULL exactly if the whole row is
+    scalar: bool = False  # of a function: the bare name is its column
+    hidden_name: str | None = None  # the relation's own name if an alias hides it
 
 
 @dataclass(slots=True)
 class Scope:
-    """The row of a query, within the rows around it."""
+    """The row of a query, within enclosing rows."""
 
     columns: list[ColumnType] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    visible: list[Slot] = field(default_factory=list)  # what `*` and unqualified names mean
+    visible: list[Slot] = field(default_factory=list)  # the columns of `*` and of unqualified names
     parent: "Scope | None" = None
-    used: bool = False  # whether a scope inside has found a column here
-    # Where each column was first named, for errors about it.
+    used: bool = False  # whether an inner scope has used a column of this one
+    # The first name used for each column, for errors about it.
     named: dict[int, tuple[str, int]] = field(default_factory=dict)
-    hidden: list[Table] = field(default_factory=list)  # there, but out of reach: not LATERAL
-    lateral: bool = False  # the left side of a join, seen from its right side
-    order: RowOrder = UNORDERED  # in which the rows come
-    clause: "Clause | None" = None  # where the subquery stands that is being bound within
+    # tables that cannot be referenced without LATERAL
+    hidden: list[Table] = field(default_factory=list)
+    lateral: bool = False  # the left side of a join as seen from its right side
+    order: RowOrder = UNORDERED  # the order of the rows
+    clause: "Clause | None" = None  # the clause that contains the subquery being bound
 
     def column(self, index: int) -> Column:
-        """Return the scalar for the column at `index`."""
+        """Return the column at `index`."""
         type = self.columns[index]
         return Column(index, type.type, type.nullable)
 
     def add_table(self, table: Table) -> None:
-        """Let `table` be seen; its alias must be new."""
+        """Make `table` visible; raises an error if its alias is taken."""
         for other in self.tables:
             if other.alias == table.alias and (
                 other.schema is None or table.schema is None or other.schema == table.schema
@@ -73,7 +74,7 @@ class Scope:
 
     @contextmanager
     def seen_from(self, clause: "Clause") -> Iterator[None]:
-        """Let what is bound within stand in `clause`."""
+        """Set `clause` for subqueries bound inside the block."""
         before, self.clause = self.clause, clause
         try:
             yield
@@ -89,7 +90,7 @@ class Scope:
 
 
 def resolve_column(scope: Scope | None, parts: tuple[str, ...], at: int) -> Column | OuterColumn:
-    """Return what the column reference `parts` means in `scope`."""
+    """Return the scalar of the column reference `parts` in `scope`."""
     if len(parts) == 1:
         return _unqualified(scope, parts[0], at)
     *qualifier, name = parts
@@ -122,7 +123,7 @@ def _unqualified(scope: Scope | None, name: str, at: int) -> Column | OuterColum
 
 
 def _hint(scope: Scope | None, name: str) -> str | None:
-    """Return PostgreSQL's guess at what was meant, where there is a close one."""
+    """Return PostgreSQL's hint with the column that was probably meant."""
     while scope is not None:
         for table in scope.hidden:
             if any(slot.name == name for slot in table.slots):
@@ -137,7 +138,7 @@ def _hint(scope: Scope | None, name: str) -> str | None:
 def resolve_table(
     scope: Scope | None, qualifier: tuple[str, ...], at: int
 ) -> tuple[Table, int, Scope]:
-    """Return the table that `qualifier` names, how many levels out it is, and its scope."""
+    """Return the table that `qualifier` names, the number of levels out, and its scope."""
     alias = qualifier[-1]
     schema = qualifier[-2] if len(qualifier) > 1 else None
     level, current = 0, scope
@@ -168,7 +169,7 @@ def resolve_table(
 
 
 def reference(scope: Scope, level: int, index: int, shown: str, at: int) -> Column | OuterColumn:
-    """Return the column at `index` of the scope `level` levels out, `shown` so in errors."""
+    """Return the column at `index` of the scope `level` levels out, named `shown` in errors."""
     scope.used = True
     scope.named.setdefault(index, (shown, at))
     type = scope.columns[index]

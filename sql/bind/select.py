@@ -1,4 +1,4 @@
-"""SELECT: FROM, WHERE, then all that sees groups if there are any, DISTINCT and ORDER BY."""
+"""Bind SELECT: FROM and WHERE, then the clauses over groups, DISTINCT and ORDER BY."""
 
 from collections.abc import Iterable, Sequence
 
@@ -50,7 +50,7 @@ from foreshore.types import INT8, ColumnType
 
 
 class SelectBinder:
-    """Binds one SELECT: FROM, WHERE, then all that sees groups if there are any."""
+    """Bind one SELECT: FROM and WHERE, then the clauses over groups."""
 
     def __init__(self, planning: Planning, select: ast.Select, parent: Scope | None) -> None:
         self.planning = planning
@@ -64,7 +64,7 @@ class SelectBinder:
         self.aggregates = Aggregates(planning.new_query())
         self.sets = SetCalls()
         self.is_grouped = False
-        self.order = UNORDERED  # of the rows, where ORDER BY says nothing
+        self.order = UNORDERED  # of the rows, without ORDER BY
         self._where()
         self.names: list[str] = []
         self.ats: list[int] = []
@@ -73,7 +73,7 @@ class SelectBinder:
             self._target(target)
 
     def _write_out(self) -> None:
-        """Note that `TABLE t` is a SELECT where its text is kept: t may come to need an alias."""
+        """Record that `TABLE t` is kept as a SELECT, as t may need an alias after renames."""
         planning, at = self.planning, self.select.at
         if self.select.is_table and planning.keeps_text and not planning.inlining:
             planning.qualified.append((at, at + len("TABLE"), "SELECT * FROM"))
@@ -155,7 +155,7 @@ class SelectBinder:
         if not keys and not self.is_grouped:
             self.order = self.scope.order
         if keys and not references((*sorted_by, *ons)):
-            # Sorted, and with DISTINCT ON made fewer, the rows are put beside those of the sets.
+            # Set-returning calls are added after sorting and DISTINCT ON.
             keys = self._sorted(keys, ons, order_by)
             self._put_sets()
         else:
@@ -189,7 +189,7 @@ class SelectBinder:
     def _group(
         self, others: list[Scalar], ons: list[Scalar] | None = None
     ) -> tuple[Scalar | None, list[Scalar], list[Scalar]]:
-        """Make groups if the query has any; return HAVING and the other scalars over them."""
+        """Group the rows if the query has groups; return HAVING and the other scalars over them."""
         ons = ons or []
         select = self.select
         having = None
@@ -240,9 +240,9 @@ class SelectBinder:
     def _put_sets_in_groups(
         self, keys: list[Scalar], others: list[Scalar], ons: list[Scalar]
     ) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
-        """Put the rows of the calls in GROUP BY beside the query's; return all over that.
+        """Add rows of set-returning calls in GROUP BY; return the scalars over the result.
 
-        Elsewhere a call is one for the groups, but for where it is part of a key.
+        Elsewhere a call is evaluated over the groups, unless it is part of a key.
         """
         placed = self.sets.put(self.relation, keys)
         self.relation = placed.relation
@@ -261,7 +261,7 @@ class SelectBinder:
         return [over.get(key, key) for key in keys], others, ons
 
     def _put_sets(self, *others: list[Scalar]) -> list[list[Scalar]]:
-        """Put the rows of set-returning calls beside the query's; return `others` over that."""
+        """Add rows of set-returning calls; return `others` over the result."""
         used = [*self.targets, *(scalar for scalars in others for scalar in scalars)]
         if not references(used):
             return list(others)
@@ -278,7 +278,7 @@ class SelectBinder:
     def _sorted(
         self, keys: list[OrderKey], ons: list[Scalar], order_by: tuple[ast.SortKey, ...]
     ) -> list[OrderKey]:
-        """Do what DISTINCT ON does, if it is there; return the sort keys over the rows left."""
+        """Apply DISTINCT ON, if present; return the sort keys over the remaining rows."""
         if not ons:
             return keys
         placing = AddedColumns(columns_of(self.relation))
@@ -327,7 +327,7 @@ class SelectBinder:
         keys: list[OrderKey],
         order_by: tuple[ast.SortKey, ...],
     ) -> BoundQuery:
-        """Return each row once, ordered by what it shows."""
+        """Return distinct rows, ordered by shown columns."""
         for key, syntax in zip(keys, order_by, strict=True):
             if key.expr not in self.targets:
                 raise InvalidColumnReference(
@@ -375,7 +375,7 @@ def project_targets(
     relation: Relation,
     clause: Clause,
 ) -> tuple[Relation, tuple[str, ...]]:
-    """Return a list of targets over a relation, and their names."""
+    """Return a select list over a relation, with names."""
     scalars: list[Scalar] = []
     names: list[str] = []
     binder = ExpressionBinder(planning, scope, clause)

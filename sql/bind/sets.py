@@ -1,10 +1,10 @@
-"""Set-returning functions: their rows beside those of a relation, each with its number.
+"""Set-returning functions: join their rows to those of a relation, by row number.
 
-    SELECT f(x), g(y) FROM t     t beside the n-th rows of f and g, NULL where one has no more
-    SELECT f(g(x)) FROM t        t beside the rows of g, that beside the rows of f
+    SELECT f(x), g(y) FROM t     t joined with the n-th rows of f and g, NULL where one has ended
+    SELECT f(g(x)) FROM t        t joined with the rows of g, then with the rows of f
 
-A call is bound, where it stands, to a `SetRef`; `SetCalls.put` puts the rows of all calls of a
-select list beside the query's. Calls within a call's arguments come first.
+A call is bound to a `SetRef`. `SetCalls.put` then joins the rows of all calls of a select list to
+the query's. Calls in the arguments of a call come first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ AS_ITEM = "You might be able to move the set-returning function into a LATERAL F
 
 
 class SetRef(Node, frozen=True, cache_hash=True):
-    """While a query is bound only: a row's value of its `index`-th set-returning call."""
+    """The value of the `index`-th set-returning call, used only during binding."""
 
     index: int
     type: SqlType
@@ -45,21 +45,21 @@ class SetRef(Node, frozen=True, cache_hash=True):
 
 @dataclass(slots=True)
 class SetCall:
-    """A set-returning call of a select list, to be put beside the rows."""
+    """A set-returning call of a select list."""
 
     function: ResolvedTable
     args: tuple[Scalar, ...]
 
     def is_like(self, other: "SetCall") -> bool:
-        """Whether `other` is the same call, written elsewhere."""
+        """Return whether `other` is the same call written elsewhere."""
         return (self.function, self.args) == (other.function, other.args)
 
 
 @dataclass
 class SetCalls:
-    """The set-returning calls of one query; those that are written the same are one.
+    """The set-returning calls of one query; equal calls are one.
 
-    `places` are where calls are written, in the order in which they were bound.
+    `places` are the positions of calls in the text, in the order of binding.
     """
 
     calls: list[SetCall] = field(default_factory=list)
@@ -72,11 +72,11 @@ class SetCalls:
         index = next(same, len(self.calls))
         if index == len(self.calls):
             self.calls.append(call)
-        # A scalar as long as the query is being bound; no part of any plan.
+        # A scalar during binding, which never occurs in a plan.
         return SetRef(index, call.function.element.type)  # type: ignore[return-value]
 
     def used_by(self, scalars: Iterable[Scalar]) -> dict[int, SetCall]:
-        """Return the calls that scalars refer to, and those in the arguments of these."""
+        """Return the calls to which scalars refer, and those in their arguments."""
         found: dict[int, SetCall] = {}
         new = references(scalars)
         while new:
@@ -85,7 +85,7 @@ class SetCalls:
         return found
 
     def put(self, relation: Relation, scalars: Iterable[Scalar]) -> "WithSetRows":
-        """Return `relation` beside the rows of all calls that `scalars` use."""
+        """Return `relation` joined with the rows of all calls that `scalars` use."""
         placed = WithSetRows(relation, {}, UNORDERED)
         left = self.used_by(scalars)
         while left:
@@ -97,14 +97,14 @@ class SetCalls:
 
 @dataclass(frozen=True)
 class WithSetRows:
-    """A relation beside the rows of set-returning calls: their values, and the rows' order."""
+    """A relation joined with rows of set-returning calls: their values, and the rows' order."""
 
     relation: Relation
     values: dict[int, Scalar]
     order: RowOrder
 
     def over(self, scalar: Scalar) -> Scalar:
-        """Return `scalar` with references to the calls replaced by their values."""
+        """Return `scalar` with references to calls replaced by their values."""
 
         def value_of(node: Scalar, depth: int) -> Scalar | None:
             value = self.values.get(node.index) if isinstance(node, SetRef) else None
@@ -113,7 +113,7 @@ class WithSetRows:
         return map_scalar(scalar, value_of)
 
     def beside(self, calls: dict[int, SetCall]) -> "WithSetRows":
-        """Return this beside the rows of further calls, in step with each other."""
+        """Return this joined with the rows of further calls, in step with each other."""
         over = [(each.function, tuple(map(self.over, each.args))) for each in calls.values()]
         rows = (
             flat_map(self.relation, *over[0]) if len(over) == 1 else _in_step(self.relation, over)
@@ -123,7 +123,7 @@ class WithSetRows:
 
 
 def references(scalars: Iterable[Scalar]) -> set[int]:
-    """Return which set-returning calls `scalars` refer to."""
+    """Return the indexes of set-returning calls to which `scalars` refer."""
     found: set[int] = set()
 
     def look(node: Scalar, depth: int) -> Scalar | None:
@@ -146,7 +146,7 @@ def selected_row(values: ast.Values) -> ast.Select | None:
 
 
 def refused_in(where: str, at: int) -> FeatureNotSupported:
-    """Return the error of a set-returning function where none may be."""
+    """Return the error for a set-returning function where none is allowed."""
     return FeatureNotSupported(
         f"set-returning functions are not allowed in {where}",
         hint=AS_ITEM,
@@ -159,7 +159,7 @@ def refused_in(where: str, at: int) -> FeatureNotSupported:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A relation beside rows of functions: the functions' columns over it, and their number."""
+    """A relation joined with rows of functions: the columns of the functions, and row numbers."""
 
     relation: Relation
     values: tuple[Scalar, ...]
@@ -167,7 +167,7 @@ class Rows:
 
 
 def flat_map(input: Relation, found: ResolvedTable, args: tuple[Scalar, ...]) -> Rows:
-    """Return `input` beside the rows of a function."""
+    """Return `input` joined with the rows of a function."""
     width = len(columns_of(input))
     relation = FlatMap(input, found.key, args, (found.element, ColumnType(INT8, False)))
     element = Column(width, found.element.type, found.element.nullable)
@@ -181,9 +181,9 @@ def flat_map(input: Relation, found: ResolvedTable, args: tuple[Scalar, ...]) ->
 
 
 def _in_step(input: Relation, calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]]) -> Rows:
-    """Return `input` beside the rows of several functions, NULL where one has no more.
+    """Return `input` joined with the rows of several functions, NULL where one has ended.
 
-    A function's rows are the elements of an array, so they are found by their number.
+    The rows of a function are the elements of an array, found by their number.
     """
     width = len(columns_of(input))
     arrays = tuple(Call(found.key, args, found.result) for found, args in calls)

@@ -1,15 +1,13 @@
-"""Functions that act, over rows: taken out of a query, and called when its rows are there.
+"""Calls with side effects: separate them from a query and call them for its result rows.
 
     SELECT nextval('s') + x FROM t     the rows of   SELECT NULL, x FROM t
                                        then   (nextval('s') + #1)   for each of them, in their order
 
-No engine can give a number to each row once, or set something or signal a session for each. So
-what is left to an engine has NULL in place of a column that calls such a function, and beside its
-columns what the call needs of the row; the adapter computes the column from that, row by row, in
-the order in which the client sees them. This is for calls in a select list, in what is written, and
-in defaults. What stands over one row that is there in any case, as without FROM, is called once
-before the query, and nothing has to be taken out. Elsewhere calls are refused when the statement is
-planned (`RemainingCalls`).
+Engines cannot call a function exactly once per row. So the relation for the engine has NULL in
+place of a column with such a call, and further columns with the values that the call needs. The
+adapter then computes the column row by row, in the order of the result. This covers select lists,
+written rows, and defaults. A call over a single row that always exists, as without FROM, is made
+once before the query. All other calls are rejected at planning (`RemainingCalls`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,21 +57,21 @@ from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import Replace, map_scalar
 from foreshore.types import BOOL, INT4
 
-# Those that only read what the session knows may stay anywhere.
+# Functions that only read session state, which may stay anywhere.
 _READING = frozenset(("currval", "lastval"))
 
 
 def has_side_effects(scalar: Scalar) -> bool:
-    """Whether `scalar` calls a function that acts."""
+    """Return whether `scalar` calls a function with side effects."""
     return any(map(_is_side_effecting, walk_scalars(scalar)))
 
 
 def split_calls(
     relation: Relation, shown: Sequence[int] | None = None
 ) -> tuple[Relation, tuple[Scalar, ...]] | None:
-    """Return what to compute first, and the columns of `relation` over that; None: all at once.
+    """Return the relation to compute first, and the columns of `relation` over it, or None.
 
-    `shown` are the columns that are asked for, if not all are; others are for what they do.
+    `shown` are the columns that the query returns, if not all; the others have side effects only.
     """
     allow_depth()
     input, outputs = _split_relation(relation)
@@ -96,7 +94,7 @@ def _is_side_effecting(scalar: Scalar) -> bool:
 
 
 def _runs_before_query(input: Relation, outputs: Sequence[Scalar]) -> bool:
-    """Whether all calls in `outputs` are to be made, once, with arguments that are known."""
+    """Return whether all calls in `outputs` can be made once, with known arguments."""
     return (
         input == Join(())
         and not any(map(has_subquery, outputs))
@@ -107,20 +105,20 @@ def _runs_before_query(input: Relation, outputs: Sequence[Scalar]) -> bool:
 def _without_calls(
     input: Relation, outputs: Sequence[Scalar]
 ) -> tuple[Relation, tuple[Scalar, ...]]:
-    """Return `input` with what needs no calls, column for column, and `outputs` over that."""
+    """Return `input` with a column per output that needs no calls, and `outputs` over it."""
     below, over = _split_outputs(outputs)
     return _computed(input, below), over
 
 
 def _computed(input: Relation, scalars: Sequence[Scalar]) -> Relation:
-    """Return just `scalars` over `input`."""
+    """Return the relation that consists of `scalars` over `input`."""
     width = len(columns_of(input))
     places = tuple(range(width, width + len(scalars)))
     return Project(Map(input, tuple(scalars)), places)
 
 
 def _split_outputs(outputs: Sequence[Scalar]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
-    """Return `outputs` with NULL where they act, and what they need; and them over that."""
+    """Return `outputs` with NULL for calls and the columns they need; and `outputs` over those."""
     below = [
         Literal(None, type_of(output)) if has_side_effects(output) else output for output in outputs
     ]
@@ -132,9 +130,9 @@ def _split_outputs(outputs: Sequence[Scalar]) -> tuple[list[Scalar], tuple[Scala
 
 
 def _split_output(scalar: Scalar, below: list[Scalar]) -> Scalar:
-    """Return `scalar` over `below`, to which the columns and subqueries in it are added.
+    """Return `scalar` over `below`, to which its columns and subqueries are added.
 
-    The rest stays together, so that what Case leaves out is not computed and does not fail.
+    All other parts stay together, so that branches not taken by Case are not evaluated.
     """
     match scalar:
         case AnySubquery() if has_side_effects(scalar):
@@ -156,7 +154,7 @@ def _column(scalars: Sequence[Scalar], place: int) -> Column:
 
 
 def distinct_calls(planning: Planning) -> Replace:
-    """Return what tells calls that were bound elsewhere apart from all others of the statement."""
+    """Return a replacement that gives calls from another plan new numbers in this statement."""
     numbers: dict[int, int] = {}
 
     def replaced(scalar: Scalar, depth: int) -> Scalar | None:
@@ -171,7 +169,7 @@ def distinct_calls(planning: Planning) -> Replace:
 
 
 def check_order_is_known(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None:
-    """Raise if rows are to be ordered by what is known only when they are ordered."""
+    """Raise an error if rows are ordered by the result of a call per row."""
     for key in keys:
         if any(
             isinstance(each, Column) and has_side_effects(over[each.index])
@@ -187,14 +185,14 @@ def check_order_is_known(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None
 
 @dataclass
 class RemainingCalls:
-    """The calls that stay in a bound relation, and whether each is for one row only."""
+    """Calls that remain in a bound relation, and whether each is evaluated for one row only."""
 
     calls: list[tuple[Call, bool]] = field(default_factory=list)
     scopes: Scopes = field(default_factory=Scopes)
 
     @classmethod
     def within(cls, relation: Relation) -> "RemainingCalls":
-        """Return those in `relation`, subqueries included; raises if one is for several rows."""
+        """Return the calls in `relation` and its subqueries; raises if one is for several rows."""
         allow_depth()
         remaining = cls()
         remaining._find(relation, True)
@@ -209,7 +207,7 @@ class RemainingCalls:
         return remaining
 
     def check_all_used(self, optimized: Iterable[Relation]) -> None:
-        """Raise if one is in none of the relations that are to be computed."""
+        """Raise an error if a call is in none of the relations that are computed."""
         if not self.calls:
             return
         made = {
@@ -228,7 +226,7 @@ class RemainingCalls:
                 )
 
     def _find(self, relation: Relation, once: bool) -> None:
-        """Find those in `relation`, which is computed once or for each of several rows."""
+        """Collect the calls in `relation`, which is computed once or for each of several rows."""
         inputs = inputs_of(relation)
         here = once and all(map(_is_one_row, inputs))
         for scalar in scalars_of(relation):
@@ -253,7 +251,7 @@ class RemainingCalls:
             self._find(input, once and not again)
 
     def _is_uncorrelated(self, relation: Relation) -> bool:
-        """Whether `relation` is the same for all rows around it, and so computed once."""
+        """Return whether `relation` is uncorrelated, and so computed once."""
         return not self.scopes.of_relation(relation)
 
 
@@ -262,12 +260,12 @@ def _name(call: Call) -> str:
 
 
 def _is_null(arg: Scalar) -> bool:
-    """Whether an argument is known to be NULL, for which a call does nothing."""
+    """Return whether an argument is known to be NULL, so that a call has no effect."""
     return is_constant(arg) and constant(arg) == Literal(None, type_of(arg))
 
 
 def _is_one_row(relation: Relation) -> bool:
-    """Whether the form of `relation` alone says that it has exactly one row."""
+    """Return whether `relation` has exactly one row by its form."""
     while True:
         match relation:
             case Map(input=input) | Project(input=input) | Let(body=input):
@@ -285,7 +283,7 @@ Flat = tuple[Relation, tuple[Scalar, ...]]
 
 
 def _split_relation(relation: Relation) -> Flat:
-    """Return columns that act as scalars over a relation that does not, as far as they can be."""
+    """Return columns with calls as scalars over a relation without calls, as far as possible."""
     match relation:
         case Map(input=input, scalars=scalars):
             input, outputs = _split_relation(input)
@@ -326,14 +324,14 @@ def _split_relation(relation: Relation) -> Flat:
 
 
 def _split_union(branches: Sequence[Flat]) -> Flat:
-    """Return the sum of `branches`: beside its columns the number of the branch, and its needs."""
+    """Return the union of `branches`, with the number of the branch and the columns calls need."""
     width = len(branches[0][1])
     parts = [_split_outputs(outputs) for _, outputs in branches]
     branch = Column(width, INT4)
     needs = [scalar for below, _ in parts for scalar in below[width:]]
     relations: list[Relation] = []
     overs: list[list[Scalar]] = []
-    start = 0  # of the branch's own in `needs`
+    start = 0  # of this branch's columns in `needs`
     for i, ((input, _), (below, over)) in enumerate(zip(branches, parts, strict=True)):
         own = below[width:]
         others: list[Scalar] = [Literal(None, type_of(scalar)) for scalar in needs]

@@ -1,9 +1,9 @@
-"""Functions that are queries: their meaning is a SQL expression over the catalog's relations.
+"""Functions defined as SQL expressions over catalog relations.
 
-`pg_get_viewdef(oid)` looks a definition up; `'t'::regclass` looks a name up. Such a function has a
-body in SQL in which `$1`, `$2` stand for its arguments, and a call of it is its body, bound where
-the call stands. Nothing else knows of them, so they are planned, optimised and evaluated like
-anything that a user could have written.
+`pg_get_viewdef(oid)` looks up a definition; `'t'::regclass` looks up a name. Such a function has an
+SQL body in which `$1`, `$2` stand for its arguments, and a call is replaced by its body when it is
+bound. Other layers do not know these functions, so calls are planned, optimised and evaluated like
+queries of a user.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from foreshore.sql.bind.expression import ExpressionBinder
 
 MAX_INLINING = 8
-SMALL = 4  # nodes
+SMALL = 4  # in nodes
 _TYPES = {
     "oid": OID,
     "text": TEXT,
@@ -72,7 +72,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SqlFunction:
-    """A function by its body, in which its parameters are columns `_1`, `_2`, ..."""
+    """A function given by its body, whose parameters are columns `_1`, `_2`, ..."""
 
     name: str
     parameters: tuple[SqlType, ...]
@@ -93,7 +93,7 @@ def define(names: str, parameters: str, result: SqlType, body: str) -> None:
 
 
 def find_sql_function(name: str, types: tuple[SqlType, ...]) -> SqlFunction | None:
-    """Return the SQL-bodied function of that name which takes these arguments, if there is one."""
+    """Return the SQL-bodied function of that name for these arguments, or None."""
     if name not in _FUNCTIONS:
         return None
     fitting = [
@@ -137,7 +137,7 @@ def bind_sql_function(
 
 
 def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]) -> Scalar:
-    """Return the body of the function with `values`, of its parameters' types, put in."""
+    """Return the body of the function with `values`, of its parameters' types, substituted."""
     from foreshore.sql.bind.coerce import cast
     from foreshore.sql.bind.expression import Clause, ExpressionBinder
     from foreshore.sql.bind.scope import Scope, Slot
@@ -163,10 +163,10 @@ def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]
 
 
 def _applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
-    """Return `body`, over columns alone that are its parameters, with `values` in their place.
+    """Return `body`, whose only columns are its parameters, with `values` substituted.
 
-    A value of some size that stands in several places is computed once, as a column of the one row
-    of `(SELECT body FROM (SELECT value))`; so calls of calls grow by the sum of their bodies.
+    A larger value that occurs several times is computed once, as a column of the single row of
+    `(SELECT body FROM (SELECT value))`. So nested calls grow by the sum of their bodies.
     """
     uses = Counter[int]()
 
@@ -199,14 +199,14 @@ def _applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
 
 
 def _parameter(node: Scalar, depth: int) -> int | None:
-    """Return which parameter of a body `node` stands for, `depth` boundaries within it."""
+    """Return the parameter for which `node` stands, at `depth` boundaries within the body."""
     if isinstance(node, Column) and depth == 0:
         return node.index
     return node.index if isinstance(node, OuterColumn) and node.level == depth else None
 
 
 def _is_small(value: Scalar) -> bool:
-    """Whether a value may as well be repeated: it has a few nodes, and no query."""
+    """Return whether a value may be repeated: it has few nodes and no query."""
     nodes = 0
 
     def look(node: Scalar, depth: int) -> Scalar | None:
@@ -220,7 +220,7 @@ def _is_small(value: Scalar) -> bool:
 
 # --- names to oids and back ------------------------------------------------------------------
 
-# A name of two parts, or of one (then NULL and it), which the search path finds.
+# A name of two parts, or of one (then the first is NULL) that the search path resolves.
 define(
     "_relation_in",
     "text text",
@@ -233,7 +233,7 @@ define(
                    ELSE n.nspname = $1 END
         ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
 )
-# The parts of a name as `_name_parts` gives them: one, two, or three with the database before.
+# The parts of a name as `_name_parts` returns them: one, two, or three with the database first.
 define(
     "_schema_part",
     "text[]",
@@ -372,7 +372,7 @@ define(
               JOIN pg_catalog.pg_attribute a
                 ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
               WHERE d.refobjid = $1 AND a.attname = $3 AND d.deptype IN ('a', 'i')
-              ORDER BY c.oid LIMIT 1) END""",  # an identity may come to a serial column
+              ORDER BY c.oid LIMIT 1) END""",  # a serial column may have an identity too
 )
 define("pg_get_serial_sequence", "text text", TEXT, "_serial_sequence(to_regclass($1), $1, $2)")
 define(
@@ -468,7 +468,7 @@ define("pg_tablespace_location", "oid", TEXT, "''")
 
 # --- sizes -----------------------------------------------------------------------------------
 
-# Of what is durable: a view has no bytes, and an index has its own in the memory of replicas.
+# Sizes on durable storage: views have none, and indexes are in the memory of replicas.
 define(
     "pg_relation_size pg_table_size pg_total_relation_size",
     "regclass",

@@ -1,10 +1,10 @@
-"""Subqueries as values: scalar, EXISTS, ARRAY, IN and the quantified comparisons.
+"""Bind subqueries in expressions: scalar, EXISTS, ARRAY, IN and quantified comparisons.
 
     x IN (q)        AnySubquery(x = column, q)
     x <> ALL (q)    NOT AnySubquery(NOT (x <> column), q)
 
-In the predicate the subquery's columns are `Column`s, and `x`, which stands outside, goes one level
-in. An array on the right takes the same road where its elements are not written out.
+In the predicate, the subquery's columns are `Column`s, and `x`, which is outside, moves one level
+in. An array on the right is treated in the same way unless its elements are written out.
 """
 
 from typing import assert_never
@@ -45,7 +45,7 @@ SubqueryExpression = ast.InQuery | ast.Quantified | ast.Subquery
 
 
 def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
-    """Return the scalar that a subquery means."""
+    """Return the scalar of a subquery."""
     match expr:
         case ast.Subquery(kind=kind, query=query, at=at):
             match kind:
@@ -67,9 +67,9 @@ def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
 
 
 def check_no_subquery(scalar: Scalar, where: str, at: int) -> None:
-    """Raise FeatureNotSupported if there is a subquery in what stands `at` a place in the text.
+    """Raise FeatureNotSupported if `scalar`, at offset `at`, contains a subquery.
 
-    `where` is what errors call the place: one that is evaluated by itself, beside no relation.
+    `where` names the place in errors: an expression evaluated by itself, without a relation.
     """
     if has_subquery(scalar):
         raise FeatureNotSupported(f"cannot use subquery in {where}", position=at + 1)
@@ -119,7 +119,7 @@ def _any(
     *,
     negated: bool = False,
 ) -> Scalar:
-    """Return `left operator ANY (query)`; with `negated`, of the operator's negation."""
+    """Return `left operator ANY (query)`; if `negated`, with the operator's negation."""
     relation = _relation(binder, query)
     columns = columns_of(relation)
     if isinstance(left, RowValue) and left.whole:
@@ -202,7 +202,7 @@ def _written_out(
 
 
 def _array_operand(binder: ExpressionBinder, expr: ast.Expression, left: Scalar) -> Scalar | None:
-    """Return the array on the right; one of unknown type is of the left side's type."""
+    """Return the array on the right; an array of unknown type takes the left side's type."""
     array = binder.bind(expr)
     if is_unknown(array):
         element = TEXT if is_unknown(left) else type_of(left)
@@ -233,7 +233,7 @@ def _over_elements(
     test: Scalar = AnySubquery(_not(predicate) if all_ else predicate, elements)
     if all_:
         test = _not(test)
-    # Over a NULL array the answer is NULL, not that over no elements.
+    # Over a NULL array the answer is NULL, not that of an empty array.
     return Case(((Call("is_null", (array,), BOOL), Literal(None, BOOL)),), test, BOOL)
 
 
@@ -243,7 +243,7 @@ _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 def _comparison(
     binder: ExpressionBinder, expr: ast.Quantified, left: Scalar, array: Scalar
 ) -> Scalar | None:
-    """Return the function that does it for a comparison of one type; None for other operators."""
+    """Return the function that compares with a whole array, or None for other operators."""
     element = type_of(array).element
     assert element is not None
     with located(expr.at):

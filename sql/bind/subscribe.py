@@ -1,13 +1,12 @@
-"""SUBSCRIBE and what it may follow by name: CREATE SUBSCRIPTION, and ADVANCE TO.
+"""Bind SUBSCRIBE, CREATE SUBSCRIPTION and ALTER SUBSCRIPTION ... ADVANCE.
 
-A query is followed, or the one that a subscription is for; these are the columns in which its
-changes are shown:
+SUBSCRIBE reads the changes of a query, or of the query of a durable subscription, in these columns:
 
     each change        mz_timestamp [mz_progressed] mz_diff  columns
     ENVELOPE UPSERT    mz_timestamp [mz_progressed] mz_state key  values
     ENVELOPE DEBEZIUM  mz_timestamp [mz_progressed] mz_state key  before_values  after_values
 
-A row of PROGRESS is NULL beyond its second column, so with that all others are nullable.
+A PROGRESS row is NULL after its second column, so with PROGRESS all other columns are nullable.
 """
 
 from collections.abc import Sequence
@@ -87,7 +86,7 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
 
 
 def query_of(source: ast.Query | ast.TableRef) -> ast.Query:
-    """Return the query for all of a relation, if it is not a query already."""
+    """Return the query of all rows of a relation, or the query itself."""
     if isinstance(source, ast.Query):
         return source
     star = ast.Target(ast.Star((), source.at), None, source.at)
@@ -173,7 +172,7 @@ def _order_key(key: ast.SortKey, desc: RelationDesc) -> OrderKey:
 
 
 def _place(names: Sequence[str], name: str, at: int) -> int:
-    """Return which of the columns is meant."""
+    """Return the position of the column that is named."""
     found = [place for place, each in enumerate(names) if each == name]
     if not found:
         raise UndefinedColumn(f'column "{name}" does not exist', position=at + 1)
@@ -183,7 +182,7 @@ def _place(names: Sequence[str], name: str, at: int) -> int:
 
 
 def _columns(envelope: Envelope, desc: RelationDesc) -> list[Named]:
-    """Return the columns behind the time."""
+    """Return the columns after the time."""
     named = list(zip(desc.names, desc.columns, strict=True))
     if isinstance(envelope, Diffs):
         return [("mz_diff", ColumnType(INT8, False)), *named]

@@ -1,4 +1,4 @@
-"""Times in statements: AS OF, UP TO and the bounds of CHANGES."""
+"""Bind times in statements: AS OF, UP TO and the bounds of CHANGES."""
 
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.ir import Literal, Relation, Scalar, sources_of, type_of
@@ -13,7 +13,7 @@ from foreshore.types import MZ_TIMESTAMP, TIMESTAMPTZ
 
 
 def bind_as_of(planning: Planning, as_of: ast.AsOf, written: Relation | None = None) -> AsOf:
-    """Return AS OF with its time bound; where it is of rows to be `written` they must be read."""
+    """Return AS OF with its time bound; for rows to be `written`, the time must be readable."""
     if written is not None and not sources_of(written):
         raise FeatureNotSupported(
             "AS OF with rows that are not read from anywhere is not supported",
@@ -26,7 +26,7 @@ def bind_as_of(planning: Planning, as_of: ast.AsOf, written: Relation | None = N
 def bind_time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
     """Return a scalar without columns, of type mz_timestamp or timestamptz.
 
-    A parameter whose type nothing else says is an mz_timestamp, whose text is a number or a date.
+    A parameter of unknown type becomes an mz_timestamp, whose text is a number or a date.
     """
     binder = ExpressionBinder(planning, Scope(), Clause(what))
     scalar = binder.bind(expr)
@@ -42,7 +42,7 @@ def bind_time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
 
 
 def _is_number(scalar: Scalar) -> bool:
-    """Whether a time is given as milliseconds, as far as is known."""
+    """Return whether a time is given in milliseconds, as far as is known."""
     if is_unknown(scalar):
         return not isinstance(scalar, Literal) or str(scalar.value).isdigit()
     return type_of(scalar).name in ("int2", "int4", "int8", "numeric", "mz_timestamp")

@@ -1,4 +1,4 @@
-"""Type names as written to types: aliases, modifiers, arrays."""
+"""Resolve type names: aliases, modifiers, arrays."""
 
 from foreshore.errors import (
     FeatureNotSupported,
@@ -58,7 +58,7 @@ _NOT_OURS = frozenset(
 
 
 def type_of_name(name: TypeName) -> SqlType:
-    """Return the type that `name` says."""
+    """Return the type that `name` denotes."""
     *schema, word = name.name
     if schema and schema not in (["pg_catalog"], ["mz_catalog"]):
         raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)

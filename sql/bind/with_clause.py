@@ -1,7 +1,7 @@
-"""WITH: common tables, which queries beside them read by name, and recursive ones themselves.
+"""Bind WITH: common tables, which other queries read by name, and recursive ones.
 
-A recursive query is `base UNION [ALL] step`, where the step reads the table that it adds to, once,
-in its FROM list; it becomes a `Recursive` relation.
+A recursive query is `base UNION [ALL] step`, where the step reads the table that is being defined,
+once, in its FROM list. It becomes a `Recursive` relation.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from foreshore.sql.bind.scope import Scope
 from foreshore.sql.planning import CommonTable, Planning
 from foreshore.types import ColumnType, format_type
 
-Lets = tuple[tuple[int, Relation], ...]  # number and value, each may use those before it
+Lets = tuple[tuple[int, Relation], ...]  # number and value; each may use those before it
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def common_tables(
     *,
     recursive: bool,
 ) -> Iterator[Lets]:
-    """Let what is bound within see the queries of a WITH, for which `with_lets` is needed."""
+    """Make the queries of a WITH visible inside the block; `with_lets` then defines them."""
     if not ctes:
         yield ()
         return
@@ -52,7 +52,7 @@ def common_tables(
 
 
 def with_lets(lets: Lets, body: Relation) -> Relation:
-    """Return `body`, in which the queries of a WITH are read, with these."""
+    """Return `body`, which reads queries of a WITH, with their definitions."""
     for number, value in reversed(lets):
         body = Let(number, value, body)
     return body
@@ -61,7 +61,7 @@ def with_lets(lets: Lets, body: Relation) -> Relation:
 def _bound(
     planning: Planning, common: ast.CommonTable, parent: Scope | None, *, recursive: bool
 ) -> tuple[int, Relation]:
-    """Add a query of WITH to the innermost `common_tables`; return its let, as number and value."""
+    """Add a query of WITH to the innermost `common_tables`; return its number and value."""
     from foreshore.sql.bind.query import bind_query
 
     tables = planning.common_tables[-1]
@@ -136,7 +136,7 @@ def _recursive(
 
 
 def _recursive_parts(common: ast.CommonTable) -> tuple[Body, Body, bool]:
-    """Return what a recursive query begins with, what it goes on with, and whether by UNION ALL."""
+    """Return the base and the step of a recursive query, and whether UNION ALL combines them."""
     query, name = common.query, common.name
     body = query.body
     if not (isinstance(body, ast.SetOperation) and body.kind == "union") or query.ctes:
@@ -182,7 +182,7 @@ def _recursive_parts(common: ast.CommonTable) -> tuple[Body, Body, bool]:
 
 
 def _reads(item: ast.FromItem, name: str) -> bool:
-    """Whether `item` is the relation `name`, or joins it by inner joins."""
+    """Return whether `item` is the relation `name`, or an inner join that contains it."""
     match item:
         case ast.TableRef():
             return item.name == (name,)
@@ -197,7 +197,7 @@ def _ill_formed(message: str, at: int) -> SyntaxError_:
 
 
 def _mentions(node: object, name: str) -> int:
-    """Return how many table references below `node` are to `name`."""
+    """Return the number of table references to `name` below `node`."""
     return sum(
         isinstance(each, ast.TableRef) and each.name == (name,) for each in ast.nodes_of(node)
     )

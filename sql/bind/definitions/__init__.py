@@ -1,1 +1,1 @@
-"""Statements that make, alter, drop and show objects."""
+"""Bind statements that create, alter, drop and show objects."""

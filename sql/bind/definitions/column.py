@@ -1,8 +1,8 @@
-"""Columns of tables: their types and defaults, and where they take their numbers from.
+"""Bind columns of tables: types, defaults, serial and identity columns.
 
-A column of a serial type has a sequence of its own and takes its default from it. An identity
-column is the same, but that the sequence is part of it. Both are kept as what they come to, with
-the sequence's name: a column that `is_new`, in a statement that is not `defined`, is to get one.
+A serial column has a sequence of its own, which its default uses. An identity column has one too,
+as part of its definition. Both are kept in the resulting form, with the sequence's name. A column
+that `is_new`, in a statement that is not `defined`, gets a new sequence.
 """
 
 from dataclasses import replace
@@ -49,12 +49,12 @@ MOST_BYTES = 63  # of a name
 
 
 def has_sequence(column: ast.ColumnDefinition) -> bool:
-    """Whether a column takes its numbers from a sequence of its own, and so is never NULL."""
+    """Return whether a column takes values from its own sequence, and so is never NULL."""
     return column.identity is not None or _serial(column) is not None
 
 
 def generated(column: ast.ColumnDefinition) -> Generated | None:
-    """Return when an identity column generates its value; None for any other column."""
+    """Return when an identity column generates its value; None for other columns."""
     if column.identity is None:
         return None
     return "always" if column.identity.always else "by default"
@@ -66,7 +66,7 @@ def _serial(column: ast.ColumnDefinition) -> SqlType | None:
 
 
 class ColumnBinder:
-    """Binds the columns of the table `name`, and gathers the sequences that it is to get."""
+    """Bind the columns of table `name` and collect the sequences to create."""
 
     def __init__(self, planning: Planning, name: Name) -> None:
         self._planning = planning
@@ -80,7 +80,7 @@ class ColumnBinder:
     def default(
         self, place: int, column: ast.ColumnDefinition, type: SqlType
     ) -> tuple[Scalar, str]:
-        """Return the default of the column at `place`, and how its definition says so."""
+        """Return the default of the column at `place`, and the text of it in the definition."""
         identity = column.identity
         if identity is not None and column.default is not None:
             raise SyntaxError_(
@@ -133,7 +133,7 @@ class ColumnBinder:
         numbers: Numbers,
         named: ast.TableRef | None,
     ) -> Name:
-        """Let the column get a sequence, in the schema of its table; return its name."""
+        """Add a sequence for the column, in the schema of its table; return its name."""
         table = self._table
         if named is None:
             name = self._free_name(column.name)
@@ -181,7 +181,7 @@ def bind_default(planning: Planning, expr: ast.Expression, column: str, type: Sq
 
 
 def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
-    """Return the text of a column's default with the full names of the sequences that it calls."""
+    """Return the text of a default with full names of the sequences that it uses."""
     text = column.default_text.rstrip()
     calls = (each for each in ast.nodes_of(column.default) if isinstance(each, ast.FunctionCall))
     named = {
@@ -207,7 +207,7 @@ def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
 
 
 def object_name(table: str, middle: str, label: str) -> str:
-    """Return `table_middle_label`, the longer of the first two cut so that all has 63 bytes."""
+    """Return `table_middle_label`, with the longer of the first two cut to fit into 63 bytes."""
     room = MOST_BYTES - len(label) - 1 - bool(middle)
     first, second = table.encode(), middle.encode()
     while len(first) + len(second) > room:

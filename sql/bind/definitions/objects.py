@@ -1,7 +1,7 @@
-"""CREATE, DROP, RENAME, COMMENT ON of all but tables: what to do, as far as the text can say.
+"""Bind CREATE, DROP, RENAME and COMMENT ON for all objects but tables.
 
-The `sql` of a plan is the statement in one fixed form with all names of relations qualified;
-planning it again at another time, in another session, means the same.
+The `sql` of a plan is the statement in a fixed form with qualified relation names. Planning it
+again, at any time and in any session, has the same result.
 """
 
 from foreshore.errors import (
@@ -60,12 +60,12 @@ _KINDS: dict[str, ObjectKind] = {
     "column": "column",
 }
 DEFAULT_SIZE = "embedded"
-MAX_REPLICAS = 64  # of a cluster
-TICK_INTERVAL = "tick_interval_ms"  # what an engine is told
+MAX_REPLICAS = 64  # per cluster
+TICK_INTERVAL = "tick_interval_ms"  # an option of engines
 
 
 def kept_text(planning: Planning, start: int, end: int) -> str:
-    """Return the text between two offsets with its relations' names qualified."""
+    """Return the text between two offsets with qualified relation names."""
     return apply_edits(planning.text, set(planning.qualified), start, end)
 
 
@@ -136,7 +136,7 @@ def bind_create_view(
 
 
 def refuse_environment(relation: Relation, what: str) -> None:
-    """Raise an error if the relation depends on when or by whom it is evaluated."""
+    """Raise an error if the relation depends on the time or the session."""
     for node in walk_relations(relation):
         for scalar in scalars_of(node):
             for part in walk_scalars(scalar):
@@ -245,7 +245,7 @@ def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
 
 
 def _check_replicas(count: str, at: int) -> None:
-    """Raise InvalidParameterValue if a number, of whatever length, is of too many replicas."""
+    """Raise InvalidParameterValue if a number, of any length, exceeds the maximum of replicas."""
     digits = count.lstrip("0")
     if len(digits) > 9 or int(digits or "0") > MAX_REPLICAS:
         raise InvalidParameterValue(
@@ -254,7 +254,7 @@ def _check_replicas(count: str, at: int) -> None:
 
 
 def _tick_interval(text: str) -> int:
-    """Return the milliseconds of an interval between a cluster's steps."""
+    """Return the interval between a cluster's steps in milliseconds."""
     months, days, microseconds = parse_interval(text)
     if months or days or microseconds < 0 or microseconds % 1000:
         raise InvalidParameterValue(
@@ -320,7 +320,7 @@ def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:
 
 
 def retention(retain: ast.Retain | None) -> int | None:
-    """Return the milliseconds of RETAIN HISTORY, None where it is not said."""
+    """Return RETAIN HISTORY in milliseconds, or None if not given."""
     if retain is None:
         return None
     with located(retain.at):
@@ -362,10 +362,10 @@ def bind_show_create(planning: Planning, statement: ast.ShowCreateStatement) -> 
 
 
 def _name_of(planning: Planning, kind: ObjectKind, ref: ast.TableRef) -> Name:
-    """Return a name with as many parts as the kind has; None for those not written.
+    """Return a name with as many parts as the kind has; None for omitted ones.
 
-    Whether there is such an object is asked when the statement runs: IF EXISTS decides what follows
-    if not, and a statement may name what one before it in the same text makes.
+    Existence is checked at execution, because IF EXISTS decides what happens otherwise, and the
+    object may be created by an earlier statement of the same text.
     """
     parts = ref.name
     limits = {"database": 1, "cluster": 1, "schema": 2, "cluster replica": 2, "role": 1}

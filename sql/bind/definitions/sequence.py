@@ -1,7 +1,7 @@
-"""Sequences: what CREATE and ALTER SEQUENCE say, and calls of nextval and its kin.
+"""Bind CREATE and ALTER SEQUENCE, and calls of nextval, currval, lastval and setval.
 
-A call names its sequence by oid. Those that give or set numbers have numbers of their own
-(`Call.number`): two that look the same are not one.
+A call names its sequence by oid. Calls of nextval and setval are numbered (`Call.number`), so that
+two equal calls remain distinct.
 """
 
 from foreshore.errors import (
@@ -67,12 +67,12 @@ def new_sequence(
     owned_by: tuple[GlobalId, str] | None = None,
     if_not_exists: bool = False,
 ) -> CreateSequence:
-    """Return the plan of a CREATE SEQUENCE in the form in which it is kept."""
+    """Return the plan of a CREATE SEQUENCE in kept form."""
     return CreateSequence(name, sequence, owned_by, if_not_exists, definition(name, sequence))
 
 
 def definition(name: Name, sequence: Sequence) -> str:
-    """Return the statement that makes a sequence."""
+    """Return the statement that creates a sequence."""
     return (
         f"CREATE SEQUENCE {name.dotted()} AS {format_type(sequence.type)}"
         f" START WITH {sequence.start} INCREMENT BY {sequence.increment}"
@@ -82,7 +82,7 @@ def definition(name: Name, sequence: Sequence) -> str:
 
 
 def bind_alter_sequence(planning: Planning, statement: ast.AlterSequenceStatement) -> AlterSequence:
-    """Return the plan of ALTER SEQUENCE; without a sequence if IF EXISTS finds none."""
+    """Return the plan of ALTER SEQUENCE; its id is None if IF EXISTS finds no sequence."""
     try:
         with located(statement.name.at):
             item = planning.catalog.resolve_item(statement.name.name)
@@ -96,7 +96,7 @@ def bind_alter_sequence(planning: Planning, statement: ast.AlterSequenceStatemen
 def altered_sequence(
     planning: Planning, item: ItemView, options: ast.SequenceOptions
 ) -> AlterSequence:
-    """Return the plan that gives a sequence these options."""
+    """Return the plan that gives a sequence new options."""
     old = item.sequence
     if item.kind != "sequence" or old is None:
         raise WrongObjectType(f'"{item.name.item}" is not a sequence')
@@ -135,7 +135,7 @@ def _owner(planning: Planning, name: Name, parts: tuple[str, ...]) -> tuple[Glob
 
 
 def require_schema_of(table: Name, sequence: Name) -> None:
-    """Raise if a sequence that is to go with a column would be in another schema than its table."""
+    """Raise an error if an owned sequence would be in another schema than its table."""
     if (table.database, table.schema) != (sequence.database, sequence.schema):
         raise ObjectNotInPrerequisiteState(
             "sequence must be in same schema as table it is linked to"
@@ -145,7 +145,7 @@ def require_schema_of(table: Name, sequence: Name) -> None:
 def sequence_of(
     options: ast.SequenceOptions, old: Sequence | None = None, type: SqlType = INT8
 ) -> Sequence:
-    """Return the sequence that `options` make, of `old` if there is one; else of `type`."""
+    """Return the sequence with `options`, based on `old` if given, otherwise of `type`."""
     given = options.given
     type = old.type if old is not None else type
     if isinstance(given.get("as"), ast.TypeName):
@@ -158,7 +158,7 @@ def sequence_of(
         raise InvalidParameterValue("INCREMENT must not be zero")
     up = increment > 0
     maximum, minimum = (bound - 1, 1) if up else (-1, -bound)
-    if old is not None:  # what it had; a limit of its type becomes that of its new one
+    if old is not None:  # keep the old values; a limit of the old type becomes that of the new type
         before = BOUNDS[old.type.name]
         changed = old.type != type
         if changed and old.maximum == before - 1:
@@ -192,7 +192,7 @@ def sequence_of(
 
 
 def within(sequence: Sequence, value: int, word: str) -> None:
-    """Raise if a sequence cannot begin with `value`; `word` is what the message calls it."""
+    """Raise an error if `value` is out of the sequence's range; `word` names it in messages."""
     if value < sequence.minimum:
         raise InvalidParameterValue(
             f"{word} value ({value}) cannot be less than MINVALUE ({sequence.minimum})"
@@ -215,7 +215,7 @@ def identity_sequence(options: ast.SequenceOptions, type: SqlType) -> Sequence:
 
 
 def sequence_relation(planning: Planning, view: ItemView) -> Relation:
-    """Return a sequence as the relation of one row that it is to those who read it."""
+    """Return the one-row relation of a sequence."""
     if planning.in_view:
         raise FeatureNotSupported("a view over a sequence is not supported")
     return Map(
@@ -249,7 +249,7 @@ def bind_sequence_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scal
         given.insert(0, Literal(None, UNKNOWN))
     args: list[Scalar] = []
     for scalar, target, arg in zip(given, (REGCLASS, INT8, BOOL), expr.args, strict=False):
-        taken: Scalar | None = scalar  # a name that is not yet known is looked up by the call
+        taken: Scalar | None = scalar  # a name that is not constant is looked up by the call
         if target != REGCLASS or type_of(scalar).name not in ("text", "varchar"):
             taken = coerce(planning, scalar, target, "implicit", at_of(arg))
         if taken is None:
@@ -272,7 +272,7 @@ def _named_sequence(binder: ExpressionBinder, text: ast.String) -> Scalar:
 
 
 def sequence_constant(expr: ast.Expression) -> ast.String | None:
-    """Return the constant, of type regclass, by which an argument names a sequence, if it does."""
+    """Return the regclass constant by which an argument names a sequence, or None."""
     text = expr
     if isinstance(expr, ast.CastTo) and expr.type.name[-1] == "regclass":
         text = expr.arg

@@ -1,4 +1,4 @@
-"""SHOW objects: queries over mz_catalog, written in SQL and planned like any other."""
+"""Bind SHOW objects, as SQL queries over mz_catalog."""
 
 from foreshore.errors import InvalidSchemaName, SyntaxError_
 from foreshore.ids import is_temporary
@@ -16,7 +16,7 @@ _IN_SCHEMA = """
 
 
 def bind_show(planning: Planning, statement: ast.ShowStatement) -> BoundQuery:
-    """Return SHOW as the query that it is."""
+    """Return the query of a SHOW statement."""
     from foreshore.sql.parse.parse import parse
 
     with located(statement.at):
@@ -40,7 +40,7 @@ def bind_show(planning: Planning, statement: ast.ShowStatement) -> BoundQuery:
     select = ast.Select(None, (star,), (shown,), where, (), None, at)
     order = (ast.SortKey(ast.Number("1", at), False, None, at),)
     if statement.what == "columns":
-        # In the order of the relation; the position is not shown.
+        # Order by the relation's position, which is not shown.
         order = (ast.SortKey(ast.ColumnRef(("position",), at), False, None, at),)
     bound = bind_query(planning, ast.Query(select, at, order_by=order), None)
     if statement.what == "columns":
@@ -49,7 +49,7 @@ def bind_show(planning: Planning, statement: ast.ShowStatement) -> BoundQuery:
 
 
 def _schema(planning: Planning, within: tuple[str, ...]) -> str:
-    """Return the condition that picks the schema that is meant."""
+    """Return the condition that selects the schema."""
     if len(within) > 2:
         raise SyntaxError_(f"improper qualified name: {'.'.join(within)}")
     catalog = planning.catalog

@@ -1,7 +1,7 @@
-"""CREATE TABLE and ALTER TABLE: a table's columns, defaults and constraints.
+"""Bind CREATE TABLE and ALTER TABLE: columns, defaults and constraints.
 
-A table is defined by one CREATE TABLE in a fixed form, in which everything has a name. ALTER TABLE
-is an edit of that statement's syntax tree; the outcome is planned like any other.
+A table is defined by one CREATE TABLE in a fixed form in which all constraints are named. ALTER
+TABLE edits that statement's syntax tree; the result is planned like any other CREATE TABLE.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
 def bound_on_commit(
     name: Name, on_commit: ast.OnCommit | None
 ) -> OneOf["delete rows", "drop"] | None:
-    """Return what goes whenever the session commits; raises if the table is not temporary."""
+    """Return ON COMMIT; raises an error if the table is not temporary."""
     if on_commit is not None and not name.temporary:
         raise InvalidTableDefinition("ON COMMIT can only be used on temporary tables")
     return None if on_commit == "preserve rows" else on_commit
@@ -80,7 +80,7 @@ def _define(
     constraints: Sequence[ast.ConstraintDefinition],
     if_not_exists: bool = False,
 ) -> CreateTable:
-    planning.in_view = True  # no parameters
+    planning.in_view = True  # without parameters
     required = _required(name, definitions, constraints)
     defining = ColumnBinder(planning, name)
     seen: set[str] = set()
@@ -166,7 +166,7 @@ def _constraints(
     columns: Sequence[ColumnType],
     definitions: Sequence[ast.ConstraintDefinition],
 ) -> tuple[Constraint, ...]:
-    """Return the constraints, the primary key first; those without a name get PostgreSQL's."""
+    """Return the constraints, the primary key first; unnamed ones get PostgreSQL's names."""
     taken: set[str] = set()
     for each in definitions:
         if each.name is not None:
@@ -232,7 +232,7 @@ def _condition(
 ) -> Scalar:
     assert definition.condition is not None
     slots = [Slot(name, i) for i, name in enumerate(names)]
-    # NULL may stand where the column forbids it: both constraints are looked at on their own.
+    # A CHECK is tested on its own, so NULL must be possible even in a NOT NULL column.
     nullable = [ColumnType(column.type) for column in columns]
     scope = Scope(nullable, [Table(table.item, table.schema, tuple(slots))], slots)
     binder = ExpressionBinder(planning, scope, Clause("check constraints"))
@@ -242,7 +242,7 @@ def _condition(
 
 
 def _constraint_text(names: tuple[str, ...], constraint: Constraint) -> str:
-    """Return the constraint as CREATE TABLE has it, or an index in the same manner."""
+    """Return a constraint as text of CREATE TABLE; unique indexes have a similar form."""
     if isinstance(constraint, Unique) and constraint.is_index:
         rule = constraint_rule(names, constraint).removeprefix("UNIQUE ")
         return f"UNIQUE INDEX {quote_identifier(constraint.name)} {rule}"
@@ -250,7 +250,7 @@ def _constraint_text(names: tuple[str, ...], constraint: Constraint) -> str:
 
 
 def constraint_rule(names: tuple[str, ...], constraint: Constraint) -> str:
-    """Return what a constraint says, without its name."""
+    """Return the definition of a constraint without its name."""
     if isinstance(constraint, Check):
         return f"CHECK ({constraint.text})"
     columns = ", ".join(quote_identifier(names[i]) for i in constraint.columns)
@@ -287,7 +287,7 @@ def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) ->
 
 
 def require_table(item: ItemView) -> None:
-    """Raise unless `item` is a table."""
+    """Raise an error unless `item` is a table."""
     if item.kind != "table":
         code = "42501" if item.kind == "builtin" else None
         raise WrongObjectType(f'"{item.name.item}" is not a table', sqlstate=code)
@@ -297,7 +297,7 @@ def require_table(item: ItemView) -> None:
 
 
 def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> AlterTable:
-    """Return the plan of ALTER TABLE; None for the table if there is none and IF EXISTS is said."""
+    """Return the plan of ALTER TABLE; `table` is None if IF EXISTS finds none."""
     try:
         with located(statement.name.at):
             item = planning.catalog.resolve_item(statement.name.name)
@@ -315,7 +315,7 @@ def altered(
     actions: Sequence[ast.TableAction],
     tag: str = "ALTER TABLE",
 ) -> AlterTable:
-    """Return the plan that does `actions` to table `item`."""
+    """Return the plan that applies `actions` to table `item`."""
     edit = _TableEdit(planning, item)
     for action in sorted(actions, key=_pass):
         edit.apply(action)
@@ -333,7 +333,7 @@ def altered(
 
 
 def _pass(action: ast.TableAction) -> int:
-    """Return when among others an action happens; in PostgreSQL it is the same (AT_PASS_...)."""
+    """Return the rank of an action among others, as in PostgreSQL (AT_PASS_...)."""
     match action:
         case ast.DropColumn() | ast.DropConstraint() | ast.DropIdentity():
             return 0
@@ -352,14 +352,15 @@ def _pass(action: ast.TableAction) -> int:
 
 
 class _TableEdit:
-    """The definition of a table while ALTER TABLE's actions are applied to it."""
+    """The definition of a table while the actions of ALTER TABLE are applied to it."""
 
     def __init__(self, planning: Planning, item: ItemView) -> None:
         from foreshore.sql.parse.parse import parse
 
         (statement,) = parse(item.create_sql)
         text = without_qualifiers(item.create_sql, 0, statement.ast)
-        if text != item.create_sql:  # in directories of before, CHECKs may name the table
+        # definitions of earlier versions qualify columns in CHECKs by the table
+        if text != item.create_sql:
             (statement,) = parse(text)
         tree = statement.ast
         assert isinstance(tree, ast.CreateTableStatement), tree
@@ -368,8 +369,10 @@ class _TableEdit:
         self._planning = planning
         self.name = item.name
         self.columns = list(tree.columns)
-        self.origins: list[int | None] = list(range(len(self.columns)))  # where each was
-        self.dropped: list[tuple[int, bool]] = []  # columns, and whether what uses them goes too
+        # previous position of each column
+        self.origins: list[int | None] = list(range(len(self.columns)))
+        # dropped columns, each with whether CASCADE applies
+        self.dropped: list[tuple[int, bool]] = []
         self.constraints = list(tree.constraints)
         self.notices: list[str] = []
         self.altered_sequences: list[AlterSequence] = []
@@ -434,7 +437,7 @@ class _TableEdit:
             self.apply(ast.AddConstraint(constraint))
 
     def _drop(self, action: ast.DropColumn) -> None:
-        """Drop a column with the constraints that it is in."""
+        """Drop a column and the constraints over it."""
         if action.if_exists and self._find_column(action.name) is None:
             self.notices.append(f"{self._no_column(action.name)}, skipping")
             return
@@ -450,7 +453,8 @@ class _TableEdit:
     def _add_identity(self, action: ast.AddIdentity) -> None:
         found = self._column(action.column)
         described = self._described(found.name)
-        identity_sequence(action.identity.options, type_of_name(found.type))  # raises
+        # raises errors of the options
+        identity_sequence(action.identity.options, type_of_name(found.type))
         if not (found.not_null or self._is_in_primary_key(found.name)):
             raise ObjectNotInPrerequisiteState(
                 f"{described} must be declared NOT NULL before identity can be added"
@@ -489,7 +493,7 @@ class _TableEdit:
         found.identity = None
 
     def _sequence(self, column: ast.ColumnDefinition) -> ItemView:
-        """Return the sequence that an identity column has already."""
+        """Return the sequence of an existing identity column."""
         assert column.identity is not None, column
         named: ast.TableRef = column.identity.options.given["sequence name"]
         return self._planning.catalog.resolve_item(named.name)
@@ -557,7 +561,7 @@ class _TableEdit:
 
 
 def _columns_in(constraint: ast.ConstraintDefinition) -> set[str]:
-    """Return the names of the columns that a constraint is about."""
+    """Return the names of the columns of a constraint."""
     if constraint.kind == "check":
         return {ref.parts[-1] for ref in column_refs(constraint.condition)}
     return {name for name, _ in constraint.columns}

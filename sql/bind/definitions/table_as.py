@@ -1,6 +1,6 @@
-"""CREATE TABLE ... AS and SELECT ... INTO: a table of a query's columns, and the query's rows.
+"""Bind CREATE TABLE ... AS and SELECT ... INTO.
 
-The table is defined by the text of a CREATE TABLE, as every table is.
+The table is defined by the text of a CREATE TABLE, like any other.
 """
 
 from dataclasses import replace

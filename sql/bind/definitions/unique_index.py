@@ -1,6 +1,6 @@
-"""Unique indexes: CREATE UNIQUE INDEX, and DROP INDEX and RENAME of what is the index of a key.
+"""Bind statements about unique indexes: CREATE UNIQUE INDEX, DROP INDEX, RENAME.
 
-A unique index is a key of its table like a constraint, under a name that is an index's alone. So
+A unique index is a key of its table, like a constraint, whose name is that of an index only. So
 these statements are plans of ALTER TABLE.
 """
 
@@ -40,7 +40,7 @@ def bind_create_unique_index(
 
 
 def bind_drop(planning: Planning, statement: ast.DropStatement) -> AlterTable | None:
-    """Return the plan of DROP if it is of the index of a key."""
+    """Return the plan of DROP if it drops a unique index, otherwise None."""
     if statement.kind != "index":
         return None
     keys = [planning.catalog.find_key(ref.name) for ref in statement.names]
@@ -63,7 +63,7 @@ def bind_drop(planning: Planning, statement: ast.DropStatement) -> AlterTable | 
 
 
 def bind_rename(planning: Planning, statement: ast.RenameStatement) -> AlterTable | None:
-    """Return the plan of ALTER INDEX ... RENAME TO if it is of a key, a constraint or not."""
+    """Return the plan of ALTER INDEX ... RENAME TO for the index of a key, otherwise None."""
     found = planning.catalog.find_key(statement.name.name) if statement.kind == "index" else None
     if found is None:
         return None

@@ -1,1 +1,1 @@
-"""Statements that change or lock rows."""
+"""Bind statements that change or lock rows."""

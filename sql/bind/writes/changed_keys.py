@@ -1,13 +1,12 @@
-"""Which rows of its table a statement can change, where that is known before the table is read.
+"""Find the keys of rows that a statement can change, before the table is read.
 
     MERGE INTO t USING (VALUES (1, 'x'), ($1, 'y')) AS s (k, v) ON t.k = s.k AND t.v <> s.v
     UPDATE t SET v = s.v FROM (VALUES (1, 'x'), ($1, 'y')) AS s (k, v) WHERE t.k = s.k
     DELETE FROM t WHERE k IN (VALUES (1), ($1))
 
-change no row of t but those with k = 1 or k = $1. That is known if the source reads nothing, or
-nothing but what the statement has locked before, and if nothing else in it reads a table. The keys
-are locked first, and that may take a while: so the source is nothing that changes in between, as
-mz_now() does.
+These change only rows of t with k = 1 or k = $1. The keys are known if the source reads nothing, or
+only the results of init plans, and nothing else in it reads a table. The keys are locked first,
+which may take time. So the source must not contain values that change meanwhile, such as mz_now().
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -60,8 +59,8 @@ _MOVING = ("mz_now", "sequence:", "pg_advisory_unlock_all")
 class Link:
     """Equalities of columns of the table with scalars over the rows of a source.
 
-    Where they are all that one condition says, `rest` are the table's rows for which the others
-    hold. `single`: more than one row of the source is an error.
+    If they are the whole condition, `rest` are the table's rows that satisfy the other conditions.
+    `single`: several rows of the source are an error.
     """
 
     source: Relation
@@ -73,9 +72,9 @@ class Link:
 def linked(
     item: ItemView, at: int, source: Relation, source_at: int, predicates: tuple[Scalar, ...]
 ) -> Link:
-    """Return what `predicates` say that rows of the table have from rows of `source`.
+    """Return the equalities between rows of the table and of `source` in `predicates`.
 
-    `at` and `source_at` are where the columns of the two begin in the row that they are over.
+    `at` and `source_at` are the positions of the first columns of the two in the joined row.
     """
     columns = item.desc.columns
     end = source_at + len(columns_of(source))
@@ -94,9 +93,9 @@ def linked(
 
 
 def links_within(item: ItemView, table: Relation, condition: Scalar) -> Iterator[Link]:
-    """Yield what IN and = of subqueries in `condition` say of a row of `table`.
+    """Yield the links that IN and = of subqueries in `condition` give for rows of `table`.
 
-    The columns of `item` begin it.
+    The row begins with the columns of `item`.
     """
     columns = item.desc.columns
     predicates = conjuncts((condition,))
@@ -129,7 +128,7 @@ def links_within(item: ItemView, table: Relation, condition: Scalar) -> Iterator
                         ),
                     )
                     narrowed = _as_key(value, columns[place].type)
-                    if narrowed is not None and is_strict_in(value, 0):  # without a row it is NULL
+                    if narrowed is not None and is_strict_in(value, 0):  # NULL if there is no row
                         yield Link(subquery.relation, {place: narrowed}, rest, single=True)
 
 
@@ -141,10 +140,10 @@ def keys_of(
     lets: Lets = (),
     select: Callable[[Relation], Relation] | None = None,
 ) -> ChangedKeys | None:
-    """Return the first of `links` that has a unique key of the table; None: nothing for sure.
+    """Return the first of `links` over a unique key of the table, or None.
 
-    `whole` is all that the statement reads, beside the queries of its WITH, `lets`. What it does
-    with the rows that qualify is to `select`, unless that acts.
+    `whole` is everything that the statement reads except the queries of its WITH, `lets`. `select`
+    computes the statement's selection from the qualifying rows, unless it has side effects.
     """
     given = {each.id for each in (planning.init_plans or {}).values()}
     keys = [set(each.columns) for each in item.constraints if isinstance(each, Unique)]
@@ -171,7 +170,7 @@ def keys_of(
 
 
 def _read(relation: Relation) -> list[GlobalId]:
-    """Return the collections that a bound relation reads, as often as it does."""
+    """Return the collections that a bound relation reads, with repetitions."""
     return [each.id for each in relations_within(relation) if isinstance(each, Get)]
 
 
@@ -180,7 +179,7 @@ def _scalars(relation: Relation) -> list[Scalar]:
 
 
 def _is_unstable(scalar: Scalar) -> bool:
-    """Whether `scalar` must not be computed once more, or not at once, or is another value then."""
+    """Return whether evaluating `scalar` again or later may have effects or another result."""
     return (
         has_side_effects(scalar)
         or has_subquery(scalar)
@@ -189,7 +188,7 @@ def _is_unstable(scalar: Scalar) -> bool:
 
 
 def _may_change_while_waiting(scalar: Scalar) -> bool:
-    """Whether a value of the environment is another after a wait in the same statement."""
+    """Return whether an environment value may change while a statement waits."""
     return isinstance(scalar, Environment) and scalar.name.startswith(_MOVING)
 
 
@@ -204,7 +203,7 @@ def _equalities(predicates: tuple[Scalar, ...]) -> Iterator[tuple[Scalar, Scalar
 
 
 def _moved(scalar: Scalar, by: int) -> Scalar:
-    """Return `scalar` over a row that begins elsewhere."""
+    """Return `scalar` over a row that begins at another position."""
 
     def replace(node: Scalar, depth: int) -> Scalar | None:
         if isinstance(node, Column) and depth == 0:
@@ -215,20 +214,20 @@ def _moved(scalar: Scalar, by: int) -> Scalar:
 
 
 def _widened(scalar: Scalar) -> Scalar:
-    """Return what `scalar` is but for a widening."""
+    """Return `scalar` without widening casts."""
     while isinstance(scalar, Call) and is_widening(scalar.function):
         (scalar,) = scalar.args
     return scalar
 
 
 def _column(scalar: Scalar) -> int | None:
-    """Return the column that `scalar` is but for a widening."""
+    """Return the column below widening casts, or None."""
     bare = _widened(scalar)
     return bare.index if isinstance(bare, Column) else None
 
 
 def _outer_column(scalar: Scalar) -> int | None:
-    """Return the column of the row outside that `scalar` is but for a widening."""
+    """Return the outer column below widening casts, or None."""
     bare = _widened(scalar)
     return bare.index if isinstance(bare, OuterColumn) and bare.level == 1 else None
 
@@ -238,7 +237,7 @@ def _is_correlated(scalar: Scalar) -> bool:
 
 
 def _subquery(scalar: Scalar) -> ScalarSubquery | None:
-    """Return the one subquery, for all rows the same, from which alone `scalar` is computed."""
+    """Return the only subquery of `scalar` if it is uncorrelated, otherwise None."""
     leaves = list(walk_scalars(scalar))
     found = [each for each in leaves if isinstance(each, ScalarSubquery)]
     if any(isinstance(each, Column | OuterColumn | Exists | AnySubquery) for each in leaves):
@@ -247,7 +246,7 @@ def _subquery(scalar: Scalar) -> ScalarSubquery | None:
 
 
 def _as_key(value: Scalar, type: SqlType) -> Scalar | None:
-    """Return `value` as one of a key's type, NULL where none equals it; None: that is not known."""
+    """Return `value` in the type of a key, NULL if no key equals it, None if unknown."""
     given = type_of(value)
     if given == type or (given.name in _TEXTS and type.name in _TEXTS):
         return value

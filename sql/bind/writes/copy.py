@@ -1,4 +1,4 @@
-"""COPY: which columns come, and the options of its format."""
+"""Bind COPY: its columns and the options of its format."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""INSERT, UPDATE and DELETE: which rows go, which come.
+"""Bind INSERT, UPDATE and DELETE.
 
-An update or delete says which rows change by a relation over the table; rows that are equal in
-all columns are one row with a multiplicity, and change together. With FROM or USING a row may match
-several times and changes once: matches are found for each distinct row, then put beside the rows.
+UPDATE and DELETE select the rows to change by a relation over the table; equal rows are one row
+with a multiplicity and change together. With FROM or USING a row may match several times but
+changes once: matches are found for each distinct row and then joined to the rows.
 """
 
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
 
 
 def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-    """Return where columns that a statement names are in the table."""
+    """Return the positions in the table of the columns that a statement names."""
     positions: list[int] = []
     for name, at in columns:
         if name not in item.desc.names:
@@ -103,14 +103,14 @@ def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[in
 
 
 def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
-    """Return the default of a column; each call in it that acts is one of its own."""
+    """Return the default of a column, with new numbers for calls that have side effects."""
     if item.defaults:
         return map_scalar(item.defaults[index], distinct_calls(planning))
     return Literal(None, item.desc.columns[index].type)
 
 
 def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]) -> None:
-    """Raise if a column, which is given a value, always generates its own."""
+    """Raise an error if a GENERATED ALWAYS column is given a value."""
     if not item.generated or item.generated[index] != "always":
         return
     name = item.desc.names[index]
@@ -131,7 +131,7 @@ def returning_over(
     lets: Lets = (),
     merge_action: Column | None = None,
 ) -> Query | None:
-    """Return what RETURNING gives of the rows that have been changed, which `scope` describes."""
+    """Return RETURNING over the changed rows, which `scope` describes."""
     if not targets:
         return None
     relation = LocalGet(0, tuple(scope.columns))
@@ -141,7 +141,7 @@ def returning_over(
 
 
 def row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
-    """Return the scope of a row of the table that a statement changes."""
+    """Return the scope of a row of the changed table."""
     slots = tuple(Slot(name, i) for i, name in enumerate(item.desc.names))
     table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
     return Scope(list(columns), [table], list(slots))
@@ -188,9 +188,9 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
 def _split(
     source: Relation, order_by: tuple[OrderKey, ...], width: int, statement: ast.InsertStatement
 ) -> tuple[Relation, tuple[Scalar, ...], tuple[OrderKey, ...]]:
-    """Return what to compute first, the table's columns over that, and the order of the rows.
+    """Return the relation to compute first, the table's columns over it, and the rows' order.
 
-    `source` has the columns of `order_by` behind the table's, which are `width`.
+    `source` has the columns of `order_by` after the table's, of which there are `width`.
     """
     split = split_calls(source)
     if split is not None:
@@ -245,7 +245,7 @@ def _on_conflict(
 
 
 def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:
-    """Return the names of the unique constraints whose keys decide."""
+    """Return the names of the unique constraints that detect conflicts."""
     unique = [each for each in item.constraints if isinstance(each, Unique)]
     if clause.constraint is not None:
         name, _ = clause.constraint
@@ -279,7 +279,7 @@ def _source(
     statement: ast.InsertStatement,
     query: ast.Query,
 ) -> tuple[Relation, tuple[OrderKey, ...]]:
-    """Return rows of the table, perhaps with more columns, and the order of the rows over that."""
+    """Return rows of the table, perhaps with more columns, and the order of the rows."""
     explicit = statement.columns is not None
     body = query.body
     plain = not (query.ctes or query.order_by or query.limit or query.offset or query.locks)
@@ -313,7 +313,7 @@ def _source(
 
 
 def _ignores_given_value(item: ItemView, position: int, statement: ast.InsertStatement) -> bool:
-    """Whether OVERRIDING USER VALUE lets a column generate its value whatever is given."""
+    """Return whether OVERRIDING USER VALUE makes a column ignore the value given."""
     return (
         statement.overriding == "user"
         and bool(item.generated)
@@ -346,7 +346,7 @@ def _with_defaults(
     given: dict[int, Scalar],
     others: Sequence[Scalar] = (),
 ) -> Relation:
-    """Return rows of the table: what is given, and defaults for the rest; then `others`."""
+    """Return rows of the table: given values, defaults for the others, then `others`."""
     scalars = [
         *(
             given[i] if i in given else default_of(planning, item, i)
@@ -402,7 +402,7 @@ def _values(
             row.append(assign(planning, scalar, types[position], names[position], at_of(expr)))
         rows.append(row)
     places = {position: place for place, position in enumerate(positions[:width])}
-    # What generates a number in every row does so for all of them at once.
+    # A column generated in every row is generated for all of them at once.
     numbered = {
         i
         for i in range(len(types))
@@ -439,9 +439,9 @@ def _matching_rows(
     others: tuple[ast.FromItem, ...],
     where: ast.Expression | None,
 ) -> tuple[Relation, Scope, list[Link]]:
-    """Return the table's rows, beside those of `others`, that WHERE lets through.
+    """Return the rows of the table that WHERE selects, joined with those of `others`.
 
-    The last is what WHERE says about the rows of the table.
+    The last result is the condition on the rows of the table.
     """
     table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
     planning.depends_on.add(item.id)
@@ -452,7 +452,7 @@ def _matching_rows(
         scope.tables,
         scope.visible,
     )
-    sources: list[tuple[int, Relation]] = []  # where the columns of each begin
+    sources: list[tuple[int, Relation]] = []  # with the position of the first column of each
     for other in others:
         right, lateral = right_side(planning, other, part, None)
         if not lateral:
@@ -469,7 +469,7 @@ def _matching_rows(
 
 
 def _join_matches(item: ItemView, matches: Relation) -> Relation:
-    """Return the table's rows, each beside its row of `matches`, which starts with its columns."""
+    """Return the rows of the table joined with `matches`, whose first columns are the table's."""
     columns = item.desc.columns
     width = len(columns)
     equal = tuple(
@@ -482,7 +482,7 @@ def _join_matches(item: ItemView, matches: Relation) -> Relation:
 
 
 def _one_match(item: ItemView, matches: Relation) -> Relation:
-    """Return for each row of the table, with which `matches` starts, one of those that have it."""
+    """Return one row of `matches` for each row of the table, whose columns come first."""
     return TopK(matches, tuple(range(len(item.desc.names))), (), Literal(1, INT8), None)
 
 
@@ -525,7 +525,7 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
 def assigned_columns(
     planning: Planning, item: ItemView, assignments: Sequence[ast.Assignment], scope: Scope
 ) -> dict[int, Scalar]:
-    """Return what SET gives to columns, by their positions."""
+    """Return the values that SET assigns, by column position."""
     binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
     given: dict[int, Scalar] = {}
     for assignment in assignments:

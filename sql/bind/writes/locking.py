@@ -1,12 +1,11 @@
-"""SELECT ... FOR UPDATE and its kin, and LOCK TABLE: what is to be locked.
+"""Bind SELECT ... FOR UPDATE and similar clauses, and LOCK TABLE.
 
-A clause locks the rows of the relations in FROM, or of those it names: of tables, and of what views
-and subqueries there come from, but not of queries of WITH. With SKIP LOCKED the rows are told apart
-by a key of the table, whose columns stand behind those that the query asks for, and LIMIT counts
-the rows that have been locked.
+A clause locks rows of the relations in FROM, or of those it names: of tables, and of the tables
+below views and subqueries there, but not of queries of WITH. With SKIP LOCKED, rows are identified
+by a key of the table, whose columns follow the query's own, and LIMIT counts locked rows.
 
-A subquery with such a clause becomes a query of its own, an init plan; the statement around it
-reads its rows as a collection that it alone knows.
+A subquery with such a clause becomes a separate query, an init plan, whose rows the statement reads
+as a statement-local collection.
 """
 
 from collections.abc import Iterator
@@ -28,30 +27,30 @@ from foreshore.sql.plan import InitPlan, Locking, LockTable, Query, Select, Wait
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import has_own_lets, is_closed
 
-_WAITS: tuple[Wait, ...] = ("block", "skip", "error")  # the last of those that are said counts
-# What nobody who only reads or writes rows has to wait for, nor those who take it.
+_WAITS: tuple[Wait, ...] = ("block", "skip", "error")  # in order of priority, if several are given
+# Modes that do not conflict with readers and writers of rows.
 _WEAK = ("access share", "row share", "row exclusive")
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """An item of FROM: a relation, a query in it, or what has no rows that could be locked."""
+    """An item of FROM: a relation, a query, or an item without lockable rows."""
 
     name: str | None
     of: ItemView | ast.Query | OneOf["function", "join", "WITH query"]
-    nullable: bool  # whether an outer join may leave it out
+    nullable: bool  # whether it is on the nullable side of an outer join
 
 
 def bind_locking_query(
     planning: Planning, query: ast.Query, parent: Scope | None = None, wanted: Wanted = None
 ) -> tuple[Query, Locking | None]:
-    """Return a query that may have FOR UPDATE, and what that locks."""
+    """Return a query that may have FOR UPDATE, and its row locks."""
     if not query.locks:
         return finished_query(bind_query(planning, query, parent, wanted)), None
     wait = max((each.wait for each in query.locks), key=_WAITS.index)
     strength = query.locks[0].strength
     planning.locked = query
-    bound = bind_query(planning, query, parent, wanted)  # it has to be good as it is written
+    bound = bind_query(planning, query, parent, wanted)  # reports errors of the query as written
     whole = plain_relation(bound)
     if not (is_closed(whole) and has_own_lets(whole)):
         raise FeatureNotSupported(
@@ -81,10 +80,10 @@ def bind_locking_query(
 def bind_init_plan(
     planning: Planning, query: ast.Query, parent: Scope | None, wanted: Wanted
 ) -> BoundQuery:
-    """Return the rows of a subquery with FOR UPDATE, which will be there before all else is read.
+    """Return the rows of a subquery with FOR UPDATE, computed before the statement reads.
 
-    Raises FeatureNotSupported where no such rows can be, or what the subquery says depends on rows
-    or queries outside of it.
+    Raises FeatureNotSupported if such a subquery is not allowed here, or if it depends on outer
+    rows or queries.
     """
     plans = planning.init_plans
     if plans is None:
@@ -102,7 +101,7 @@ def bind_init_plan(
 
 
 def locking_not_allowed(query: ast.Query) -> FeatureNotSupported:
-    """Return the error for FOR UPDATE where nothing can be locked."""
+    """Return the error for FOR UPDATE where no rows can be locked."""
     clause = query.locks[0]
     return FeatureNotSupported(
         f"{clause.strength} in a subquery is not supported here",
@@ -112,9 +111,9 @@ def locking_not_allowed(query: ast.Query) -> FeatureNotSupported:
 
 
 def _with_key(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[int, ...]] | None:
-    """Return the query with the columns of a key of its one table behind all others, and the key.
+    """Return the query with key columns of its one table appended, and the key.
 
-    None, if it is not over a table that has one.
+    Returns None if it is not over one table that has a key.
     """
     body = query.body
     if not isinstance(body, ast.Select) or len(body.from_) != 1:
@@ -139,7 +138,7 @@ def _with_key(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[in
 
 
 def _tables(planning: Planning, query: ast.Query) -> tuple[GlobalId, ...]:
-    """Return the tables and views whose rows the clauses of a query lock."""
+    """Return the tables and views whose rows a query's clauses lock."""
     found: dict[GlobalId, None] = {}
     sources = list(_sources_of(planning, query))
     for clause in query.locks:

@@ -1,9 +1,8 @@
-"""MERGE: for each row of a source, the first clause that applies says what to do.
+"""Bind MERGE: the first applicable clause decides about each row of the source.
 
-The source is joined with the table by the condition, a row without a match staying alone. Which
-clause applies is a number beside each row; what it makes of the row is computed for that clause
-only. Rows of the table that are equal in all columns are one with a multiplicity, and are changed
-together.
+The source is joined with the table by the condition; unmatched rows are kept. Each row gets the
+number of the applicable clause, and its new values are computed for that clause only. Equal rows of
+the table are one row with a multiplicity and change together.
 """
 
 from foreshore.errors import DuplicateAlias, SyntaxError_
@@ -97,7 +96,7 @@ def _refuse_unreachable(clauses: tuple[ast.MergeClause, ...]) -> None:
 
 
 def _target(item: ItemView, ref: ast.TableRef) -> Part:
-    """Return the distinct rows of the table, each with how often it is there."""
+    """Return the distinct rows of the table with their multiplicities."""
     columns = item.desc.columns
     table = Get(item.id, columns, item.desc.keys)
     scope = row_of(item, ref, columns)
@@ -117,7 +116,7 @@ def _merge_rows(
     source: Part,
     joined: Part,
 ) -> tuple[Relation, tuple[MergeAction, ...]]:
-    """Return the rows of `Merge.selection`, with all calls, and the actions."""
+    """Return the rows of `Merge.selection`, with calls that have side effects, and the actions."""
     width, start = len(item.desc.names), len(source.columns)
     count = Column(start + width, INT8)
     actions: list[MergeAction] = []
