@@ -106,9 +106,9 @@ class Planning:
     depends_on: set[GlobalId] = field(default_factory=set)
     # (start, end, name) for each name that the catalog keeps in qualified form
     qualified: list[tuple[int, int, str]] = field(default_factory=list)
-    lets: int = 0
-    calls: int = 0  # calls with side effects so far, to number them
-    queries: int = 0  # queries so far, to number their aggregates
+    let_count: int = 0
+    call_count: int = 0  # calls with side effects so far, to number them
+    query_count: int = 0  # queries so far, to number their aggregates
     defined: bool = False  # the statement is the kept definition of an item whose sequences exist
     in_view: bool = False  # a definition, which has no parameters
     keeps_text: bool = False  # and its text is kept, with the names in `qualified` replaced
@@ -122,18 +122,18 @@ class Planning:
 
     def new_let(self) -> int:
         """Return a new number for a Let."""
-        self.lets += 1
-        return self.lets
+        self.let_count += 1
+        return self.let_count
 
     def new_call(self) -> int:
         """Return a new number for a call with side effects."""
-        self.calls += 1
-        return self.calls
+        self.call_count += 1
+        return self.call_count
 
     def new_query(self) -> int:
         """Return a new number for the aggregates of a query."""
-        self.queries += 1
-        return self.queries
+        self.query_count += 1
+        return self.query_count
 
     def common_table(self, name: str) -> CommonTable | None:
         """Return the query of WITH that `name` refers to, if any."""

@@ -5,7 +5,7 @@ database, along one search path. What is in the system's schemas is found withou
 
 Binding puts a view's definition in where the view is named. A reader that is told of `arranged`
 relations gives those without: a query of nothing but such a view can be answered from its index.
-Whether that was done shows in `left_out`, so that whoever cannot use it plans again without.
+`unexpanded_views` lists them, so that a caller without such an index can plan again.
 
 Nothing that is maintained knows what a transaction has written. A reader that is told which
 relations it sees otherwise than others (`own`) gives the definitions of what comes from them, down
@@ -63,14 +63,14 @@ class SessionCatalog:
     search_path: tuple[str, ...]
     arranged: frozenset[GlobalId] = frozenset()
     own: Callable[[GlobalId], bool] | None = None
-    left_out: set[GlobalId] = field(default_factory=set)
+    unexpanded_views: set[GlobalId] = field(default_factory=set)
     used: set[GlobalId] = field(default_factory=set)  # the items that were asked for
     temporary: str = ""  # the session's own temporary schema, which need not be there yet
     _own_definitions: dict[GlobalId, Relation | None] = field(default_factory=dict)
 
     def as_defined(self) -> "SessionCatalog":
         """Return the same catalog with all views as they are defined."""
-        return replace(self, arranged=frozenset(), left_out=set(), _own_definitions={})
+        return replace(self, arranged=frozenset(), unexpanded_views=set(), _own_definitions={})
 
     def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
         """Return what `[[database.]schema.]item` names."""
@@ -184,7 +184,7 @@ class SessionCatalog:
             case "view":
                 definition = None
                 if found.id in self.arranged:
-                    self.left_out.add(found.id)
+                    self.unexpanded_views.add(found.id)
                 else:
                     definition = self._own_definition(found.id) or planned.definition
                 return ItemView(

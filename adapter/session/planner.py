@@ -155,7 +155,7 @@ class SessionPlanner:
         init_plans = self._init_plans(prepared, peek)
         ways = ("index",) if followed_by(plan) is not None else ("index", "bulk")
         peeks = [peek, *(each.peek for _, each in init_plans)]
-        if reader.left_out and any(each is None or each.way not in ways for each in peeks):
+        if reader.unexpanded_views and any(each is None or each.way not in ways for each in peeks):
             types = ParameterTypes(declared)
             plan = plan_statement(prepared.syntax, reader.as_defined(), types, zone=zone)
             peek = self._peek_of(plan)

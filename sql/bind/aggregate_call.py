@@ -108,13 +108,13 @@ def _composed(
             raise rows[0].refused()
         return _count_of_rows(rows[0], distinct=expr.distinct)
     args = cast_(tuple[Scalar, ...], values)
-    ats = tuple(map(at_of, expr.args))
+    offsets = tuple(map(at_of, expr.args))
     if expr.distinct and not args:
         raise UndefinedFunction("DISTINCT needs an argument", position=expr.at + 1)
     with located(expr.at):
         literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
         found = resolve_aggregate(name, tuple(map(type_of, args)), literals, distinct=expr.distinct)
-    args = binder.coerced(args, found.arg_types, ats)
+    args = binder.coerced(args, found.arg_types, offsets)
     if expr.distinct and not found.distinct:
         raise FeatureNotSupported(f"{name}(DISTINCT ...) is not supported", position=expr.at + 1)
     if expr.distinct and any(key.expr not in args for key in order_by):

@@ -28,28 +28,29 @@ def bind_array(binder: ExpressionBinder, expr: ast.ArrayOf, element: SqlType | N
     if any(isinstance(item, ast.ArrayOf) for item in expr.items):
         raise FeatureNotSupported("multidimensional arrays are not supported", position=expr.at + 1)
     items = [binder.bind(item) for item in expr.items]
-    ats = [at_of(item) for item in expr.items]
+    offsets = [at_of(item) for item in expr.items]
     if element is None:
-        common = common_type(items, "ARRAY", ats)
+        common = common_type(items, "ARRAY", offsets)
         if common.element is not None:
             raise FeatureNotSupported(
                 "multidimensional arrays are not supported", position=expr.at + 1
             )
         scalars = [
             to_common(binder.planning, item, common, "ARRAY", at)
-            for item, at in zip(items, ats, strict=True)
+            for item, at in zip(items, offsets, strict=True)
         ]
     else:
         common = element
         scalars = [
-            cast(binder.planning, item, element, at) for item, at in zip(items, ats, strict=True)
+            cast(binder.planning, item, element, at)
+            for item, at in zip(items, offsets, strict=True)
         ]
         digits = max((type_of(scalar).scale or 0 for scalar in scalars), default=0)
         if element == NUMERIC and digits > UNCONSTRAINED_SCALE:  # a constant has its own scale
             common = numeric_of_scale(digits, trim=True)
             scalars = [
                 to_common(binder.planning, item, common, "ARRAY", at)
-                for item, at in zip(scalars, ats, strict=True)
+                for item, at in zip(scalars, offsets, strict=True)
             ]
     return make_array(tuple(scalars), common)
 

@@ -48,7 +48,7 @@ class BoundQuery:
     order_by: tuple[OrderKey, ...] = ()
     limit: Scalar | None = None
     offset: Scalar | None = None
-    ats: tuple[int, ...] = ()  # offsets of the output columns, if they are in the text
+    offsets: tuple[int, ...] = ()  # offsets of the output columns, if they are in the text
     scope: Scope | None = None  # the scope that LIMIT must not use
     partial: RowOrder = UNORDERED  # a partial order of the rows, if there is no `order_by`
 
@@ -60,7 +60,7 @@ class Branch:
     relation: Relation
     outputs: tuple[Scalar, ...]
     names: tuple[str, ...]
-    ats: tuple[int, ...]
+    offsets: tuple[int, ...]
 
 
 def plain_relation(bound: BoundQuery) -> Relation:

@@ -137,7 +137,7 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     if not expr.args and name == "merge_action":
         return _merge_action(binder, expr)
     args = tuple(binder.bind(arg) for arg in expr.args)
-    ats = tuple(at_of(arg) for arg in expr.args)
+    offsets = tuple(at_of(arg) for arg in expr.args)
     session = _SESSION_FUNCTIONS.get(name)
     if session is not None:
         return session(binder, name, args, expr.at)
@@ -145,12 +145,12 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
 
     body = find_sql_function(name, tuple(map(type_of, args)))
     if body is not None:
-        return bind_sql_function(binder, body, args, ats, expr.at)
+        return bind_sql_function(binder, body, args, offsets, expr.at)
     if is_table_function(name):
         literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
         with located(expr.at):
             found = resolve_table(name, tuple(map(type_of, args)), literals)
-        args = binder.coerced(args, found.arg_types, ats)
+        args = binder.coerced(args, found.arg_types, offsets)
         return binder.add_set(*binder.planning.zone.applied_to_set(found, args), expr.at)
     if expr.variadic:
         raise FeatureNotSupported("VARIADIC is not supported", position=expr.at + 1)
@@ -158,7 +158,7 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         type = _type_called(name)
         if type is not None:
             return cast(binder.planning, args[0], type, expr.at)
-    call = binder.call(name, args, expr.at, ats)
+    call = binder.call(name, args, expr.at, offsets)
     if isinstance(call, Call) and scalar_function(call.function).volatility == "volatile":
         _refuse_in_definition(binder, name, call, expr.at)
         return msgspec.structs.replace(call, number=binder.planning.new_call())

@@ -159,7 +159,7 @@ def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
     return result
 
 
-def common_type(scalars: Sequence[Scalar], what: str, ats: Sequence[int]) -> SqlType:
+def common_type(scalars: Sequence[Scalar], what: str, offsets: Sequence[int]) -> SqlType:
     """Return the common type of the scalars; raises DatatypeMismatch.
 
     Scalars of unknown type take the type of the others without length or scale: `'1.555'` keeps its
@@ -169,7 +169,7 @@ def common_type(scalars: Sequence[Scalar], what: str, ats: Sequence[int]) -> Sql
     common = select_common_type(types)
     if common is not None:
         return select_common_type([_room_for(s, common) for s in scalars]) or common
-    known = [(t, at) for t, at in zip(types, ats, strict=True) if t != UNKNOWN]
+    known = [(t, at) for t, at in zip(types, offsets, strict=True) if t != UNKNOWN]
     for i in range(2, len(known) + 1):
         if select_common_type([t for t, _ in known[:i]]) is None:
             # The last type does not match the common type of those before.

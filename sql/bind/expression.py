@@ -240,22 +240,24 @@ class ExpressionBinder:
 
     # --- calls
 
-    def call(self, name: str, args: Sequence[Scalar], at: int, ats: Sequence[int] = ()) -> Scalar:
+    def call(
+        self, name: str, args: Sequence[Scalar], at: int, offsets: Sequence[int] = ()
+    ) -> Scalar:
         """Return the operator or function `name` over `args`, resolved and coerced."""
         types = tuple(map(type_of, args))
         literals = tuple(arg.value if isinstance(arg, Literal) else NO_LITERAL for arg in args)
         with located(at):
             found = resolve(name, types, literals)
-        places = ats or (at,) * len(args)
+        places = offsets or (at,) * len(args)
         call = Call(found.key, self.coerced(args, found.arg_types, places), found.result)
         return self.planning.zone.applied(call)
 
     def coerced(
-        self, args: Sequence[Scalar], targets: Sequence[SqlType], ats: Sequence[int]
+        self, args: Sequence[Scalar], targets: Sequence[SqlType], offsets: Sequence[int]
     ) -> tuple[Scalar, ...]:
         """Return `args` coerced to the types of a resolved function."""
         result = []
-        for arg, target, at in zip(args, targets, ats, strict=True):
+        for arg, target, at in zip(args, targets, offsets, strict=True):
             scalar = coerce(self.planning, arg, target, "implicit", at)
             if scalar is None:
                 scalar = coerce(self.planning, arg, target, "explicit", at)
@@ -337,16 +339,22 @@ class ExpressionBinder:
 
     def _between(self, expr: ast.Between) -> Scalar:
         arg, low, high = (self.bind(e) for e in (expr.arg, expr.low, expr.high))
-        at, ats = expr.at, (at_of(expr.arg), at_of(expr.low))
-        high_ats = (ats[0], at_of(expr.high))
+        at, offsets = expr.at, (at_of(expr.arg), at_of(expr.low))
+        high_offsets = (offsets[0], at_of(expr.high))
 
         def inside(low: Scalar, high: Scalar) -> Scalar:
             if expr.negated:
                 return Or(
-                    (self.call("<", (arg, low), at, ats), self.call(">", (arg, high), at, ats))
+                    (
+                        self.call("<", (arg, low), at, offsets),
+                        self.call(">", (arg, high), at, offsets),
+                    )
                 )
             return And(
-                (self.call(">=", (arg, low), at, ats), self.call("<=", (arg, high), at, high_ats))
+                (
+                    self.call(">=", (arg, low), at, offsets),
+                    self.call("<=", (arg, high), at, high_offsets),
+                )
             )
 
         if not expr.symmetric:
@@ -391,28 +399,28 @@ class ExpressionBinder:
         otherwise_at = expr.at
         if expr.otherwise is not None:
             otherwise, otherwise_at = self.bind(expr.otherwise), at_of(expr.otherwise)
-        ats = [otherwise_at, *(at_of(result) for _, result in expr.branches)]
+        offsets = [otherwise_at, *(at_of(result) for _, result in expr.branches)]
         self._refuse_sets_since(sets, "CASE")
         scalars = [otherwise, *results]
-        common = common_type(scalars, "CASE", ats)
+        common = common_type(scalars, "CASE", offsets)
         first, *rest = (
             to_common(self.planning, scalar, common, "CASE", at)
-            for scalar, at in zip(scalars, ats, strict=True)
+            for scalar, at in zip(scalars, offsets, strict=True)
         )
         return Case(tuple(zip(conditions, rest, strict=True)), first, common)
 
     def _special(self, expr: ast.Special) -> Scalar:
         sets = self._set_count
         args = [self.bind(arg) for arg in expr.args]
-        ats = [at_of(arg) for arg in expr.args]
+        offsets = [at_of(arg) for arg in expr.args]
         if expr.kind == "coalesce":
             self._refuse_sets_since(sets, "COALESCE")
         if expr.kind == "nullif":
-            return self.call("nullif", args, expr.at, ats)
-        common = common_type(args, expr.kind.upper(), ats)
+            return self.call("nullif", args, expr.at, offsets)
+        common = common_type(args, expr.kind.upper(), offsets)
         scalars = tuple(
             to_common(self.planning, arg, common, expr.kind.upper(), at)
-            for arg, at in zip(args, ats, strict=True)
+            for arg, at in zip(args, offsets, strict=True)
         )
         return Call(expr.kind, scalars, common)
 

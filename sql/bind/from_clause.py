@@ -60,7 +60,7 @@ from foreshore.types import INT8, ColumnType
 
 
 @dataclass
-class Part:
+class BoundItem:
     """A bound item of FROM: a relation and the names of its columns."""
 
     relation: Relation
@@ -83,14 +83,14 @@ def bind_from(
     return part.relation, scope_of(part, parent)
 
 
-def scope_of(part: Part, parent: Scope | None) -> Scope:
+def scope_of(part: BoundItem, parent: Scope | None) -> Scope:
     """Return the scope of the item's columns."""
     return Scope(
         list(part.columns), list(part.tables), list(part.visible), parent, order=part.order
     )
 
 
-def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> Part:
+def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> BoundItem:
     """Return an item of FROM bound within `parent`."""
     match item:
         case ast.TableRef():
@@ -108,7 +108,7 @@ def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> P
 # --- tables and subqueries -----------------------------------------------------------------
 
 
-def bind_table(planning: Planning, item: ast.TableRef) -> Part:
+def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
     """Return a relation by name, from WITH or the catalog."""
     if len(item.name) == 1:
         common = planning.common_table(item.name[0])
@@ -199,7 +199,7 @@ def _named(
     item: ast.TableRef | ast.SubqueryRef | ast.FunctionRef,
     alias: str,
     schema: str | None,
-) -> Part:
+) -> BoundItem:
     """Return the relation with its alias and the column names that the alias gives."""
     hidden = None
     if item.alias is not None:
@@ -215,10 +215,10 @@ def _named(
     slots = tuple(Slot(name, i) for i, name in enumerate(names))
     scalar = isinstance(item, ast.FunctionRef) and len(slots) == 1
     table = Table(alias, schema, slots, scalar=scalar, hidden_name=hidden)
-    return Part(relation, columns, [table], list(slots))
+    return BoundItem(relation, columns, [table], list(slots))
 
 
-def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -> Part:
+def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -> BoundItem:
     from foreshore.sql.bind.bound_query import ordered_relation
     from foreshore.sql.bind.query import bind_query
 
@@ -252,7 +252,7 @@ def _hide_non_lateral(scope: Scope | None) -> Scope | None:
 # --- functions -----------------------------------------------------------------------------
 
 
-def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -> Part:
+def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -> BoundItem:
     if len(item.calls) != 1:
         raise FeatureNotSupported(
             "ROWS FROM with several functions is not supported", position=item.at + 1
@@ -281,14 +281,14 @@ def function_name(call: ast.Expression) -> str:
 
 def _table_function(
     binder: ExpressionBinder, item: ast.FunctionRef, call: ast.FunctionCall
-) -> Part:
+) -> BoundItem:
     args = tuple(binder.bind(arg) for arg in call.args)
-    ats = tuple(at_of(arg) for arg in call.args)
+    offsets = tuple(at_of(arg) for arg in call.args)
     name = call.name[-1]
     literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
     with located(call.at):
         found = resolve_table(name, tuple(map(type_of, args)), literals)
-    args = binder.coerced(args, found.arg_types, ats)
+    args = binder.coerced(args, found.arg_types, offsets)
     found, args = binder.planning.zone.applied_to_set(found, args)
     names = found.names
     if len(names) == 1:
@@ -323,8 +323,8 @@ def _may_be_lateral(item: ast.FromItem) -> bool:
 
 
 def right_side(
-    planning: Planning, item: ast.FromItem, left: Part, parent: Scope | None
-) -> tuple[Part, bool]:
+    planning: Planning, item: ast.FromItem, left: BoundItem, parent: Scope | None
+) -> tuple[BoundItem, bool]:
     """Return the right side of a join with `left`, and whether it uses the left row."""
     if not _may_be_lateral(item):
         return bind_item(planning, item, parent), False
@@ -334,23 +334,23 @@ def right_side(
     if row.used:
         return right, True
 
-    def closer(node: Scalar, depth: int) -> Scalar | None:
+    def moved_out(node: Scalar, depth: int) -> Scalar | None:
         if isinstance(node, OuterColumn) and node.level > depth + 1:
             return OuterColumn(node.level - 1, node.index, node.type, node.nullable)
         return None
 
-    right.relation = map_relation(right.relation, closer, 0)
+    right.relation = map_relation(right.relation, moved_out, 0)
     return right, False
 
 
 def side_by_side(
-    left: Part,
-    right: Part,
+    left: BoundItem,
+    right: BoundItem,
     kind: OneOf["inner", "left", "right", "full"],
     on: Scalar,
     lateral: bool,
     at: int,
-) -> Part:
+) -> BoundItem:
     """Return the join of two items, with the names of both."""
     width = len(left.columns)
     lefts, rights = list(left.columns), list(right.columns)
@@ -363,7 +363,7 @@ def side_by_side(
         relation = Join((*_factors(left.relation), right.relation))
     else:
         relation = JoinOn(left.relation, right.relation, kind, on, lateral)
-    part = Part(relation, lefts + rights, [], [])
+    part = BoundItem(relation, lefts + rights, [], [])
     if kind in ("inner", "left"):
         part.order = right.order.moved(width).within_rows(left.order, left.columns)
     scope = Scope()
@@ -398,7 +398,7 @@ def _outer(table: Table, columns: Sequence[ColumnType]) -> Table:
     return replace(table, outer=True, present=next(never_null, None))
 
 
-def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> Part:
+def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> BoundItem:
     left = bind_item(planning, item.left, parent)
     right, lateral = right_side(planning, item.right, left, parent)
     if lateral and item.kind in ("right", "full"):
@@ -447,12 +447,12 @@ def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> Part:
 def _using(
     planning: Planning,
     item: ast.JoinRef,
-    left: Part,
-    right: Part,
+    left: BoundItem,
+    right: BoundItem,
     kind: OneOf["inner", "left", "right", "full"],
     using: tuple[tuple[str, int], ...],
     lateral: bool,
-) -> Part:
+) -> BoundItem:
     """Return a join USING columns; each pair of equal columns is visible as one."""
     width = len(left.columns)
     binder = ExpressionBinder(planning, Scope(), Clause("JOIN/USING"))
@@ -505,7 +505,7 @@ def _using(
     return part
 
 
-def _common(part: Part, name: str, side: str, at: int) -> int:
+def _common(part: BoundItem, name: str, side: str, at: int) -> int:
     matching = [slot for slot in part.visible if slot.name == name]
     if not matching:
         raise UndefinedColumn(

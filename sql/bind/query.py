@@ -244,12 +244,12 @@ def _value_rows(
             )
     rows = [[binder.bind(expr) for expr in row] for row in values.rows]
     for i in range(width):
-        ats = [at_of(row[i]) for row in values.rows]
+        offsets = [at_of(row[i]) for row in values.rows]
         if wanted is not None and i < len(wanted) and all(is_unknown(row[i]) for row in rows):
             common = wanted[i]
         else:
-            common = common_type([row[i] for row in rows], "VALUES", ats)
-        for bound, at in zip(rows, ats, strict=True):
+            common = common_type([row[i] for row in rows], "VALUES", offsets)
+        for bound, at in zip(rows, offsets, strict=True):
             bound[i] = to_common(planning, bound[i], common, "VALUES", at)
     return rows
 
@@ -309,13 +309,13 @@ def _set_operation(planning: Planning, operation: ast.SetOperation, parent: Scop
         if len(branch.outputs) != width:
             raise SyntaxError_(
                 f"each {what} query must have the same number of columns",
-                position=(branch.ats[0] if branch.ats else operation.at) + 1,
+                position=(branch.offsets[0] if branch.offsets else operation.at) + 1,
             )
     outputs = [list(branch.outputs) for branch in branches]
     for i in range(width):
-        ats = [branch.ats[i] for branch in branches]
-        common = common_type([each[i] for each in outputs], what, ats)
-        for each, at in zip(outputs, ats, strict=True):
+        offsets = [branch.offsets[i] for branch in branches]
+        common = common_type([each[i] for each in outputs], what, offsets)
+        for each, at in zip(outputs, offsets, strict=True):
             each[i] = to_common(planning, each[i], common, what, at)
     inputs = [
         project(branch.relation, scalars) for branch, scalars in zip(branches, outputs, strict=True)
@@ -326,7 +326,7 @@ def _set_operation(planning: Planning, operation: ast.SetOperation, parent: Scop
         relation,
         tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns)),
         branches[0].names,
-        branches[0].ats,
+        branches[0].offsets,
     )
 
 

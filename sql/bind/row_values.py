@@ -26,7 +26,7 @@ class RowValue:
     """
 
     items: tuple[Scalar, ...]
-    ats: tuple[int, ...]
+    offsets: tuple[int, ...]
     at: int
     whole: bool = False
     outer: bool = False  # of a table on the nullable side of a join, so the row itself may be NULL
@@ -62,7 +62,9 @@ def compare_rows(
         raise FeatureNotSupported("cannot compare rows of zero length", position=at + 1)
 
     def each(name: str, i: int) -> Scalar:
-        return binder.call(name, (left.items[i], right.items[i]), at, (left.ats[i], right.ats[i]))
+        return binder.call(
+            name, (left.items[i], right.items[i]), at, (left.offsets[i], right.offsets[i])
+        )
 
     count = len(left.items)
     if operator == "=":

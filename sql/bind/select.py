@@ -67,7 +67,7 @@ class SelectBinder:
         self.order = UNORDERED  # of the rows, without ORDER BY
         self._where()
         self.names: list[str] = []
-        self.ats: list[int] = []
+        self.offsets: list[int] = []
         self.targets: list[Scalar] = []
         for target in select.targets:
             self._target(target)
@@ -102,7 +102,7 @@ class SelectBinder:
         binder = self._binder("SELECT", aggregates=True, sets=True)
         self.targets.append(binder.bind(expr))
         self.names.append(target.alias if target.alias is not None else column_name(expr))
-        self.ats.append(at_of(expr))
+        self.offsets.append(at_of(expr))
 
     def _star(self, star: ast.Star) -> None:
         if star.qualifier:
@@ -124,7 +124,7 @@ class SelectBinder:
         for slot in slots:
             self.targets.append(scope.column(slot.index))
             self.names.append(slot.name)
-            self.ats.append(star.at)
+            self.offsets.append(star.at)
             owner = next((t for t in scope.tables if slot in t.slots), None)
             shown = f"{owner.alias}.{slot.name}" if owner is not None else slot.name
             scope.named.setdefault(slot.index, (shown, star.at))
@@ -137,11 +137,11 @@ class SelectBinder:
         if having is not None:
             self.relation = filtered(self.relation, having)
         self._put_sets()
-        return Branch(self.relation, tuple(self.targets), tuple(self.names), tuple(self.ats))
+        return Branch(self.relation, tuple(self.targets), tuple(self.names), tuple(self.offsets))
 
     def bind(self, order_by: tuple[ast.SortKey, ...], wanted: Wanted) -> BoundQuery:
         """Return the SELECT with its ORDER BY."""
-        for i, (scalar, at) in enumerate(zip(self.targets, self.ats, strict=True)):
+        for i, (scalar, at) in enumerate(zip(self.targets, self.offsets, strict=True)):
             if is_unknown(scalar):
                 self.targets[i] = self._known(scalar, i, wanted, at)
         keys = [self._sort_key(key) for key in order_by]
@@ -231,7 +231,7 @@ class SelectBinder:
                 if self.aggregates.refers(scalar):
                     raise GroupingError(
                         "aggregate functions are not allowed in GROUP BY",
-                        position=self.ats[index] + 1,
+                        position=self.offsets[index] + 1,
                     )
         return to_known(self.planning, scalar, at_of(expr))
 
@@ -244,7 +244,7 @@ class SelectBinder:
 
         Elsewhere a call is evaluated over the groups, unless it is part of a key.
         """
-        placed = self.sets.put(self.relation, keys)
+        placed = self.sets.join_rows(self.relation, keys)
         self.relation = placed.relation
         over = {key: placed.over(key) for key in keys if references((key,))}
 
@@ -267,7 +267,7 @@ class SelectBinder:
             return list(others)
         one_row = not (self.select.group_by if self.is_grouped else self.select.from_)
         columns = () if one_row else columns_of(self.relation)
-        placed = self.sets.put(self.relation, used)
+        placed = self.sets.join_rows(self.relation, used)
         self.relation = placed.relation
         self.order = placed.order.within_rows(self.order, columns)
         self.targets = list(map(placed.over, self.targets))
@@ -315,7 +315,7 @@ class SelectBinder:
             project,
             names,
             (*placed, *self.order.keys) if whole else (),
-            ats=tuple(self.ats),
+            offsets=tuple(self.offsets),
             scope=self.scope,
             partial=UNORDERED if whole else self.order,
         )

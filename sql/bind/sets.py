@@ -3,8 +3,8 @@
     SELECT f(x), g(y) FROM t     t joined with the n-th rows of f and g, NULL where one has ended
     SELECT f(g(x)) FROM t        t joined with the rows of g, then with the rows of f
 
-A call is bound to a `SetRef`. `SetCalls.put` then joins the rows of all calls of a select list to
-the query's. Calls in the arguments of a call come first.
+A call is bound to a `SetRef`. `SetCalls.join_rows` then joins the rows of all calls of a select
+list to the query's. Calls in the arguments of a call come first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -84,13 +84,13 @@ class SetCalls:
             new = references(arg for i in new for arg in self.calls[i].args) - found.keys()
         return found
 
-    def put(self, relation: Relation, scalars: Iterable[Scalar]) -> "WithSetRows":
+    def join_rows(self, relation: Relation, scalars: Iterable[Scalar]) -> "WithSetRows":
         """Return `relation` joined with the rows of all calls that `scalars` use."""
         placed = WithSetRows(relation, {}, UNORDERED)
         left = self.used_by(scalars)
         while left:
             ready = {i: call for i, call in left.items() if not references(call.args) & left.keys()}
-            placed = placed.beside(ready)
+            placed = placed.with_further(ready)
             left = {i: call for i, call in left.items() if i not in ready}
         return placed
 
@@ -112,7 +112,7 @@ class WithSetRows:
 
         return map_scalar(scalar, value_of)
 
-    def beside(self, calls: dict[int, SetCall]) -> "WithSetRows":
+    def with_further(self, calls: dict[int, SetCall]) -> "WithSetRows":
         """Return this joined with the rows of further calls, in step with each other."""
         over = [(each.function, tuple(map(self.over, each.args))) for each in calls.values()]
         rows = (

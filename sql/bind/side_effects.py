@@ -137,7 +137,7 @@ def _split_output(scalar: Scalar, below: list[Scalar]) -> Scalar:
     match scalar:
         case AnySubquery() if has_side_effects(scalar):
             raise FeatureNotSupported(
-                "a function that acts cannot be compared with the rows of a subquery"
+                "a function with side effects cannot be compared with the rows of a subquery"
             )
         case Column() | Environment() | Exists() | ScalarSubquery() | AnySubquery():
             if scalar not in below:
@@ -176,7 +176,7 @@ def check_order_is_known(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None
             for each in walk_scalars(key)
         ):
             raise FeatureNotSupported(
-                "ORDER BY what a function that acts gives for each row is not supported"
+                "ORDER BY the result of a function with side effects is not supported"
             )
 
 

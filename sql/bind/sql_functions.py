@@ -121,14 +121,14 @@ def bind_sql_function(
     binder: "ExpressionBinder",
     function: SqlFunction,
     args: tuple[Scalar, ...],
-    ats: tuple[int, ...],
+    offsets: tuple[int, ...],
     at: int,
 ) -> Scalar:
     """Return the function's body over `args`."""
     from foreshore.sql.bind.coerce import coerce
 
     values: list[Scalar] = []
-    for arg, place, type in zip(args, ats, function.parameters, strict=True):
+    for arg, place, type in zip(args, offsets, function.parameters, strict=True):
         value = coerce(binder.planning, arg, type, "implicit", place)
         assert value is not None
         values.append(value)

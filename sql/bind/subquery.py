@@ -131,7 +131,7 @@ def _any(
         raise SyntaxError_("subquery has too many columns", position=at + 1)
     rights = tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns))
     if isinstance(left, RowValue):
-        pushed = RowValue(tuple(map(_inward, items)), left.ats, left.at)
+        pushed = RowValue(tuple(map(_inward, items)), left.offsets, left.at)
         rows = RowValue(rights, (at,) * len(rights), at)
         predicate = binder.operate(operator, pushed, rows, at, left_at, at)
     else:

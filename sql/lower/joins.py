@@ -61,7 +61,7 @@ class JoinLowering(SubqueryLowering):
         row.relation = Join(tuple(parts), tuple(equivalences), null_safe)
         return self.close(row)
 
-    def beside(self, left: Relation, right: Relation, outer: Outer, correlated: bool) -> Row:
+    def keyed_product(self, left: Relation, right: Relation, outer: Outer, correlated: bool) -> Row:
         """Return the product of the two sides per key; `left` has the key, `right` may have it."""
         keys = outer.width
         start = len(columns_of(left))
@@ -96,7 +96,7 @@ class JoinLowering(SubqueryLowering):
             right = self.apply(join.right, outer if correlated else NOTHING_OUTSIDE)
             if join.kind != "inner":
                 right = self.let(right)
-            row = self.beside(left, right, outer, correlated)
+            row = self.keyed_product(left, right, outer, correlated)
             depends = {*on_left, *on_outer, *(range(width) if correlated else ())}
         self.filter(row, (join.on,))
         inner = self.close(row)

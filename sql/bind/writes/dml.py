@@ -43,7 +43,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import distinct, filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_side
+from foreshore.sql.bind.from_clause import BoundItem, right_side, scope_of, side_by_side
 from foreshore.sql.bind.query import bind_query, rows_relation
 from foreshore.sql.bind.result import lower_and_optimize, query_over
 from foreshore.sql.bind.scope import Scope, Slot, Table
@@ -300,7 +300,7 @@ def _source(
         if statement.overriding is None:
             refuse_generated(item, position, "insert")
         scalar = Column(place, columns[place].type, columns[place].nullable)
-        at = bound.ats[i] if bound.ats else query.at
+        at = bound.offsets[i] if bound.offsets else query.at
         given[position] = assign(
             planning, scalar, item.desc.columns[position].type, item.desc.names[position], at
         )
@@ -446,7 +446,7 @@ def _matching_rows(
     table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
     planning.depends_on.add(item.id)
     scope = row_of(item, ref, item.desc.columns)
-    part = Part(
+    part = BoundItem(
         distinct(table) if others else table,
         scope.columns,
         scope.tables,

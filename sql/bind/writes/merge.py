@@ -26,7 +26,7 @@ from foreshore.expr.split import is_not_null, is_null
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.from_clause import Part, bind_item, scope_of, side_by_side
+from foreshore.sql.bind.from_clause import BoundItem, bind_item, scope_of, side_by_side
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import split_calls
@@ -95,7 +95,7 @@ def _refuse_unreachable(clauses: tuple[ast.MergeClause, ...]) -> None:
             raise SyntaxError_("unreachable WHEN clause specified after unconditional WHEN clause")
 
 
-def _target(item: ItemView, ref: ast.TableRef) -> Part:
+def _target(item: ItemView, ref: ast.TableRef) -> BoundItem:
     """Return the distinct rows of the table with their multiplicities."""
     columns = item.desc.columns
     table = Get(item.id, columns, item.desc.keys)
@@ -106,15 +106,15 @@ def _target(item: ItemView, ref: ast.TableRef) -> Part:
         relation = Map(table, (Literal(1, INT8),))
     else:
         relation = Reduce(table, row, (Aggregate("count", (), INT8),))
-    return Part(relation, [*columns, ColumnType(INT8, False)], scope.tables, scope.visible)
+    return BoundItem(relation, [*columns, ColumnType(INT8, False)], scope.tables, scope.visible)
 
 
 def _merge_rows(
     planning: Planning,
     item: ItemView,
     statement: ast.MergeStatement,
-    source: Part,
-    joined: Part,
+    source: BoundItem,
+    joined: BoundItem,
 ) -> tuple[Relation, tuple[MergeAction, ...]]:
     """Return the rows of `Merge.selection`, with calls that have side effects, and the actions."""
     width, start = len(item.desc.names), len(source.columns)
