@@ -14,8 +14,6 @@ WIDE = frozenset(
         "benchmarks",
         "functions",
         "limits",
-        "optimizer",
-        "sql",
         "status",
         "subscribe",
     )
