@@ -413,8 +413,8 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
         case "freshness" if as_of is not None:
             raise FeatureNotSupported(
                 "EXPLAIN FRESHNESS of a query AS OF a time is not supported",
-                detail="It says how fresh is what can be read now.",
-                hint="EXPLAIN TIMESTAMP says what such a query would have to wait for.",
+                detail="It reports the freshness of the newest readable data.",
+                hint="Use EXPLAIN TIMESTAMP to see what such a query waits for.",
                 position=tree.at + 1,
             )
         case "freshness":

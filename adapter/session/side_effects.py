@@ -269,7 +269,7 @@ def _argument(arg: Scalar) -> Datum:
         return value
     if not is_constant(arg):
         raise FeatureNotSupported(
-            "the arguments of a function that acts on the session have to be constants"
+            "the arguments of a function with side effects on the session must be constants"
         )
     found = constant(arg)
     if isinstance(found, str):

@@ -90,7 +90,7 @@ def environment(binder: ExpressionBinder, value: Environment, at: int) -> Scalar
     if binder.planning.maintained and value.name != "mz_now":
         raise FeatureNotSupported(
             f"{value.name.split(':')[0]} cannot be used in a view that is maintained, "
-            "because its value depends on when and by whom it is called",
+            "because its value depends on the time or the session",
             position=at + 1,
         )
     return value
@@ -174,7 +174,7 @@ def _refuse_in_definition(binder: ExpressionBinder, name: str, call: Call, at: i
     else:
         return
     raise FeatureNotSupported(
-        f"{name} cannot be used in {where}, because it acts on a session each time it is called",
+        f"{name} cannot be used in {where}, because it has side effects on a session",
         position=at + 1,
     )
 

@@ -22,7 +22,7 @@ def bind_changes(planning: Planning, call: ast.FunctionCall) -> tuple[Relation, 
     if planning.in_view:
         raise FeatureNotSupported(
             "CHANGES cannot be used in a view",
-            detail="How far back it reads would depend on when the view is read.",
+            detail="Its bounds would depend on the time at which the view is read.",
             position=call.at + 1,
         )
     if planning.changes is None:

@@ -105,7 +105,8 @@ def _both_rows(
             raise value.refused()
     if not (isinstance(left, RowValue) and isinstance(right, RowValue)):
         raise FeatureNotSupported(
-            "comparing a row with what is no row constructor is not supported", position=at + 1
+            "comparing a row with a value that is not a row constructor is not supported",
+            position=at + 1,
         )
     if len(left.items) != len(right.items):
         raise SyntaxError_("unequal number of entries in row expressions", position=at + 1)

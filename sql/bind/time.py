@@ -16,8 +16,8 @@ def bind_as_of(planning: Planning, as_of: ast.AsOf, written: Relation | None = N
     """Return AS OF with its time bound; for rows to be `written`, the time must be readable."""
     if written is not None and not sources_of(written):
         raise FeatureNotSupported(
-            "AS OF with rows that are not read from anywhere is not supported",
-            detail="It says when a query is read. What is written has the time of its commit.",
+            "AS OF in a statement that reads no rows is not supported",
+            detail="AS OF sets the time at which a query reads. Writes take that of their commit.",
             position=at_of(as_of.time) + 1,
         )
     return AsOf(bind_time(planning, as_of.time, "AS OF"), as_of.at_least)

@@ -18,7 +18,7 @@ from foreshore.types import (
 
 _ALIASES = {"decimal": "numeric", "string": "text"}
 _DIGITS = frozenset({"time", "timestamp", "timestamptz", "interval"})
-_NOT_OURS = frozenset(
+_UNSUPPORTED_TYPES = frozenset(
     [
         "bit",
         "varbit",
@@ -65,7 +65,7 @@ def type_of_name(name: TypeName) -> SqlType:
     if word.startswith("_") and word[1:] in TYPES:
         return array_of(NUMERIC if word == "_numeric" else SqlType(word[1:]))
     word = _ALIASES.get(word, word)
-    if word in _NOT_OURS:
+    if word in _UNSUPPORTED_TYPES:
         raise FeatureNotSupported(f"type {word} is not supported", position=name.at + 1)
     if word not in TYPES or word in ("array", "unknown"):
         raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)

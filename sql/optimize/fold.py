@@ -38,7 +38,7 @@ from foreshore.sql.optimize.scalars import conjunction, replace_columns, substit
 from foreshore.sql.optimize.simplify import simplify
 from foreshore.types import ColumnType
 
-MOST_VALUES = 1000  # more constant values than this are left to an engine
+MAX_VALUES = 1000  # more constant values than this are left to an engine
 
 
 def fold(relation: Relation, fallible: Test) -> Relation:
@@ -124,7 +124,7 @@ class _Fold:
 
     def of_constant(self, input: Relation, scalars: Sequence[Scalar]) -> Constant | None:
         """Return Map(input, scalars) if `input` is constant and all values can be computed."""
-        if not isinstance(input, Constant) or len(input.rows) * len(scalars) > MOST_VALUES:
+        if not isinstance(input, Constant) or len(input.rows) * len(scalars) > MAX_VALUES:
             return None
         rows = []
         for row, count in input.rows:

@@ -29,10 +29,10 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql.optimize.build import project
-from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, size_of, substitute
+from foreshore.sql.optimize.scalars import MAX_NODES, conjuncts, size_of, substitute
 from foreshore.types import SqlType
 
-MOST_KEYS = 1000
+MAX_KEYS = 1000
 
 Constant = Literal | Parameter | Call  # a call is a cast between integer types
 Key = tuple[Constant, ...]
@@ -67,7 +67,7 @@ def literal_lookup(relation: Relation, index_key: Sequence[Scalar]) -> Lookup | 
     total = 1
     for values in choices:
         total *= len(values)
-    if total > MOST_KEYS:
+    if total > MAX_KEYS:
         return None
     return Lookup(tuple(product(*choices)), _without(relation, used)[0])
 
@@ -98,7 +98,7 @@ def _gather(relation: Relation, found: list[Scalar]) -> list[Scalar] | None:
                 return None
             for scalar in scalars:
                 definitions.append(substitute(scalar, definitions))
-                if size_of(definitions[-1]) > MOST_NODES:
+                if size_of(definitions[-1]) > MAX_NODES:
                     return None
             return definitions
         case _:

@@ -24,7 +24,7 @@ from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.optimize.pushdown import push_predicates
 from foreshore.sql.optimize.rows import of_rows, rows_of
 
-MOST_ROUNDS = 20  # usually two or three suffice; each outer join that becomes inner adds one
+MAX_ROUNDS = 20  # usually two or three suffice; each outer join that becomes inner adds one
 
 
 def optimize(relation: Relation, fallible: Test = may_fail) -> Relation:
@@ -33,7 +33,7 @@ def optimize(relation: Relation, fallible: Test = may_fail) -> Relation:
     rows = rows_of(relation)
     if rows is not None:
         return of_rows(rows, fallible)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = relation
         relation = fold(share(relation), fallible)
         relation = push_predicates(relation, fallible)

@@ -42,7 +42,7 @@ Key = frozenset[int]
 Keys = tuple[Key, ...]
 Locals = Mapping[int, Relation]
 
-MOST_KEYS = 4  # bounds the number of keys considered; the first ones are the most useful
+MAX_KEYS = 4  # bounds the number of keys considered; the first ones are the most useful
 
 
 def unique_keys(relation: Relation, locals: Locals | None = None) -> Keys:
@@ -95,7 +95,7 @@ def _smallest(keys: Iterable[Key]) -> Keys:
     for key in sorted(set(keys), key=lambda key: (len(key), sorted(key))):
         if not any(other <= key for other in minimal):
             minimal.append(key)
-    return tuple(minimal[:MOST_KEYS])
+    return tuple(minimal[:MAX_KEYS])
 
 
 class Analysis:

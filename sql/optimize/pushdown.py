@@ -39,7 +39,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import NEVER_TRUE, Test, can_fail, columns_used, is_not_null, shift
 from foreshore.sql.optimize import build
-from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, remap, size_of, substitute
+from foreshore.sql.optimize.scalars import MAX_NODES, conjuncts, remap, size_of, substitute
 from foreshore.types import BOOL
 
 
@@ -154,7 +154,7 @@ class _Pushdown:
             if all(sound[i] for i in columns_used(predicate)):
                 moved = substitute(predicate, definitions)
             stays = moved is predicate and max(columns_used(predicate), default=-1) >= width
-            if stays or size_of(moved) > MOST_NODES:
+            if stays or size_of(moved) > MAX_NODES:
                 above.append(predicate)
             else:
                 below.append(moved)

@@ -12,7 +12,7 @@ from foreshore.expr.ir import (
     with_operands,
 )
 
-MOST_NODES = 200  # maximum size of a scalar after substituting definitions
+MAX_NODES = 200  # maximum size of a scalar after substituting definitions
 
 
 def replace_columns(scalar: Scalar, change: Callable[[Column], Scalar]) -> Scalar:

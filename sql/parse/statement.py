@@ -14,7 +14,7 @@ from foreshore.sql.parse.changes import ChangeParser
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse.query import first_select
 
-_NOT_OURS = frozenset(
+_UNSUPPORTED_WORDS = frozenset(
     [
         "call",
         "cluster",
@@ -64,7 +64,7 @@ class StatementParser(ChangeParser):
             return self._query_statement()
         if token.kind != WORD:
             self.fail()
-        if token.value in _NOT_OURS:
+        if token.value in _UNSUPPORTED_WORDS:
             return self._unsupported_statement()
         parse = _STATEMENTS.get(token.value)
         if parse is None:
@@ -523,9 +523,9 @@ def only_queries_have_times(at: int) -> FeatureNotSupported:
     """Return the error for AS OF in a statement that reads nothing."""
     return FeatureNotSupported(
         "AS OF is for queries only",
-        detail="A change takes effect when it is committed: "
-        "at another time it would alter what has been read already.",
-        hint="It says when a query is read, and stands behind it: in SELECT, COPY (...), DECLARE, "
+        detail="A change takes effect at its commit: "
+        "at another time it would alter results that were read already.",
+        hint="AS OF follows the query whose time it sets: in SELECT, COPY (...), DECLARE, "
         "EXPLAIN, SUBSCRIBE, INSERT ... SELECT, CREATE TABLE ... AS and CREATE MATERIALIZED VIEW.",
         position=at + 1,
     )

@@ -113,7 +113,7 @@ declare("pg_size_pretty", "int8", "text", mapped(_size_pretty))
 
 def _only_above(types: Signature, *args: pa.Array) -> Outcome:
     """Fail: the session executes these functions itself, where it can."""
-    failed = data_error("0A000", "a function that acts on the session cannot be used here")
+    failed = data_error("0A000", "a function with side effects on the session cannot be used here")
     count = len(args[0]) if args else 1
     return pa.nulls(count, pa.string()), pa.array([failed] * count, pa.string())
 

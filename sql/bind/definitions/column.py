@@ -45,7 +45,7 @@ SERIALS = {
     **dict.fromkeys(("bigserial", "serial8"), INT8),
     **dict.fromkeys(("smallserial", "serial2"), INT2),
 }
-MOST_BYTES = 63  # of a name
+MAX_BYTES = 63  # of a name
 
 
 def has_sequence(column: ast.ColumnDefinition) -> bool:
@@ -208,7 +208,7 @@ def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
 
 def object_name(table: str, middle: str, label: str) -> str:
     """Return `table_middle_label`, with the longer of the first two cut to fit into 63 bytes."""
-    room = MOST_BYTES - len(label) - 1 - bool(middle)
+    room = MAX_BYTES - len(label) - 1 - bool(middle)
     first, second = table.encode(), middle.encode()
     while len(first) + len(second) > room:
         if len(first) > len(second):

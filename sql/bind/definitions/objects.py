@@ -143,7 +143,7 @@ def refuse_environment(relation: Relation, what: str) -> None:
                 if isinstance(part, Environment):
                     raise FeatureNotSupported(
                         f"{part.name.split(':')[0]} cannot be used in {what}, "
-                        "because its value depends on when and by whom it is called"
+                        "because its value depends on the time or the session"
                     )
 
 

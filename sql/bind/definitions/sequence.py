@@ -240,7 +240,7 @@ def bind_sequence_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scal
     if planning.in_view and binder.clause.name != _IN_DEFAULTS:
         raise FeatureNotSupported(
             f"{name} cannot be used in a view, an index or a constraint, "
-            "because each call has another value",
+            "because each call returns another value",
             position=expr.at + 1,
         )
     text = sequence_constant(expr.args[0]) if expr.args else None

@@ -81,7 +81,7 @@ def _define(
     if_not_exists: bool = False,
 ) -> CreateTable:
     planning.in_view = True  # without parameters
-    required = _required(name, definitions, constraints)
+    required = _not_null_columns(name, definitions, constraints)
     defining = ColumnBinder(planning, name)
     seen: set[str] = set()
     columns: list[ColumnType] = []
@@ -129,7 +129,7 @@ def _define(
     )
 
 
-def _required(
+def _not_null_columns(
     name: Name,
     definitions: Sequence[ast.ColumnDefinition],
     constraints: Sequence[ast.ConstraintDefinition],

@@ -52,7 +52,7 @@ from foreshore.sql.rewrite.scalars import is_closed, map_scalar, relations_withi
 from foreshore.types import BOOL, SqlType
 
 _TEXTS = ("text", "varchar")
-_MOVING = ("mz_now", "sequence:", "pg_advisory_unlock_all")
+_CHANGING_VALUES = ("mz_now", "sequence:", "pg_advisory_unlock_all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _is_unstable(scalar: Scalar) -> bool:
 
 def _may_change_while_waiting(scalar: Scalar) -> bool:
     """Return whether an environment value may change while a statement waits."""
-    return isinstance(scalar, Environment) and scalar.name.startswith(_MOVING)
+    return isinstance(scalar, Environment) and scalar.name.startswith(_CHANGING_VALUES)
 
 
 def _equalities(predicates: tuple[Scalar, ...]) -> Iterator[tuple[Scalar, Scalar]]:

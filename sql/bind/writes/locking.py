@@ -54,7 +54,7 @@ def bind_locking_query(
     whole = plain_relation(bound)
     if not (is_closed(whole) and has_own_lets(whole)):
         raise FeatureNotSupported(
-            f"{strength} in a subquery that depends on something outside of it is not supported",
+            f"{strength} in a subquery that depends on outer rows or queries is not supported",
             position=query.locks[0].at + 1,
         )
     tables = _tables(planning, query)
@@ -71,7 +71,7 @@ def bind_locking_query(
     finished = finished_query(replace(bound, limit=None, offset=None))
     if finished.row_outputs:
         raise FeatureNotSupported(
-            "functions that act are not supported with SKIP LOCKED",
+            "functions with side effects are not supported with SKIP LOCKED",
             position=query.locks[0].at + 1,
         )
     return finished, Locking(tables, strength, wait, key, bound.limit, bound.offset)

@@ -302,7 +302,7 @@ def test_first_statements_that_are_tried_again_keep_what_was_locked_before(
 ONE = "SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE SKIP LOCKED"
 HERE = "ERROR 0A000: FOR UPDATE in a subquery is not supported here"
 OUTSIDE = (
-    "ERROR 0A000: FOR UPDATE in a subquery that depends on something outside of it is not supported"
+    "ERROR 0A000: FOR UPDATE in a subquery that depends on outer rows or queries is not supported"
 )
 
 

@@ -118,11 +118,11 @@ def test_who_waits_to_read_stands_in_nobodys_way(
         ("CREATE VIEW v AS SELECT k FROM src AS OF {}", "AS OF is for queries only"),
         (
             "INSERT INTO src VALUES (1) AS OF {}",
-            "AS OF with rows that are not read from anywhere is not supported",
+            "AS OF in a statement that reads no rows is not supported",
         ),
         (
             "CREATE TABLE v AS SELECT 1 AS k AS OF {}",
-            "AS OF with rows that are not read from anywhere is not supported",
+            "AS OF in a statement that reads no rows is not supported",
         ),
         (
             "INSERT INTO src SELECT oid::int FROM pg_class AS OF {}",
