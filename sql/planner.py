@@ -36,7 +36,7 @@ from foreshore.sql.bind.subscribe import (
 )
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.type_names import type_of_name
-from foreshore.sql.bind.writes import copy, dml, merge
+from foreshore.sql.bind.writes import copy, insert, merge, update
 from foreshore.sql.bind.writes.locking import bind_lock_table, bind_locking_query
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.grammar.base import too_deep
@@ -202,12 +202,12 @@ def _change(
         case ast.InsertStatement():
             if tree.as_of is not None:
                 planning.init_plans = None
-                return dml.bind_insert(planning, tree)
-            plan = dml.bind_insert(planning, tree)
+                return insert.bind_insert(planning, tree)
+            plan = insert.bind_insert(planning, tree)
         case ast.UpdateStatement():
-            plan = dml.bind_update(planning, tree)
+            plan = update.bind_update(planning, tree)
         case ast.DeleteStatement():
-            plan = dml.bind_delete(planning, tree)
+            plan = update.bind_delete(planning, tree)
         case ast.MergeStatement():
             plan = merge.bind_merge(planning, tree)
     return replace(plan, init_plans=tuple(planning.init_plans.values()))

@@ -10,8 +10,8 @@
 They stand in a query's plan as calls of volatile functions that no engine can run. Their arguments
 have to be constants; each call becomes a literal. All but those of current_setting have numbers
 (`Call.number`), so that each is carried out though another is written the same. They may also be
-over the rows of a query: planning takes them out (`sql/bind/acting.py`), and they are carried out
-on its result, row by row in its order.
+over the rows of a query: planning separates them (`sql/bind/side_effects.py`), and they are called
+for the rows of the result, in order.
 """
 
 import asyncio

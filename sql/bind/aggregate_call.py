@@ -185,7 +185,7 @@ def _bare_array(type: SqlType) -> SqlType:
     return array_of(type.element)
 
 
-# --- the query that it belongs to ----------------------------------------------------------
+# --- the query of an aggregate ----------------------------------------------------------
 
 
 def _level(binder: ExpressionBinder, used: list[Scalar], at: int) -> int:

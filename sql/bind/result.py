@@ -27,7 +27,10 @@ from foreshore.types import RelationDesc
 
 
 def lower_and_optimize(relation: Relation) -> Relation:
-    """Return a bound relation as engines run it; raises if it needs calls with side effects."""
+    """Return a bound relation in the form that engines run.
+
+    Raises an error if it contains calls with side effects over several rows.
+    """
     calls = RemainingCalls.within(relation)
     found = optimize(lower(relation))
     calls.check_all_used((found,))
@@ -35,7 +38,7 @@ def lower_and_optimize(relation: Relation) -> Relation:
 
 
 def lower_and_optimize_block(relation: Relation) -> Block:
-    """Return a bound relation as engines take it, with its recursions beside it."""
+    """Return a bound relation and its recursions in the form that engines run."""
     calls = RemainingCalls.within(relation)
     block = _optimized(lower_block(relation))
     calls.check_all_used(block.relations())

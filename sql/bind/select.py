@@ -129,7 +129,7 @@ class SelectBinder:
             shown = f"{owner.alias}.{slot.name}" if owner is not None else slot.name
             scope.named.setdefault(slot.index, (shown, star.at))
 
-    # --- two ends
+    # --- entry points
 
     def branch(self) -> Branch:
         """Return the SELECT as an operand of a set operation."""
@@ -273,7 +273,7 @@ class SelectBinder:
         self.targets = list(map(placed.over, self.targets))
         return [list(map(placed.over, scalars)) for scalars in others]
 
-    # --- the end
+    # --- ordering and DISTINCT
 
     def _sorted(
         self, keys: list[OrderKey], ons: list[Scalar], order_by: tuple[ast.SortKey, ...]

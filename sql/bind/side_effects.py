@@ -180,7 +180,7 @@ def check_order_is_known(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None
             )
 
 
-# --- calls that stay in a query ------------------------------------------------------------
+# --- calls that remain in a query ------------------------------------------------------------
 
 
 @dataclass
@@ -276,7 +276,7 @@ def _is_one_row(relation: Relation) -> bool:
                 return relation == Join(())
 
 
-# --- columns over what is computed first ---------------------------------------------------
+# --- columns over the computed relation ---------------------------------------------------
 
 
 Flat = tuple[Relation, tuple[Scalar, ...]]

@@ -276,7 +276,7 @@ define(
         WHERE p.proname = regexp_replace($1, '^pg_catalog[.]', '')) END""",
 )
 
-# A cast finds what `to_reg...` finds, but for what is not there, which is an error.
+# A cast finds the same object as `to_reg...`, but raises an error if there is none.
 for _reg, _result, _missing in (
     ("regclass", REGCLASS, "_raised('42P01', 'relation \"' || $1 || '\" does not exist')"),
     ("regtype", REGTYPE, "_raised('42704', 'type \"' || $1 || '\" does not exist')"),

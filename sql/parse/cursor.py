@@ -37,7 +37,7 @@ class Cursor:
         self.token = tokens[index]
         self.depth = 0
 
-    # --- looking
+    # --- inspecting tokens
 
     def peek(self, ahead: int = 1) -> Token:
         """Return the token `ahead` places after the current one."""
@@ -67,7 +67,7 @@ class Cursor:
         """Return the end of the previous token."""
         return self.tokens[self.index - 1].end
 
-    # --- moving
+    # --- consuming tokens
 
     def go_to(self, index: int) -> None:
         """Move to the token at `index`."""
@@ -140,7 +140,7 @@ class Cursor:
         if self.depth > MAX_DEPTH:
             raise too_deep()
 
-    # --- small phrases
+    # --- lists and names
 
     def list_of(self, one: Callable[[], T]) -> tuple[T, ...]:
         """Return the results of `one`, called for each item of a comma-separated list."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
 from foreshore.sql import ast
-from foreshore.sql.bind.writes.dml import default_of, positions_of, target_table
+from foreshore.sql.bind.writes.target import default_of, positions_of, target_table
 from foreshore.sql.plan import CopyFrom, CopyOptions
 from foreshore.sql.planning import Planning
 

@@ -134,7 +134,7 @@ def _with_key(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[in
     return with_fields(query, body=wide), key
 
 
-# --- which relations -----------------------------------------------------------------------
+# --- relations to lock -----------------------------------------------------------------------
 
 
 def _tables(planning: Planning, query: ast.Query) -> tuple[GlobalId, ...]:

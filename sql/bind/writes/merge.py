@@ -32,7 +32,7 @@ from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import split_calls
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import keys_of, linked
-from foreshore.sql.bind.writes.dml import (
+from foreshore.sql.bind.writes.target import (
     assigned_columns,
     default_of,
     positions_of,

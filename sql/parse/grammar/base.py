@@ -98,7 +98,7 @@ class BaseParser(PostgresParser):
         """Return the index of the current token."""
         return self._index if self._curr else self._tokens_size
 
-    # --- taking tokens
+    # --- consuming tokens
 
     def _level(self, level: int) -> exp.Expr | None:
         raise AssertionError("ExpressionParser has it")

@@ -16,7 +16,7 @@ class Parser(ExpressionParser):
     # A locking clause after the last operand applies to the whole set operation.
     SET_OP_MODIFIERS = {*ExpressionParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
 
-    # --- productions that a statement is made of
+    # --- entry points for statements
 
     def parse_query(self) -> exp.Expr | None:
         """Parse a query with its WITH and ORDER BY."""

@@ -1,21 +1,12 @@
-"""Bind INSERT, UPDATE and DELETE.
-
-UPDATE and DELETE select the rows to change by a relation over the table; equal rows are one row
-with a multiplicity and change together. With FROM or USING a row may match several times but
-changes once: matches are found for each distinct row and then joined to the rows.
-"""
+"""Bind INSERT."""
 
 from collections.abc import Sequence
-from typing import Literal as OneOf
 
 import msgspec
 
 from foreshore.constraint import Unique
 from foreshore.errors import (
-    DuplicateColumn,
     FeatureNotSupported,
-    GeneratedAlways,
-    InsufficientPrivilege,
     InvalidColumnReference,
     SyntaxError_,
     UndefinedColumn,
@@ -25,129 +16,44 @@ from foreshore.errors import (
 from foreshore.expr.ir import (
     TRUE,
     Column,
-    Get,
-    Join,
-    Literal,
     LocalGet,
     Map,
     OrderKey,
     Project,
     Relation,
     Scalar,
-    TopK,
     columns_of,
     sources_of,
     type_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.bound_query import distinct, filtered, relation_and_order
+from foreshore.sql.bind.bound_query import filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.from_clause import BoundItem, right_side, scope_of, side_by_side
 from foreshore.sql.bind.query import bind_query, rows_relation
-from foreshore.sql.bind.result import lower_and_optimize, query_over
+from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.scope import Scope, Slot, Table
-from foreshore.sql.bind.select import project_targets
 from foreshore.sql.bind.sets import selected_row
 from foreshore.sql.bind.side_effects import (
     check_order_is_known,
-    distinct_calls,
     has_side_effects,
     split_calls,
 )
 from foreshore.sql.bind.time import bind_as_of
-from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
-from foreshore.sql.bind.writes.changed_keys import Link, keys_of, linked, links_within
+from foreshore.sql.bind.writes.target import (
+    assigned_columns,
+    default_of,
+    positions_of,
+    refuse_generated,
+    returning_over,
+    row_of,
+    target_table,
+)
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.lower.outer_columns import has_subquery
-from foreshore.sql.plan import Delete, Insert, OnConflict, Query, Update
-from foreshore.sql.planning import Planning, located
-from foreshore.sql.rewrite.scalars import map_scalar
+from foreshore.sql.plan import Insert, OnConflict
+from foreshore.sql.planning import Planning
 from foreshore.types import INT8, ColumnType
-
-
-def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
-    """Return the table that a statement changes."""
-    with located(ref.at):
-        item = planning.catalog.resolve_item(ref.name)
-        name = item.name.item
-        match item.kind:
-            case "table":
-                return item
-            case "view":
-                preposition = {"insert": "into ", "delete": "from "}.get(verb, "")
-                raise WrongObjectType(f'cannot {verb} {preposition}view "{name}"', sqlstate="55000")
-            case "materialized view":
-                raise WrongObjectType(f'cannot change materialized view "{name}"')
-            case "index":
-                raise WrongObjectType(f'"{name}" is an index')
-            case "sequence" | "subscription":
-                raise WrongObjectType(f'cannot change {item.kind} "{name}"')
-            case "builtin":
-                raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')
-
-
-def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-    """Return the positions in the table of the columns that a statement names."""
-    positions: list[int] = []
-    for name, at in columns:
-        if name not in item.desc.names:
-            raise UndefinedColumn(
-                f'column "{name}" of relation "{item.name.item}" does not exist', position=at + 1
-            )
-        index = item.desc.names.index(name)
-        if index in positions:
-            raise DuplicateColumn(f'column "{name}" specified more than once', position=at + 1)
-        positions.append(index)
-    return tuple(positions)
-
-
-def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
-    """Return the default of a column, with new numbers for calls that have side effects."""
-    if item.defaults:
-        return map_scalar(item.defaults[index], distinct_calls(planning))
-    return Literal(None, item.desc.columns[index].type)
-
-
-def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]) -> None:
-    """Raise an error if a GENERATED ALWAYS column is given a value."""
-    if not item.generated or item.generated[index] != "always":
-        return
-    name = item.desc.names[index]
-    insert = verb == "insert"
-    raise GeneratedAlways(
-        f'cannot insert a non-DEFAULT value into column "{name}"'
-        if insert
-        else f'column "{name}" can only be updated to DEFAULT',
-        detail=f'Column "{name}" is an identity column defined as GENERATED ALWAYS.',
-        hint="Use OVERRIDING SYSTEM VALUE to override." if insert else None,
-    )
-
-
-def returning_over(
-    planning: Planning,
-    targets: tuple[ast.Target, ...],
-    scope: Scope,
-    lets: Lets = (),
-    merge_action: Column | None = None,
-) -> Query | None:
-    """Return RETURNING over the changed rows, which `scope` describes."""
-    if not targets:
-        return None
-    relation = LocalGet(0, tuple(scope.columns))
-    clause = Clause("RETURNING", merge_action=merge_action)
-    outputs, names = project_targets(planning, targets, scope, relation, clause)
-    return query_over(lower_and_optimize(with_lets(lets, outputs)), names)
-
-
-def row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
-    """Return the scope of a row of the changed table."""
-    slots = tuple(Slot(name, i) for i, name in enumerate(item.desc.names))
-    table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
-    return Scope(list(columns), [table], list(slots))
-
-
-# --- INSERT --------------------------------------------------------------------------------
 
 
 def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
@@ -427,175 +333,3 @@ def _values(
 
 def _is_default(expr: ast.Expression) -> bool:
     return isinstance(expr, ast.Default)
-
-
-# --- UPDATE --------------------------------------------------------------------------------
-
-
-def _matching_rows(
-    planning: Planning,
-    item: ItemView,
-    ref: ast.TableRef,
-    others: tuple[ast.FromItem, ...],
-    where: ast.Expression | None,
-) -> tuple[Relation, Scope, list[Link]]:
-    """Return the rows of the table that WHERE selects, joined with those of `others`.
-
-    The last result is the condition on the rows of the table.
-    """
-    table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
-    planning.depends_on.add(item.id)
-    scope = row_of(item, ref, item.desc.columns)
-    part = BoundItem(
-        distinct(table) if others else table,
-        scope.columns,
-        scope.tables,
-        scope.visible,
-    )
-    sources: list[tuple[int, Relation]] = []  # with the position of the first column of each
-    for other in others:
-        right, lateral = right_side(planning, other, part, None)
-        if not lateral:
-            sources.append((len(part.columns), right.relation))
-        part = side_by_side(part, right, "inner", TRUE, lateral, other.at)
-    scope = scope_of(part, None)
-    relation = part.relation
-    if where is None:
-        return relation, scope, []
-    condition = ExpressionBinder(planning, scope, Clause("WHERE")).condition(where)
-    links = [linked(item, 0, source, at, (condition,)) for at, source in sources]
-    links += links_within(item, relation, condition)
-    return filtered(relation, condition), scope, links
-
-
-def _join_matches(item: ItemView, matches: Relation) -> Relation:
-    """Return the rows of the table joined with `matches`, whose first columns are the table's."""
-    columns = item.desc.columns
-    width = len(columns)
-    equal = tuple(
-        (Column(i, c.type, c.nullable), Column(width + i, c.type, c.nullable))
-        for i, c in enumerate(columns)
-    )
-    nullable = tuple(i for i, c in enumerate(columns) if c.nullable)
-    joined = Join((Get(item.id, columns, item.desc.keys), matches), equal, nullable)
-    return Project(joined, tuple(range(width, width + len(columns_of(matches)))))
-
-
-def _one_match(item: ItemView, matches: Relation) -> Relation:
-    """Return one row of `matches` for each row of the table, whose columns come first."""
-    return TopK(matches, tuple(range(len(item.desc.names))), (), Literal(1, INT8), None)
-
-
-def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
-    """Return the plan of UPDATE."""
-    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
-        return _update(planning, statement, lets)
-
-
-def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> Update:
-    item = target_table(planning, statement.table, "update")
-    relation, scope, links = _matching_rows(
-        planning, item, statement.table, statement.from_, statement.where
-    )
-    width = len(item.desc.names)
-    given = assigned_columns(planning, item, statement.assignments, scope)
-    new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
-    all_columns = len(columns_of(relation))
-    beside = range(width, all_columns) if statement.returning else ()
-
-    def selected(rows: Relation) -> Relation:
-        outputs = (*range(width), *range(all_columns, all_columns + width), *beside)
-        return Project(Map(rows, new), outputs)
-
-    relation = selected(relation)
-    selection, over = split_calls(relation) or (relation, ())
-    by_row = not over and not statement.from_
-    keys = keys_of(planning, item, links, relation, lets, selected if by_row else None)
-    if statement.from_:
-        selection = _join_matches(item, _one_match(item, selection))
-    return Update(
-        item.id,
-        lower_and_optimize(with_lets(lets, selection)),
-        returning_over(planning, statement.returning, scope, lets),
-        over,
-        keys,
-    )
-
-
-def assigned_columns(
-    planning: Planning, item: ItemView, assignments: Sequence[ast.Assignment], scope: Scope
-) -> dict[int, Scalar]:
-    """Return the values that SET assigns, by column position."""
-    binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
-    given: dict[int, Scalar] = {}
-    for assignment in assignments:
-        positions = positions_of(item, assignment.columns)
-        values = _assigned(binder, item, assignment, positions)
-        for position, (scalar, at) in zip(positions, values, strict=True):
-            name = item.desc.names[position]
-            if position in given:
-                raise SyntaxError_(f'multiple assignments to same column "{name}"')
-            given[position] = assign(planning, scalar, item.desc.columns[position].type, name, at)
-    return given
-
-
-def _assigned(
-    binder: ExpressionBinder,
-    item: ItemView,
-    assignment: ast.Assignment,
-    positions: tuple[int, ...],
-) -> list[tuple[Scalar, int]]:
-    expr = assignment.value
-
-    def one(value: ast.Expression, position: int) -> tuple[Scalar, int]:
-        if isinstance(value, ast.Default):
-            return default_of(binder.planning, item, position), value.at
-        refuse_generated(item, position, "update")
-        return binder.bind(value), at_of(value)
-
-    if not assignment.multiple:
-        return [one(expr, positions[0])]
-    if isinstance(expr, ast.Row):
-        if len(expr.items) != len(positions):
-            raise SyntaxError_(
-                "number of columns does not match number of values", position=expr.at + 1
-            )
-        return [one(e, p) for e, p in zip(expr.items, positions, strict=True)]
-    if isinstance(expr, ast.Subquery):
-        raise FeatureNotSupported(
-            "assigning several columns from one subquery is not supported", position=expr.at + 1
-        )
-    if len(positions) == 1:
-        return [one(expr, positions[0])]
-    raise FeatureNotSupported(
-        "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
-        position=at_of(expr) + 1,
-    )
-
-
-# --- DELETE --------------------------------------------------------------------------------
-
-
-def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
-    """Return the plan of DELETE."""
-    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
-        return _delete(planning, statement, lets)
-
-
-def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> Delete:
-    item = target_table(planning, statement.table, "delete")
-    relation, scope, links = _matching_rows(
-        planning, item, statement.table, statement.using, statement.where
-    )
-    as_is = None if statement.using else lambda rows: rows
-    keys = keys_of(planning, item, links, relation, lets, as_is)
-    if statement.using:
-        if not statement.returning:
-            relation = Project(relation, tuple(range(len(item.desc.names))))
-        relation = _join_matches(item, _one_match(item, relation))
-    return Delete(
-        item.id,
-        lower_and_optimize(with_lets(lets, relation)),
-        returning_over(planning, statement.returning, scope, lets),
-        keys,
-    )

@@ -1,0 +1,167 @@
+"""The target of statements that change rows: its columns, defaults, SET and RETURNING."""
+
+from collections.abc import Sequence
+from typing import Literal as OneOf
+
+from foreshore.errors import (
+    DuplicateColumn,
+    FeatureNotSupported,
+    GeneratedAlways,
+    InsufficientPrivilege,
+    SyntaxError_,
+    UndefinedColumn,
+    WrongObjectType,
+)
+from foreshore.expr.ir import (
+    Column,
+    Literal,
+    LocalGet,
+    Scalar,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.coerce import assign
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.result import lower_and_optimize, query_over
+from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.select import project_targets
+from foreshore.sql.bind.side_effects import (
+    distinct_calls,
+)
+from foreshore.sql.bind.with_clause import Lets, with_lets
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.plan import Query
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.scalars import map_scalar
+from foreshore.types import ColumnType
+
+
+def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
+    """Return the table that a statement changes."""
+    with located(ref.at):
+        item = planning.catalog.resolve_item(ref.name)
+        name = item.name.item
+        match item.kind:
+            case "table":
+                return item
+            case "view":
+                preposition = {"insert": "into ", "delete": "from "}.get(verb, "")
+                raise WrongObjectType(f'cannot {verb} {preposition}view "{name}"', sqlstate="55000")
+            case "materialized view":
+                raise WrongObjectType(f'cannot change materialized view "{name}"')
+            case "index":
+                raise WrongObjectType(f'"{name}" is an index')
+            case "sequence" | "subscription":
+                raise WrongObjectType(f'cannot change {item.kind} "{name}"')
+            case "builtin":
+                raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')
+
+
+def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """Return the positions in the table of the columns that a statement names."""
+    positions: list[int] = []
+    for name, at in columns:
+        if name not in item.desc.names:
+            raise UndefinedColumn(
+                f'column "{name}" of relation "{item.name.item}" does not exist', position=at + 1
+            )
+        index = item.desc.names.index(name)
+        if index in positions:
+            raise DuplicateColumn(f'column "{name}" specified more than once', position=at + 1)
+        positions.append(index)
+    return tuple(positions)
+
+
+def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
+    """Return the default of a column, with new numbers for calls that have side effects."""
+    if item.defaults:
+        return map_scalar(item.defaults[index], distinct_calls(planning))
+    return Literal(None, item.desc.columns[index].type)
+
+
+def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]) -> None:
+    """Raise an error if a GENERATED ALWAYS column is given a value."""
+    if not item.generated or item.generated[index] != "always":
+        return
+    name = item.desc.names[index]
+    insert = verb == "insert"
+    raise GeneratedAlways(
+        f'cannot insert a non-DEFAULT value into column "{name}"'
+        if insert
+        else f'column "{name}" can only be updated to DEFAULT',
+        detail=f'Column "{name}" is an identity column defined as GENERATED ALWAYS.',
+        hint="Use OVERRIDING SYSTEM VALUE to override." if insert else None,
+    )
+
+
+def returning_over(
+    planning: Planning,
+    targets: tuple[ast.Target, ...],
+    scope: Scope,
+    lets: Lets = (),
+    merge_action: Column | None = None,
+) -> Query | None:
+    """Return RETURNING over the changed rows, which `scope` describes."""
+    if not targets:
+        return None
+    relation = LocalGet(0, tuple(scope.columns))
+    clause = Clause("RETURNING", merge_action=merge_action)
+    outputs, names = project_targets(planning, targets, scope, relation, clause)
+    return query_over(lower_and_optimize(with_lets(lets, outputs)), names)
+
+
+def row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
+    """Return the scope of a row of the changed table."""
+    slots = tuple(Slot(name, i) for i, name in enumerate(item.desc.names))
+    table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
+    return Scope(list(columns), [table], list(slots))
+
+
+def assigned_columns(
+    planning: Planning, item: ItemView, assignments: Sequence[ast.Assignment], scope: Scope
+) -> dict[int, Scalar]:
+    """Return the values that SET assigns, by column position."""
+    binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
+    given: dict[int, Scalar] = {}
+    for assignment in assignments:
+        positions = positions_of(item, assignment.columns)
+        values = _assigned(binder, item, assignment, positions)
+        for position, (scalar, at) in zip(positions, values, strict=True):
+            name = item.desc.names[position]
+            if position in given:
+                raise SyntaxError_(f'multiple assignments to same column "{name}"')
+            given[position] = assign(planning, scalar, item.desc.columns[position].type, name, at)
+    return given
+
+
+def _assigned(
+    binder: ExpressionBinder,
+    item: ItemView,
+    assignment: ast.Assignment,
+    positions: tuple[int, ...],
+) -> list[tuple[Scalar, int]]:
+    expr = assignment.value
+
+    def one(value: ast.Expression, position: int) -> tuple[Scalar, int]:
+        if isinstance(value, ast.Default):
+            return default_of(binder.planning, item, position), value.at
+        refuse_generated(item, position, "update")
+        return binder.bind(value), at_of(value)
+
+    if not assignment.multiple:
+        return [one(expr, positions[0])]
+    if isinstance(expr, ast.Row):
+        if len(expr.items) != len(positions):
+            raise SyntaxError_(
+                "number of columns does not match number of values", position=expr.at + 1
+            )
+        return [one(e, p) for e, p in zip(expr.items, positions, strict=True)]
+    if isinstance(expr, ast.Subquery):
+        raise FeatureNotSupported(
+            "assigning several columns from one subquery is not supported", position=expr.at + 1
+        )
+    if len(positions) == 1:
+        return [one(expr, positions[0])]
+    raise FeatureNotSupported(
+        "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+        position=at_of(expr) + 1,
+    )

@@ -1,0 +1,150 @@
+"""Bind UPDATE and DELETE.
+
+They select the rows to change by a relation over the table; equal rows are one row with a
+multiplicity and change together. With FROM or USING a row may match several times but changes once:
+matches are found for each distinct row and then joined to the rows.
+"""
+
+from foreshore.expr.ir import (
+    TRUE,
+    Column,
+    Get,
+    Join,
+    Literal,
+    Map,
+    Project,
+    Relation,
+    TopK,
+    columns_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.bound_query import distinct, filtered
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.from_clause import BoundItem, right_side, scope_of, side_by_side
+from foreshore.sql.bind.result import lower_and_optimize
+from foreshore.sql.bind.scope import Scope
+from foreshore.sql.bind.side_effects import (
+    split_calls,
+)
+from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
+from foreshore.sql.bind.writes.changed_keys import Link, keys_of, linked, links_within
+from foreshore.sql.bind.writes.target import assigned_columns, returning_over, row_of, target_table
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.plan import Delete, Update
+from foreshore.sql.planning import Planning
+from foreshore.types import INT8
+
+
+def _matching_rows(
+    planning: Planning,
+    item: ItemView,
+    ref: ast.TableRef,
+    others: tuple[ast.FromItem, ...],
+    where: ast.Expression | None,
+) -> tuple[Relation, Scope, list[Link]]:
+    """Return the rows of the table that WHERE selects, joined with those of `others`.
+
+    The last result is the condition on the rows of the table.
+    """
+    table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
+    planning.depends_on.add(item.id)
+    scope = row_of(item, ref, item.desc.columns)
+    part = BoundItem(
+        distinct(table) if others else table,
+        scope.columns,
+        scope.tables,
+        scope.visible,
+    )
+    sources: list[tuple[int, Relation]] = []  # with the position of the first column of each
+    for other in others:
+        right, lateral = right_side(planning, other, part, None)
+        if not lateral:
+            sources.append((len(part.columns), right.relation))
+        part = side_by_side(part, right, "inner", TRUE, lateral, other.at)
+    scope = scope_of(part, None)
+    relation = part.relation
+    if where is None:
+        return relation, scope, []
+    condition = ExpressionBinder(planning, scope, Clause("WHERE")).condition(where)
+    links = [linked(item, 0, source, at, (condition,)) for at, source in sources]
+    links += links_within(item, relation, condition)
+    return filtered(relation, condition), scope, links
+
+
+def _join_matches(item: ItemView, matches: Relation) -> Relation:
+    """Return the rows of the table joined with `matches`, whose first columns are the table's."""
+    columns = item.desc.columns
+    width = len(columns)
+    equal = tuple(
+        (Column(i, c.type, c.nullable), Column(width + i, c.type, c.nullable))
+        for i, c in enumerate(columns)
+    )
+    nullable = tuple(i for i, c in enumerate(columns) if c.nullable)
+    joined = Join((Get(item.id, columns, item.desc.keys), matches), equal, nullable)
+    return Project(joined, tuple(range(width, width + len(columns_of(matches)))))
+
+
+def _one_match(item: ItemView, matches: Relation) -> Relation:
+    """Return one row of `matches` for each row of the table, whose columns come first."""
+    return TopK(matches, tuple(range(len(item.desc.names))), (), Literal(1, INT8), None)
+
+
+def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
+    """Return the plan of UPDATE."""
+    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
+        return _update(planning, statement, lets)
+
+
+def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> Update:
+    item = target_table(planning, statement.table, "update")
+    relation, scope, links = _matching_rows(
+        planning, item, statement.table, statement.from_, statement.where
+    )
+    width = len(item.desc.names)
+    given = assigned_columns(planning, item, statement.assignments, scope)
+    new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
+    all_columns = len(columns_of(relation))
+    beside = range(width, all_columns) if statement.returning else ()
+
+    def selected(rows: Relation) -> Relation:
+        outputs = (*range(width), *range(all_columns, all_columns + width), *beside)
+        return Project(Map(rows, new), outputs)
+
+    relation = selected(relation)
+    selection, over = split_calls(relation) or (relation, ())
+    by_row = not over and not statement.from_
+    keys = keys_of(planning, item, links, relation, lets, selected if by_row else None)
+    if statement.from_:
+        selection = _join_matches(item, _one_match(item, selection))
+    return Update(
+        item.id,
+        lower_and_optimize(with_lets(lets, selection)),
+        returning_over(planning, statement.returning, scope, lets),
+        over,
+        keys,
+    )
+
+
+def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
+    """Return the plan of DELETE."""
+    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
+        return _delete(planning, statement, lets)
+
+
+def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> Delete:
+    item = target_table(planning, statement.table, "delete")
+    relation, scope, links = _matching_rows(
+        planning, item, statement.table, statement.using, statement.where
+    )
+    as_is = None if statement.using else lambda rows: rows
+    keys = keys_of(planning, item, links, relation, lets, as_is)
+    if statement.using:
+        if not statement.returning:
+            relation = Project(relation, tuple(range(len(item.desc.names))))
+        relation = _join_matches(item, _one_match(item, relation))
+    return Delete(
+        item.id,
+        lower_and_optimize(with_lets(lets, relation)),
+        returning_over(planning, statement.returning, scope, lets),
+        keys,
+    )
