@@ -12,6 +12,7 @@ from foreshore.adapter.ddl.create_as import create_table_as
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.introspection.explain_freshness import explain_freshness
 from foreshore.adapter.read.explain import explain
+from foreshore.adapter.read.peek import awaited
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.read.row_locks import lock_table
 from foreshore.adapter.read.select import select
@@ -29,6 +30,7 @@ from foreshore.sql.plan import (
     Advance,
     AlterSequence,
     AlterTable,
+    AsOf,
     Begin,
     CloseCursor,
     Comment,
@@ -105,10 +107,7 @@ async def run(
             session.coordinator.check_defined(prepared.used, since)
     if changes_permanent_objects(session, plan):
         transaction.require_writable(_verb(plan))
-        await lock_catalog(session)
-        await session.planner.ready(prepared)  # the catalog may have changed meanwhile
-        plan = prepared.plan
-        assert plan is not None
+        plan = await _locked(session, prepared, plan, args)
     session.used = prepared.used
     before = None if transaction.catalog is None else transaction.catalog.state
     outcome = await _carry_out(session, prepared, plan, args, alone=alone)
@@ -117,6 +116,26 @@ async def run(
         with session.interrupts.running():
             await blocking.run(None, session.planner.verify_sql_round_trip, before or change.base)
     return outcome
+
+
+async def _locked(
+    session: "Session", prepared: "Prepared", plan: Plan, args: Sequence[Datum]
+) -> Plan:
+    """Return the plan of a DDL statement behind the catalog lock, made anew if it has changed.
+
+    A time to come is waited for before, as that may take long.
+    """
+    match plan:
+        case CreateMaterializedView():
+            await create.wait_for_start(session, plan)
+        case CreateTableAs(with_data=True, as_of=AsOf() as as_of):
+            await awaited(session, prepared, args, as_of)
+        case _:
+            pass
+    await lock_catalog(session)
+    await session.planner.ready(prepared)
+    assert prepared.plan is not None
+    return prepared.plan
 
 
 async def _carry_out(
@@ -187,7 +206,7 @@ async def _carry_out(
             return await create_table_as(session, prepared, plan, args)
         case CreateMaterializedView():
             session.begin().require_writable("CREATE MATERIALIZED VIEW")
-            return await create.create_materialized_view(session, plan)
+            return create.create_materialized_view(session, plan)
         case Advance():
             return await advance(session, plan, args)
         case LockTable():

@@ -32,7 +32,7 @@ from foreshore.catalog.item import Item, KnownColumn
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.constraint import same
-from foreshore.errors import DependentObjectsStillExist, TableAltered
+from foreshore.errors import DependentObjectsStillExist
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AlterTable
 from foreshore.sql.rewrite.column_names import index_with_column_renamed
@@ -63,8 +63,6 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         await coordinator.keys.ready(id)
         time = coordinator.oracle.read_ts()
         transaction.described.setdefault(id, coordinator.catalog.planned[id])
-    if not {each.id for each in above(change.state, id)} <= session.planner.reader().planned.keys():
-        raise TableAltered  # others have dropped what stood on it, while it was waited for
     for sequence in plan.altered_sequences:
         alter_sequence(session, sequence)
     definition = plan.definition

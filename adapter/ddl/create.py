@@ -175,7 +175,7 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
     return Completed("CREATE VIEW")
 
 
-async def create_materialized_view(session: "Session", plan: CreateMaterializedView) -> Completed:
+def create_materialized_view(session: "Session", plan: CreateMaterializedView) -> Completed:
     """Run CREATE MATERIALIZED VIEW."""
     refuse_system_inputs(plan.query.relation, "a materialized view")
     session.coordinator.compute.maintained.check_not_corrupt(sources_of(plan.query.relation))
@@ -191,7 +191,7 @@ async def create_materialized_view(session: "Session", plan: CreateMaterializedV
         return Completed("CREATE MATERIALIZED VIEW")
     since = 0
     if plan.as_of is not None:
-        since = await _beginning(session, sources_of(plan.query.relation), plan.as_of)
+        since = _beginning(session, sources_of(plan.query.relation), plan.as_of)
     id = change.allot_item()
     item = change.create_item(
         id,
@@ -211,10 +211,18 @@ async def create_materialized_view(session: "Session", plan: CreateMaterializedV
     return Completed("CREATE MATERIALIZED VIEW")
 
 
-async def _beginning(session: "Session", ids: frozenset[GlobalId], as_of: AsOf) -> Timestamp:
+async def wait_for_start(session: "Session", plan: CreateMaterializedView) -> None:
+    """Wait for the time at which a view is to begin, if that is to come."""
+    if plan.as_of is not None:
+        wanted = asked(session, plan.as_of, (), ())
+        assert wanted is not None
+        await come(session, sources_of(plan.query.relation), wanted)
+
+
+def _beginning(session: "Session", ids: frozenset[GlobalId], as_of: AsOf) -> Timestamp:
     """Return the time that AS OF names, at which `ids` are held until the transaction ends.
 
-    AT LEAST is as far back as they can be read, but not before. A time to come is waited for.
+    AT LEAST is as far back as they can be read, but not before.
     """
     wanted = asked(session, as_of, (), ())
     assert wanted is not None
@@ -224,9 +232,6 @@ async def _beginning(session: "Session", ids: frozenset[GlobalId], as_of: AsOf) 
             "AS OF over relations that the same transaction has made is not possible",
             detail="They have no history yet.",
         )
-    await come(session, ids, wanted)
-    if not ids <= holds.collections.keys():
-        raise UndefinedObject("a relation that the view reads was dropped or altered meanwhile")
     chosen = choose(session, ids, wanted, ())
     time = chosen.time
     if wanted.at_least:
