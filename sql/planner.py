@@ -83,7 +83,7 @@ from foreshore.types import (
 )
 
 # Statements whose expressions are kept and later evaluated in any session.
-_KEPT = (
+_KEPT_DEFINITIONS = (
     ast.CreateTableStatement,
     ast.AlterTableStatement,
     ast.CreateViewStatement,
@@ -118,7 +118,9 @@ def plan_statement(
     """
     if not isinstance(parameters, ParameterTypes):
         parameters = ParameterTypes(parameters)
-    if isinstance(statement.ast, _KEPT) and not (defined and isinstance(zone, SessionZone)):
+    if isinstance(statement.ast, _KEPT_DEFINITIONS) and not (
+        defined and isinstance(zone, SessionZone)
+    ):
         zone = SessionZone(of_constants="UTC")
     if not isinstance(zone, SessionZone):
         zone = SessionZone(zone)

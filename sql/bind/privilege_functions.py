@@ -113,7 +113,10 @@ def privilege_functions() -> Iterator[Definition]:
 
 
 def _checked(kind: str, arguments: int, body: str) -> str:
-    """Return `body` if no argument is NULL and the last one names valid privileges, else NULL."""
+    """Return `body`, with NULL for a NULL argument and an error for an unknown privilege.
+
+    The last argument names the privileges.
+    """
     present = " AND ".join(f"${i} IS NOT NULL" for i in range(1, arguments + 1))
     return f"CASE WHEN {present} THEN _is_privilege('{kind}', ${arguments}) AND {body} END"
 

@@ -136,7 +136,7 @@ class SelectBinder:
         having, _, _ = self._group([])
         if having is not None:
             self.relation = filtered(self.relation, having)
-        self._put_sets()
+        self._join_sets()
         return Branch(self.relation, tuple(self.targets), tuple(self.names), tuple(self.offsets))
 
     def bind(self, order_by: tuple[ast.SortKey, ...], wanted: Wanted) -> BoundQuery:
@@ -157,9 +157,9 @@ class SelectBinder:
         if keys and not references((*sorted_by, *ons)):
             # Set-returning calls are added after sorting and DISTINCT ON.
             keys = self._sorted(keys, ons, order_by)
-            self._put_sets()
+            self._join_sets()
         else:
-            sorted_by, ons = self._put_sets(sorted_by, ons)
+            sorted_by, ons = self._join_sets(sorted_by, ons)
             keys = self._sorted(_over(keys, sorted_by), ons, order_by)
         return self._finished(keys, order_by)
 
@@ -200,7 +200,7 @@ class SelectBinder:
             return having, others, ons
         self.is_grouped = True
         if references(keys):
-            keys, others, ons = self._put_sets_in_groups(keys, others, ons)
+            keys, others, ons = self._join_group_sets(keys, others, ons)
         unique = tuple(dict.fromkeys(keys))
         grouping = Grouping(self.scope, unique, self.aggregates)
         self.targets = [grouping.over_groups(scalar) for scalar in self.targets]
@@ -237,7 +237,7 @@ class SelectBinder:
 
     # --- set-returning functions
 
-    def _put_sets_in_groups(
+    def _join_group_sets(
         self, keys: list[Scalar], others: list[Scalar], ons: list[Scalar]
     ) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
         """Add rows of set-returning calls in GROUP BY; return the scalars over the result.
@@ -260,7 +260,7 @@ class SelectBinder:
             call.args = tuple(by_keys(call.args))
         return [over.get(key, key) for key in keys], others, ons
 
-    def _put_sets(self, *others: list[Scalar]) -> list[list[Scalar]]:
+    def _join_sets(self, *others: list[Scalar]) -> list[list[Scalar]]:
         """Add rows of set-returning calls; return `others` over the result."""
         used = [*self.targets, *(scalar for scalars in others for scalar in scalars)]
         if not references(used):

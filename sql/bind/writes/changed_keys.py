@@ -140,10 +140,11 @@ def keys_of(
     lets: Lets = (),
     select: Callable[[Relation], Relation] | None = None,
 ) -> ChangedKeys | None:
-    """Return the first of `links` over a unique key of the table, or None.
+    """Return the first of `links` over a unique key of the table as changed keys, or None.
 
     `whole` is everything that the statement reads except the queries of its WITH, `lets`. `select`
-    computes the statement's selection from the qualifying rows, unless it has side effects.
+    computes the statement's selection from the qualifying rows; it is None if that has side
+    effects.
     """
     given = {each.id for each in (planning.init_plans or {}).values()}
     keys = [set(each.columns) for each in item.constraints if isinstance(each, Unique)]
