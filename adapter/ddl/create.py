@@ -212,11 +212,21 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
 
 
 async def wait_for_start(session: "Session", plan: CreateMaterializedView) -> None:
-    """Wait for the time at which a view is to begin, if that is to come."""
-    if plan.as_of is not None:
-        wanted = asked(session, plan.as_of, (), ())
-        assert wanted is not None
-        await come(session, sources_of(plan.query.relation), wanted)
+    """Wait for the time at which a view is to begin, if that is to come.
+
+    Raises ObjectNotInPrerequisiteState if what it reads is new in the transaction.
+    """
+    if plan.as_of is None:
+        return
+    ids = sources_of(plan.query.relation)
+    if not ids <= session.coordinator.holds.collections.keys():
+        raise ObjectNotInPrerequisiteState(
+            "AS OF over relations that the same transaction has made is not possible",
+            detail="They have no history yet.",
+        )
+    wanted = asked(session, plan.as_of, (), ())
+    assert wanted is not None
+    await come(session, ids, wanted)
 
 
 def _beginning(session: "Session", ids: frozenset[GlobalId], as_of: AsOf) -> Timestamp:
@@ -227,11 +237,6 @@ def _beginning(session: "Session", ids: frozenset[GlobalId], as_of: AsOf) -> Tim
     wanted = asked(session, as_of, (), ())
     assert wanted is not None
     holds = session.coordinator.holds
-    if not ids <= holds.collections.keys():
-        raise ObjectNotInPrerequisiteState(
-            "AS OF over relations that the same transaction has made is not possible",
-            detail="They have no history yet.",
-        )
     chosen = choose(session, ids, wanted, ())
     time = chosen.time
     if wanted.at_least:

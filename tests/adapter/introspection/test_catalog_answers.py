@@ -6,7 +6,6 @@ A pool of asyncpg looks types up on each connection; the second look computes no
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from foreshore.compute.engine import Cancellation
 from foreshore.expr.ir import Constant
 from foreshore.sql.plan import Block
 from foreshore.types import Datum
-from tests.adapter.harness import TestEnvironment, in_environment, told
+from tests.adapter.harness import TestEnvironment, told
 
 NAMES = "SELECT relname FROM pg_class WHERE relname LIKE 'seen%' ORDER BY 1"
 
@@ -316,25 +315,3 @@ def test_who_waits_for_one_that_is_cancelled_computes_it() -> None:
         assert calls == ["evaluated"]
 
     asyncio.run(conversation())
-
-
-def test_a_block_with_ddl_knows_the_catalog_of_its_beginning(tmp_path: Path) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE TABLE t (k serial PRIMARY KEY, CHECK (k > 0))")
-        await env.query("a", "CREATE INDEX i ON t (k); CREATE VIEW v AS TABLE t")
-        await env.query("a", "BEGIN; CREATE TABLE z (a int)")
-        asked = (
-            "SELECT count(*) FROM pg_attribute WHERE attname = 'k'",
-            "SELECT count(*) FROM pg_constraint",
-            "SELECT count(indexdef) FROM pg_indexes",
-            "SELECT count(definition) FROM pg_views",
-            "SELECT count(column_default) FROM information_schema.columns",
-            "SELECT count(start_value) FROM pg_sequences",
-        )
-        before = [await env.query("a", each) for each in asked]
-        assert not any("ERROR" in each for each in before)
-        assert await env.query("b", "DROP TABLE t CASCADE") != ""
-        assert [await env.query("a", each) for each in asked] == before
-        await env.query("a", "ROLLBACK")
-
-    in_environment(tmp_path, scenario)

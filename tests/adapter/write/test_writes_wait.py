@@ -54,24 +54,6 @@ def test_a_write_that_waits_can_be_ended(tmp_path: Path, in_block: bool) -> None
     in_environment(tmp_path, scenario)
 
 
-def test_a_change_of_the_catalog_that_waits_for_a_table_holds_up_no_other(tmp_path: Path) -> None:
-    """Not even that of the transaction which has the table."""
-
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query("s", "CREATE TABLE t (a int)")
-        await env.query("w", "BEGIN; CREATE TABLE x (a int); INSERT INTO t VALUES (1)")
-        await env.query("s", "BEGIN; TRUNCATE t; CREATE TABLE y (a int)")
-        write = asyncio.create_task(env.query("w", "COMMIT", alone=False))
-        await waiting(env)
-        async with asyncio.timeout(30):
-            assert await env.query("o", "CREATE TABLE z (a int)", alone=False) == "CREATE TABLE"
-            assert await env.query("s", "COMMIT", alone=False) == "COMMIT"
-            assert await write == "COMMIT"
-        assert await env.query("s", "SELECT * FROM t, x") == "SELECT 0"
-
-    in_environment(tmp_path, scenario)
-
-
 def test_who_waits_for_one_another_hears_of_it(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int PRIMARY KEY, b int)")
