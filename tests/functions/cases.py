@@ -1,8 +1,8 @@
-"""What is asked of PostgreSQL and of us: functions over rows of text, each of a declared type.
+"""Cases to compare with PostgreSQL: functions over rows of text with declared types.
 
-A case is one function over one list of argument types and many rows. In a type written `=text` the
-argument is a constant of the statement, not a column, as units, patterns and numbers of digits mostly
-are; such rows are run one by one.
+A case is one function over one list of argument types and many rows. A type written `=text` makes
+the argument a constant of the statement, not a column; units, patterns and numbers of digits are
+mostly constants. Such rows are run one by one.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Row = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Case:
-    name: str  # a function's, an operator's, or `cast TYPE`
+    name: str  # name of a function or operator, or `cast TYPE`
     types: tuple[str, ...]
     rows: tuple[Row, ...]
 
@@ -56,7 +56,7 @@ def singles(a: str) -> tuple[Row, ...]:
 
 
 def case(name: str, types: str, *rows: str | Row) -> Case:
-    """Return a case; rows as `a | b` or tuples, NULL as `\\N`; without rows all of the pools."""
+    r"""Return a case; rows as `a | b` or tuples, NULL as `\\N`; without rows, all of the pools."""
     kinds = tuple(types.split(" / ")) if types else ()
     if not rows:
         return Case(name, kinds, tuple(product(*(POOLS[t] for t in kinds))))
@@ -892,7 +892,7 @@ SERIES: dict[tuple[str, str], Samples] = {
     ("table", "regexp_matches"): [(("text", "text", "text"), (("foobarbequebaz", "ba.", "g"), ("foobar", "(o)(b)", ""), ("x", "y", "")))],
 }  # fmt: skip
 
-# Which function a call means is asked of every pair of these; NULL is a literal of unknown type.
+# Resolution is tested for every pair of these; NULL is a literal of unknown type.
 OPERAND_TYPES = (
     "NULL bool int2 int4 int8 float4 float8 numeric text varchar bpchar name date time timestamp"
     " timestamptz interval jsonb uuid oid int4[] text[]"

@@ -1,4 +1,4 @@
-"""Recorded answers as tables and scalars of ours, and what counts as the same answer."""
+"""Recorded answers as tables and scalars, and the definition of equal answers."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from foreshore.types import NUMERIC, SqlType, array_of, numeric
 
 RECORDED = Path(__file__).parent / "recorded"
 WIDE = Context(prec=400)
-# Computed by the C library in PostgreSQL: the last digit may differ.
+# Computed by the C library in PostgreSQL, so the last digit may differ.
 LIBM = frozenset("exp ln log power ^ cbrt degrees atan2 sqrt".split())
 REFUSED = re.compile(
     r"0A000 (the template pattern .* is not supported|regular expressions with .* are not supported|the numeric value .* is not supported)"
@@ -29,7 +29,7 @@ REFUSED = re.compile(
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one case that one statement can run: a scalar over a table."""
+    """Rows of one case that one statement can run: a scalar over a table."""
 
     name: str
     id: str
@@ -41,7 +41,7 @@ class Group:
 
 
 def type_named(name: str) -> SqlType:
-    """Return the type that a case's word means."""
+    """Return the type that a word of a case names."""
     name = name.lstrip("=")
     if name.endswith("[]"):
         return array_of(type_named(name[:-2]))
@@ -57,7 +57,7 @@ def type_named(name: str) -> SqlType:
 
 @cache
 def groups() -> tuple[Group, ...]:
-    """Return all that was recorded."""
+    """Return all recorded answers."""
     out: list[Group] = []
     for path in sorted(RECORDED.glob("*.json")):
         if path.stem in ("aggregates", "tables"):
@@ -117,7 +117,7 @@ def cast(scalar: Scalar, target: SqlType, context: Any) -> Scalar:
 
 
 def differences(group: Group, values: pa.Array, errors: pa.Array | None) -> list[str]:
-    """Return what of our answers is not PostgreSQL's."""
+    """Return the answers that differ from PostgreSQL's."""
     type = type_of(group.scalar)
     texts = text_of(values, type)
     failed = [None] * len(texts) if errors is None else errors.to_pylist()
@@ -129,7 +129,7 @@ def differences(group: Group, values: pa.Array, errors: pa.Array | None) -> list
 
 
 def same(group: Group, type: SqlType, want: Any, text: str | None, error: str | None) -> bool:
-    """Whether our answer is PostgreSQL's, by the differences that decision 0002 lists."""
+    """Return whether the answer is PostgreSQL's, allowing the differences of decision 0002."""
     if error is not None and text is not None:
         return False
     if isinstance(want, dict):

@@ -1,7 +1,7 @@
 """Record PostgreSQL's answers: python -m tests.functions.record 'host=127.0.0.1 user=postgres'.
 
-Any PostgreSQL 15 with the locale C.UTF-8 will do. One file for each initial part of the cases; what a
-file says of one row is its text, or the SQLSTATE and message of its error.
+Any PostgreSQL 15 with the locale C.UTF-8 will do. There is one file for each initial part of the
+cases. For each row it has the text, or the SQLSTATE and message of the error.
 """
 
 import json
@@ -76,7 +76,7 @@ def main(dsn: str) -> None:
 
 
 def record_resolution(connection: "psycopg.Connection[tuple[str | None]]") -> None:
-    """Record the result type of every operator over every pair of types that it takes."""
+    """Record the result type of every operator over every pair of types that it accepts."""
     lines = []
     for name, types in ((n, t) for n in OPERATORS for t in product(OPERAND_TYPES, repeat=2)):
         args = [t if t == "NULL" else f"NULL::{t}" for t in types]

@@ -1,4 +1,4 @@
-"""Every function gives PostgreSQL's recorded answers: by its kernel, and as SQL of DuckDB."""
+"""Functions give PostgreSQL's recorded answers, by kernel and as SQL of DuckDB."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def of_name(name: str) -> list[Group]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernels_answer_as_postgresql(name: str) -> None:
+def test_kernel_gives_postgresql_answers(name: str) -> None:
     found: list[str] = []
     for group in of_name(name):
         values, errors = outcome(group.scalar, group.columns, len(group.rows))
@@ -50,7 +50,7 @@ def run_duckdb(connection: duckdb.DuckDBPyConnection, group: Group) -> tuple[pa.
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_duckdb_answers_as_postgresql(name: str, connection: duckdb.DuckDBPyConnection) -> None:
+def test_duckdb_gives_postgresql_answers(name: str, connection: duckdb.DuckDBPyConnection) -> None:
     found: list[str] = []
     for group in of_name(name):
         values, errors = run_duckdb(connection, group)

@@ -1,4 +1,4 @@
-"""The parts of a numeric add up to it, whoever computes them, and their sums have room."""
+"""The parts of a numeric sum to it on every engine, and their sums do not overflow."""
 
 from collections.abc import Iterator
 from decimal import Context, Decimal
@@ -34,7 +34,7 @@ def decimals(array: pa.Array, type: SqlType) -> list[Decimal]:
 
 @pytest.mark.parametrize("scale", [0, 7, 19, 20, 30])
 @given(st.lists(st.sampled_from(EDGES) | st.integers(-MOST, MOST), min_size=5, unique=True))
-def test_parts_add_up(engine: DuckDbEngine, scale: int, units: list[int]) -> None:
+def test_parts_sum_to_number(engine: DuckDbEngine, scale: int, units: list[int]) -> None:
     type, whole = numeric_of_scale(scale), numeric_of_scale(0)
     texts = [format(Decimal(n).scaleb(-scale, WIDE), "f") for n in units]
     parts = (

@@ -1,7 +1,7 @@
-"""Random scalars over random columns: the kernels and DuckDB's SQL agree in values and errors.
+"""Random scalars over random columns: kernels and DuckDB's SQL agree in values and errors.
 
-So do the kernels with themselves, whether they get a column whole or row by row; and a folded scalar
-with the one it was.
+Kernels also agree with themselves for whole columns and single rows, and a folded scalar agrees
+with the original.
 """
 
 import math
@@ -70,7 +70,7 @@ def columns_of(data: st.DataObject) -> list[pa.Array]:
 
 @cache
 def scalars(type: SqlType, depth: int) -> st.SearchStrategy[Scalar]:
-    """Return scalars of `type`, calls to a depth of `depth`."""
+    """Return a strategy for scalars of `type` with calls to a depth of `depth`."""
     leaves: list[st.SearchStrategy[Scalar]] = [
         st.just(Column(TYPES.index(type), type)),
         (st.none() | DATA[type]).map(lambda d: Literal(d, type)),
@@ -138,7 +138,7 @@ def _rounded(operator: str) -> Callable[[tuple[Scalar, Scalar]], Scalar]:
 
 
 def typed(scalar: Scalar, type: SqlType) -> Scalar:
-    """Return `scalar`, whose type may say less of a numeric, as of `type`."""
+    """Return `scalar` as a `type`, with a cast if its numeric type is less exact."""
     if type_of(scalar) == type:
         return scalar
     return scalar_of("cast numeric(10,2)", [scalar])
@@ -194,7 +194,7 @@ def test_kernels_and_duckdb_agree(data: st.DataObject) -> None:
 
 @SETTINGS
 @given(st.data())
-def test_rows_do_not_depend_on_each_other(data: st.DataObject) -> None:
+def test_rows_are_independent(data: st.DataObject) -> None:
     columns = columns_of(data)
     scalar = data.draw(st.sampled_from(TYPES).flatmap(lambda t: scalars(t, 3)))
     values, errors = outcome(scalar, columns, ROWS)
@@ -210,7 +210,7 @@ def test_rows_do_not_depend_on_each_other(data: st.DataObject) -> None:
 
 @SETTINGS
 @given(st.data())
-def test_compiled_scalars_are_the_kernels(data: st.DataObject) -> None:
+def test_compiled_scalar_agrees_with_kernels(data: st.DataObject) -> None:
     columns = columns_of(data)
     scalar = data.draw(st.sampled_from(TYPES).flatmap(lambda t: scalars(t, 3)))
     type = type_of(scalar)
@@ -229,7 +229,7 @@ def test_compiled_scalars_are_the_kernels(data: st.DataObject) -> None:
 
 @SETTINGS
 @given(st.data())
-def test_folding_changes_nothing(data: st.DataObject) -> None:
+def test_folded_scalar_has_same_value(data: st.DataObject) -> None:
     columns = columns_of(data)
     scalar = data.draw(st.sampled_from(TYPES).flatmap(lambda t: scalars(t, 3)))
     values, errors = outcome(scalar, columns, ROWS)
@@ -248,13 +248,13 @@ DOCUMENTS = st.recursive(
 
 
 @given(DOCUMENTS, DOCUMENTS)
-def test_documents_are_compared_as_their_bytes(one: Any, other: Any) -> None:
+def test_documents_compare_like_their_order_bytes(one: Any, other: Any) -> None:
     texts = dumps(one), dumps(other)
     (a, b), (x, y) = (ordinal(t, JSONB) for t in texts), map(json_order_bytes, texts)
     assert ((a < b), (a == b)) == ((x < y), (x == y))
 
 
-def test_nothing_and_zero_have_any_scale() -> None:
+def test_null_and_zero_fit_any_scale() -> None:
     for values in ([], [0], [0, 0], [7]):
         expected = [each * 10**20 for each in values]
         assert rescale(np.array(values, np.int64), 20).tolist() == expected

@@ -1,4 +1,4 @@
-"""Names and types resolve to what PostgreSQL takes them for, and to nothing where it takes nothing."""
+"""Names and types resolve as in PostgreSQL, or raise the same error."""
 
 import json
 from itertools import product
@@ -37,7 +37,7 @@ def ours(name: str, types: tuple[str, ...]) -> str | None:
 
 
 def differs_by_design(name: str, types: tuple[str, ...]) -> bool:
-    """Whether PostgreSQL has types that we lack in the running, or arrays of arrays."""
+    """Return whether PostgreSQL considers types that are not supported, or arrays of arrays."""
     if name in ("->", "->>", "@>", "&&", "?") and types[0] == "NULL":
         return True  # json, ranges and geometry make it ambiguous there
     if name == "array_append" and types[0] == "NULL" and types[1].endswith("[]"):
@@ -46,12 +46,12 @@ def differs_by_design(name: str, types: tuple[str, ...]) -> bool:
         ("name", "text"), ("name", "varchar"), ("name", "bpchar"),
         ("date", "timestamp"), ("date", "timestamptz"), ("timestamp", "timestamptz"),
     }:  # fmt: skip
-        return True  # the result has the type that the comparison is in
+        return True  # the result has the type of the comparison
     return name == "trunc" and types == ("NULL", "NULL")
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_results_have_the_types_of_postgresql(name: str) -> None:
+def test_operator_has_postgresql_result_type(name: str) -> None:
     lines = (RECORDED / "resolution.txt").read_text().splitlines()
     theirs = {tuple(found[:3]): found[3] for found in map(json.loads, lines)}
     found = []
@@ -76,7 +76,7 @@ def test_results_have_the_types_of_postgresql(name: str) -> None:
          "could not determine polymorphic type because input has type unknown"),
     ],
 )  # fmt: skip
-def test_what_does_not_resolve_is_the_error_of_postgresql(
+def test_unresolved_call_raises_postgresql_error(
     name: str, types: tuple[SqlType, ...], sqlstate: str, message: str
 ) -> None:
     with pytest.raises(DatabaseError) as raised:
@@ -84,7 +84,7 @@ def test_what_does_not_resolve_is_the_error_of_postgresql(
     assert (raised.value.sqlstate, raised.value.message) == (sqlstate, message)
 
 
-def test_every_cast_of_the_table_has_a_function() -> None:
+def test_each_cast_has_a_function() -> None:
     plain = [NUMERIC if n == "numeric" else SqlType(n) for n in TYPES if n != "array"]
     every = [*plain, array_of(INT4), array_of(TEXT), numeric(5, 2), SqlType("varchar", 3)]
     for source, target in product(every, repeat=2):
@@ -94,14 +94,14 @@ def test_every_cast_of_the_table_has_a_function() -> None:
                 scalar_function(resolved.key)
 
 
-def test_scales_follow_from_literals() -> None:
+def test_scale_follows_from_literal() -> None:
     assert resolve("round", (NUMERIC, INT4), (object(), 2)).result.scale == 2
     assert resolve("*", (numeric(10, 2), numeric(10, 3))).result.scale == 5
     assert resolve("+", (numeric(10, 2), INT8)).arg_types[1].scale == 0
     assert resolve("=", (numeric(10, 2), UNKNOWN), (object(), "1.555")).arg_types[1].scale == 3
 
 
-def test_known_arguments_make_functions_total() -> None:
+def test_known_argument_makes_function_total() -> None:
     known = resolve("date_trunc", (UNKNOWN, TIMESTAMP), ("month", object()))
     assert not scalar_function(known.key).fallible
     unknown = resolve("date_trunc", (UNKNOWN, TIMESTAMP), ("fortnight", object()))
@@ -109,7 +109,7 @@ def test_known_arguments_make_functions_total() -> None:
     assert not scalar_function(resolve("~~", (TEXT, UNKNOWN), (object(), "a%")).key).fallible
 
 
-def test_casts_unasked_are_those_of_postgresql() -> None:
+def test_implicit_casts_are_postgresql_ones() -> None:
     assert cast_context("int4", "int8") == "implicit"
     assert cast_context("float8", "int4") == "assignment"
     assert cast_context("int4", "bool") == "explicit"

@@ -1,7 +1,7 @@
 """Aggregates and table functions give PostgreSQL's recorded answers.
 
-The core aggregates are the engines'; here they are a few obvious lines, and what is tested is how SQL's
-aggregates are composed of them.
+Core aggregates are implemented by the engines. Here they are a few obvious lines, and the
+composition of SQL's aggregates is tested.
 """
 
 import json
@@ -59,9 +59,7 @@ def core(aggregate: Aggregate, values: list[Datum]) -> Datum:
 
 
 @pytest.mark.parametrize(("name", "types", "rows"), parts("aggregates"))
-def test_aggregates_are_composed_as_postgresql_has_them(
-    name: str, types: list[str], rows: list[Any]
-) -> None:
+def test_aggregate_gives_postgresql_answers(name: str, types: list[str], rows: list[Any]) -> None:
     type = type_named(types[0])
     resolved = resolve_aggregate(name, (type,))
     for (array,), want in rows:
@@ -87,9 +85,7 @@ def test_aggregates_are_composed_as_postgresql_has_them(
 
 
 @pytest.mark.parametrize(("name", "types", "rows"), parts("tables"))
-def test_table_functions_give_the_rows_of_postgresql(
-    name: str, types: list[str], rows: list[Any]
-) -> None:
+def test_table_function_gives_postgresql_rows(name: str, types: list[str], rows: list[Any]) -> None:
     kinds = tuple(map(type_named, types))
     resolved = resolve_table(name, kinds)
     columns = [cast(Column(i, t), resolved.arg_types[i], "implicit") for i, t in enumerate(kinds)]
@@ -136,7 +132,7 @@ BELOW, ABOVE = str(-(2**63)), str(2**63 - 1)
         ("timestamp", ("4713-01-01 BC", "290000-01-01", "1 day -23:59:59")),
     ],
 )
-def test_a_series_that_is_too_long_is_refused_at_once(type: str, args: tuple[str, ...]) -> None:
+def test_too_long_series_is_rejected_at_once(type: str, args: tuple[str, ...]) -> None:
     names = [type, type, "interval" if type.startswith("timestamp") else type][: len(args)]
     kinds = tuple(map(type_named, names))
     resolved = resolve_table("generate_series", kinds)

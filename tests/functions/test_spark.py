@@ -1,6 +1,6 @@
-"""Every function gives PostgreSQL's recorded answers as SQL of Spark, in a few jobs of one session.
+"""Functions give PostgreSQL's recorded answers as SQL of Spark, in a few jobs of one session.
 
-The rows of many cases stand side by side in one wide table, short ones padded with NULL.
+The rows of many cases are side by side in one wide table; short cases are padded with NULL.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ def run(spark: Any, batch: Sequence[Group]) -> list[str]:
     return found
 
 
-def test_spark_answers_as_postgresql(spark: Any) -> None:
+def test_spark_gives_postgresql_answers(spark: Any) -> None:
     every = groups()
     found: list[str] = []
     for start in range(0, len(every), PACKED):

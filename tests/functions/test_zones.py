@@ -1,4 +1,4 @@
-"""Offsets of whole columns are what Python's `zoneinfo` says of each row."""
+"""Offsets of whole columns equal those of Python's `zoneinfo` for each row."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from tests.zones import CHANGES, EPOCH, local_of, micros_of, moment_of, moments,
 
 
 @given(zones, st.lists(moments, min_size=1, max_size=6))
-def test_offsets_of_columns_are_those_of_zoneinfo(name: str, ats: list[datetime]) -> None:
+def test_column_offsets_equal_zoneinfo(name: str, ats: list[datetime]) -> None:
     zone, ours = ZoneInfo(name), calendar.zone_named(name)
     column = np.array([micros_of(at) for at in ats])
     assert datetimes(column + utc_offsets(ours, column)) == [local_of(zone, at) for at in ats]
@@ -31,6 +31,6 @@ def datetimes(column: Any) -> list[datetime]:
     ("name", "hours"),
     [("<+02>-02", 2), ("<-03>+03", -3), ("-3", 3), ("+05:30", -5.5), ("CET", 1), ("pst", -8)],
 )
-def test_a_fixed_zone_has_one_offset(name: str, hours: float) -> None:
+def test_fixed_zone_has_one_offset(name: str, hours: float) -> None:
     found = utc_offsets(zone_of(name), np.array([micros_of(at) for at in CHANGES]))
     assert set(found.tolist()) == {hours * 3600e6}
