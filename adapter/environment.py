@@ -26,6 +26,7 @@ from foreshore.adapter.introspection.loop_latency import LoopLatency
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.adapter.session.plan_cache import PlanCache
+from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.session.temporary import TemporarySchemas
 from foreshore.adapter.session.variables import Variables
@@ -108,6 +109,7 @@ class Environment:
         """Use `open`."""
         self.coordinator = coordinator
         self.plans = PlanCache()
+        self.planning_cost = PlanningCost()
         self._data_directory = data_directory
         self.sessions: dict[int, Session] = {}
         self.advisory = AdvisoryLocks()

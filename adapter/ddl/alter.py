@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import named_constraints, refuse_reserved, with_sequences
-from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
+from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import describe, forget_dropped
 from foreshore.adapter.ddl.sequences import alter_sequence, drop_default
-from foreshore.adapter.ddl.table_rewrite import above, remember, reshape
+from foreshore.adapter.ddl.table_rewrite import above, plan_above, remember, reshape
 from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, verify, was
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.key_index import KeyIndex
@@ -102,9 +102,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
             transaction.constrained_since[id] = min(time, coordinator.group.changed(id))
     if new.desc.names != old.desc.names:
         _rename_columns(change, id, old.desc, new.desc.names)
-    for item in above(change.state, id):
-        planned = session.planner.reader().planned
-        transaction.planned[item.id] = plan_item(change.state, planned, item)
+    await plan_above(session, id)
     _drop_sequences(session, plan.dropped_sequences)
     return Completed(plan.tag)
 

@@ -60,7 +60,10 @@ async def reshape(
     old, definition = planned[table.id], plan.definition
     assert definition is not None
     going = [
-        (_parts(change.state, planned, table.id, at), _users(session, table, at))
+        (
+            _parts(change.state, planned, table.id, at),
+            await blocking.run(None, _users, session, table, at),
+        )
         for at, _ in plan.dropped
     ]
     ids = {table.id: change.allot_item()}
@@ -90,8 +93,7 @@ async def reshape(
                 f'cannot add or drop columns of table "{table.name}" in the transaction that has '
                 f'made {item.kind} "{item.name}" AS OF an earlier time'
             )
-        seen = session.planner.reader().planned
-        transaction.planned[item.id] = plan_item(change.state, seen, item)
+    await plan_above(session, id)
     await _move_rows(session, plan, definition, (table.id, old), (id, new), more, since, time)
 
 
@@ -102,6 +104,19 @@ def above(state: State, id: GlobalId) -> Iterator[Item]:
         if not below.isdisjoint(item.depends_on):
             below.add(item.id)
             yield item
+
+
+async def plan_above(session: "Session", id: GlobalId) -> None:
+    """Plan what depends on table `id` anew, in the running transaction."""
+    state, planned = session.catalog_change().state, dict(session.planner.reader().planned)
+    items = list(above(state, id))
+
+    def plan() -> dict[GlobalId, Planned]:
+        for item in items:
+            planned[item.id] = plan_item(state, planned, item)
+        return {item.id: planned[item.id] for item in items}
+
+    session.begin().planned.update(await blocking.run(None, plan))
 
 
 def _indexes_of(

@@ -13,6 +13,7 @@ from foreshore.adapter.read.timestamp_selection import (
     standard_level,
 )
 from foreshore.adapter.session import temporary
+from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.errors import (
     ActiveSqlTransaction,
@@ -264,7 +265,7 @@ async def prepare(session: "Session", plan: Prepare) -> Completed:
     """Run PREPARE."""
     if plan.name in session.statements:
         raise DuplicatePreparedStatement(f'prepared statement "{plan.name}" already exists')
-    syntaxes = await session.in_passing(plan.sql, parse, plan.sql)
+    syntaxes = await session.run_aside(is_short(plan.sql), parse, plan.sql)
     if len(syntaxes) != 1:
         raise SyntaxError_("PREPARE takes one statement")
     prepared = Prepared(plan.name, syntaxes[0], plan.parameters)

@@ -130,7 +130,8 @@ class SessionPlanner:
         """
         syntax = prepared.syntax
         while syntax is not None and not self._is_good(prepared, self.basis()):
-            await self._session.in_passing(syntax.text, self._prepare, prepared)
+            is_small = self._session.environment.planning_cost.is_small(syntax.text, self.state)
+            await self._session.run_aside(is_small, self._prepare, prepared)
 
     def _is_good(self, prepared: Prepared, basis: Basis) -> bool:
         """Whether the plan of a statement, if it has one, is what would be made now."""

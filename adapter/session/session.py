@@ -28,6 +28,7 @@ from foreshore.adapter.session import temporary
 from foreshore.adapter.session.environment_values import EnvironmentValues
 from foreshore.adapter.session.interrupt import Interrupts
 from foreshore.adapter.session.planner import SessionPlanner
+from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import BoundPortal, Prepared
 from foreshore.adapter.session.variables import Variables, milliseconds
 from foreshore.adapter.transaction import commit as committing
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LONG_TEXT = 512  # characters: some ten milliseconds of parsing and planning at worst
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -422,7 +422,7 @@ class Session:
 
     async def _parsed(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
         """Prepare a statement that no session has planned yet."""
-        syntaxes = await self.in_passing(sql, parse, sql)
+        syntaxes = await self.run_aside(is_short(sql), parse, sql)
         if len(syntaxes) > 1:
             raise SyntaxError_("cannot insert multiple commands into a prepared statement")
         if not syntaxes:
@@ -554,7 +554,7 @@ class Session:
             syntaxes = [known.syntax]
         else:
             known = None
-            syntaxes = await self.in_passing(sql, parse, sql)
+            syntaxes = await self.run_aside(is_short(sql), parse, sql)
         if not syntaxes:
             yield EmptyQuery()
         single = len(syntaxes) == 1
@@ -591,11 +591,11 @@ class Session:
         if self._in_implicit():
             await self.commit()
 
-    async def in_passing(
-        self, text: str, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    async def run_aside(
+        self, is_small: bool, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Return what `work` makes of a text; if that is long, on a thread: nobody else waits."""
-        if len(text) < LONG_TEXT:
+        """Return what `work` gives, run on a thread unless it `is_small`."""
+        if is_small:
             return work(*args, **kwargs)
         with self.interrupts.running():
             return await blocking.run(None, work, *args, **kwargs)

@@ -92,6 +92,11 @@ def define(names: str, parameters: str, result: SqlType, body: str) -> None:
         _FUNCTIONS.setdefault(name, []).append(SqlFunction(name, types, result, body))
 
 
+def sql_function_names() -> frozenset[str]:
+    """Return the names of all functions whose bodies are SQL."""
+    return frozenset(_FUNCTIONS)
+
+
 def find_sql_function(name: str, types: tuple[SqlType, ...]) -> SqlFunction | None:
     """Return the SQL-bodied function of that name for these arguments, or None."""
     if name not in _FUNCTIONS:

@@ -1,0 +1,48 @@
+"""Where a text is parsed and planned: short ones on the event loop, all others on a thread.
+
+Planning a short text over tables takes about a millisecond, and handing it to a thread a tenth of
+that. Views, relations of the catalog and functions with SQL bodies are put in where they are named,
+so the length of a text says nothing about their cost. Which words a text has decides only where it
+is planned, never what it means.
+"""
+
+import re
+
+from foreshore.adapter.session.catalog_reader import BUILTINS
+from foreshore.catalog.item import Item
+from foreshore.catalog.state import State
+from foreshore.sql.bind.sql_functions import sql_function_names
+
+LONG_TEXT = 512  # characters: some ten milliseconds of parsing and planning at worst
+
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_DEFINING = frozenset(("create", "alter", "drop", "comment", "explain", "show", "subscribe"))
+_CATALOG = frozenset(each.name for each in BUILTINS.values())
+_REFERENCES = frozenset(("regclass", "regtype", "regproc", "regnamespace", "regrole"))
+_COSTLY = _DEFINING | _CATALOG | _REFERENCES | sql_function_names()
+
+
+class PlanningCost:
+    """Tells which texts are planned quickly; the names of views are kept for one state."""
+
+    def __init__(self) -> None:
+        self._state = State()
+        self._views: frozenset[str] = frozenset()
+
+    def is_small(self, text: str, state: State) -> bool:
+        """Return whether `text` may be planned on the event loop."""
+        if not is_short(text):
+            return False
+        words = set(_WORD.findall(text.lower()))
+        return words.isdisjoint(_COSTLY) and words.isdisjoint(self._view_names(state))
+
+    def _view_names(self, state: State) -> frozenset[str]:
+        if state is not self._state:
+            items = (item for item in state.all(Item) if item.type in ("view", "materialized view"))
+            self._state, self._views = state, frozenset(item.name.lower() for item in items)
+        return self._views
+
+
+def is_short(text: str) -> bool:
+    """Return whether `text` may be parsed on the event loop."""
+    return len(text) < LONG_TEXT
