@@ -21,6 +21,7 @@ from foreshore.server.encodings import ENCODINGS
 from foreshore.server.wire import Wire
 from foreshore.text import REG_NAMES, OutputStyle
 
+MESSAGES_PER_TURN = 1000  # CopyData handled in one turn of the event loop
 PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # of one COPY, parsed concurrently
 
 
@@ -69,9 +70,13 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
         intake = _BinaryIntake(copy) if binary else _TextIntake(copy, zone)
         wire.put(message.copy_response(b"G", int(binary), len(copy.desc.columns)))
         wire.flush()
+        number = 0
         while True:
             while (received := wire.reader.next()) is None:
                 await wire.more()
+            number += 1
+            if number % MESSAGES_PER_TURN == 0:
+                await asyncio.sleep(0)
             match received:
                 case message.CopyData(data):
                     await intake.take(data)

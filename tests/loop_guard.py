@@ -8,10 +8,14 @@ test, and replicas without a process of their own, work on the same loop.
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context
-from time import thread_time
+from pathlib import Path
+from threading import Thread, get_ident
+from time import perf_counter, sleep, thread_time
+from traceback import extract_stack
 from typing import Any
 
 LIMIT_S = 0.05
@@ -94,12 +98,46 @@ def _reference() -> float:
     return thread_time() - began
 
 
+class StackSampler(Thread):
+    """Samples the stack of a thread's step that takes long, to say where it was."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._thread = get_ident()
+        self._began: float | None = None
+        self._stack = ""
+
+    def step_begins(self) -> None:
+        """Sample the step that begins now."""
+        self._began, self._stack = perf_counter(), ""
+
+    def step_ends(self) -> str:
+        """Return the innermost frames of the step that ends now, if it was sampled."""
+        self._began = None
+        return self._stack
+
+    def run(self) -> None:
+        """Sample until the process ends."""
+        while True:
+            sleep(LIMIT_S / 2)
+            began = self._began
+            if began is not None and perf_counter() - began > LIMIT_S / 2:
+                frame = sys._current_frames().get(self._thread)
+                frames = extract_stack(frame)[-5:]
+                self._stack = " < ".join(
+                    f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames)
+                )
+
+
 class Measured(Coroutine[Any, Any, Any]):
     """A coroutine of which each step is measured."""
 
-    def __init__(self, inner: Coroutine[Any, Any, Any], report: Report) -> None:
+    def __init__(
+        self, inner: Coroutine[Any, Any, Any], report: Report, sampler: StackSampler
+    ) -> None:
         self._inner = inner
         self._report = report
+        self._sampler = sampler
         self.__name__ = getattr(inner, "__qualname__", repr(inner))
         self.__qualname__ = self.__name__
 
@@ -117,16 +155,19 @@ class Measured(Coroutine[Any, Any, Any]):
 
     def _step(self, step: Callable[..., Any], *args: Any) -> Any:
         began = thread_time()
+        self._sampler.step_begins()
         try:
             return step(*args)
         finally:
-            took = thread_time() - began
+            took, stack = thread_time() - began, self._sampler.step_ends()
             if took > LIMIT_S and is_slow(took):
-                self._report(self.__name__, took)
+                self._report(f"{self.__name__} at {stack}", took)
 
 
 def measure_tasks(loop: asyncio.AbstractEventLoop, report: Report) -> None:
-    """Report the steps of the loop's tasks that take too long."""
+    """Report the steps of the loop's tasks that take too long; to be called on its thread."""
+    sampler = StackSampler()
+    sampler.start()
 
     def factory(
         loop: asyncio.AbstractEventLoop,
@@ -135,6 +176,6 @@ def measure_tasks(loop: asyncio.AbstractEventLoop, report: Report) -> None:
         context: Context | None = None,
     ) -> "asyncio.Task[Any]":
         assert isinstance(inner, Coroutine), inner
-        return asyncio.Task(Measured(inner, report), loop=loop, context=context)
+        return asyncio.Task(Measured(inner, report, sampler), loop=loop, context=context)
 
     loop.set_task_factory(factory)

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.compute.controller.history import Entry, History
 from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.protocol import (
@@ -37,6 +38,8 @@ from foreshore.storage.controller import ListenEvent, Snapshot
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
+
+ENCODED_IN_PASSING = 1 << 20  # bytes of rows that are encoded on the event loop
 
 # Valid Spark masters. An invalid one would fail at each start of a replica.
 _MASTER = re.compile(
@@ -228,15 +231,23 @@ class Cluster:
             for connection in connections:
                 connection.send_frame(frame)
 
-    def ask(self, asked: PendingPeek) -> None:
-        """Send a peek to all replicas, also to those that connect later, until `forget_peek`."""
+    async def ask(self, asked: PendingPeek) -> None:
+        """Send a peek to all replicas, also to those that connect later, until `forget_peek`.
+
+        Many rows beside it are encoded on a thread.
+        """
+        if sum(table.nbytes for table in asked.tables) > ENCODED_IN_PASSING:
+            frame = await blocking.run(None, encode_frame, asked.peek, asked.tables)
+        else:
+            frame = encode_frame(asked.peek, asked.tables)
+        connections = self.connections
+        if asked.replica is not None:
+            replica = self.replicas.get(asked.replica)
+            connection = None if replica is None else replica.connection
+            connections = [] if connection is None else [connection]
         self.peeks[asked.peek.number] = asked
-        if asked.replica is None:
-            self.send(asked.peek, asked.tables)
-            return
-        connection = self.replicas[asked.replica].connection
-        if connection is not None:
-            connection.send(asked.peek, asked.tables)
+        for connection in connections:
+            connection.send_frame(frame)
 
     def forget_peek(self, number: int) -> None:
         """Forget a peek that was answered or cancelled."""

@@ -155,7 +155,7 @@ class Peeks:
             if request.replica is not None and request.replica not in cluster.replicas:
                 raise _dropped(cluster, request.replica)
             self._pending[number] = pending
-            cluster.ask(PendingPeek(peek, tables, request.replica))
+            await cluster.ask(PendingPeek(peek, tables, request.replica))
             result = await self._answer(number, pending)
             answered = True
             return result
