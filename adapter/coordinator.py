@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.introspection.view_errors import ViewErrors
-from foreshore.adapter.read.read_holds import ReadHolds
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.subscribe.changelogs import Changelogs
 from foreshore.adapter.subscribe.durable_positions import DurablePositions
@@ -25,6 +24,7 @@ from foreshore.adapter.transaction.constraint_guard import ConstraintGuard
 from foreshore.adapter.transaction.group_commit import GroupCommit, Write
 from foreshore.adapter.transaction.locks import Locks
 from foreshore.adapter.transaction.oracle import TimestampOracle
+from foreshore.adapter.transaction.read_holds import ReadHolds
 from foreshore.adapter.write.key_index import KeyIndexes
 from foreshore.adapter.write.sequence_numbers import Generation, Sequences
 from foreshore.catalog.catalog import Catalog, Planned

@@ -10,8 +10,8 @@ from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_c
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.create_as import create_table_as
 from foreshore.adapter.ddl.sequences import alter_sequence
+from foreshore.adapter.introspection.explain import explain
 from foreshore.adapter.introspection.explain_freshness import explain_freshness
-from foreshore.adapter.read.explain import explain
 from foreshore.adapter.read.peek import awaited
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.read.row_locks import lock_table

@@ -24,7 +24,6 @@ from foreshore.adapter.introspection.catalog_answers import CatalogAnswers, Orig
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.loop_latency import LoopLatency
 from foreshore.adapter.introspection.view_errors import ViewErrors
-from foreshore.adapter.read.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.adapter.session.plan_cache import PlanCache
 from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.session import Session
@@ -33,6 +32,7 @@ from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.oracle import TimestampOracle
+from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.sequence_numbers import Sequences
 from foreshore.catalog.bootstrap import first_state

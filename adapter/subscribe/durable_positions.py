@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from foreshore.adapter.read.read_holds import Hold, ReadHolds
+from foreshore.adapter.transaction.read_holds import Hold, ReadHolds
 from foreshore.catalog.durable import Position, moved
 from foreshore.errors import ConcurrentUpdate, DatabaseError, DataCorrupted, UndefinedObject
 from foreshore.ids import GlobalId

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from foreshore.adapter.read.read_holds import Hold
 from foreshore.adapter.read.timestamp_selection import Isolation
 from foreshore.adapter.subscribe.durable_positions import Move
 from foreshore.adapter.transaction.locks import KeyLock, Mark
+from foreshore.adapter.transaction.read_holds import Hold
 from foreshore.adapter.write.key_index import Changes, KeyIndex
 from foreshore.adapter.write.sequence_numbers import Generation
 from foreshore.adapter.write.values import Row, Values

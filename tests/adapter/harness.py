@@ -14,8 +14,8 @@ import pytest
 
 from foreshore.adapter.client import Completed, CopyOut, Execution, Rows, Startup
 from foreshore.adapter.environment import Environment
-from foreshore.adapter.read.read_holds import DEFAULT_LAG_MS
 from foreshore.adapter.session.session import Session
+from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS
 from foreshore.clock import SystemClock
 from foreshore.compute.controller.launch import Launched, Launcher
 from foreshore.errors import DatabaseError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.read.read_holds import ReadHolds
+from foreshore.adapter.transaction.read_holds import ReadHolds
 from foreshore.ids import GlobalId
 from tests.adapter.harness import TestEnvironment, in_environment, until
 
