@@ -12,7 +12,6 @@ WIDE = frozenset(
         "README",
         "adapter",
         "benchmarks",
-        "status",
         "subscribe",
     )
 )
