@@ -71,7 +71,9 @@ async def attempted(
     is the first of a transaction and meets ALTER or DROP TABLE. From then on no other can come in
     between, so that there is an end to it. Raises these errors where that does not help.
     """
-    is_first = session.begin().is_untouched
+    transaction = session.begin()
+    holds_locks = session.coordinator.locks.holds_any(transaction)
+    is_first = transaction.is_untouched and not holds_locks
     locks = session.environment.advisory.mark(session)
     acted = session.acted = SideEffectLog()
     alone = alone and not session.begin().block

@@ -7,6 +7,7 @@ test, and replicas without a process of their own, work on the same loop.
 """
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -98,6 +99,21 @@ def _reference() -> float:
     return thread_time() - began
 
 
+class Collections:
+    """The processor time that collections of garbage have taken, which no statement asks for."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._began = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = thread_time()
+        else:
+            self.total += thread_time() - self._began
+
+
 class StackSampler(Thread):
     """Samples the stack of a thread's step that takes long, to say where it was."""
 
@@ -133,11 +149,16 @@ class Measured(Coroutine[Any, Any, Any]):
     """A coroutine of which each step is measured."""
 
     def __init__(
-        self, inner: Coroutine[Any, Any, Any], report: Report, sampler: StackSampler
+        self,
+        inner: Coroutine[Any, Any, Any],
+        report: Report,
+        sampler: StackSampler,
+        collections: Collections,
     ) -> None:
         self._inner = inner
         self._report = report
         self._sampler = sampler
+        self._collections = collections
         self.__name__ = getattr(inner, "__qualname__", repr(inner))
         self.__qualname__ = self.__name__
 
@@ -154,19 +175,20 @@ class Measured(Coroutine[Any, Any, Any]):
         self._inner.close()
 
     def _step(self, step: Callable[..., Any], *args: Any) -> Any:
-        began = thread_time()
+        began, collected = thread_time(), self._collections.total
         self._sampler.step_begins()
         try:
             return step(*args)
         finally:
-            took, stack = thread_time() - began, self._sampler.step_ends()
+            stack, collected = self._sampler.step_ends(), self._collections.total - collected
+            took = thread_time() - began - collected
             if took > LIMIT_S and is_slow(took):
                 self._report(f"{self.__name__} at {stack}", took)
 
 
 def measure_tasks(loop: asyncio.AbstractEventLoop, report: Report) -> None:
     """Report the steps of the loop's tasks that take too long; to be called on its thread."""
-    sampler = StackSampler()
+    sampler, collections = StackSampler(), Collections()
     sampler.start()
 
     def factory(
@@ -176,6 +198,8 @@ def measure_tasks(loop: asyncio.AbstractEventLoop, report: Report) -> None:
         context: Context | None = None,
     ) -> "asyncio.Task[Any]":
         assert isinstance(inner, Coroutine), inner
-        return asyncio.Task(Measured(inner, report, sampler), loop=loop, context=context)
+        return asyncio.Task(
+            Measured(inner, report, sampler, collections), loop=loop, context=context
+        )
 
     loop.set_task_factory(factory)

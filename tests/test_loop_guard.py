@@ -30,7 +30,9 @@ def test_step_of_a_task_over_the_limit_is_reported() -> None:
         await asyncio.gather(asyncio.create_task(slow()), asyncio.create_task(quick()))
 
     asyncio.run(main())
-    assert [name.rpartition(".")[2] for name in found] == ["slow"]
+    ((name, stack),) = (each.split(" at ") for each in found)
+    assert name.endswith("slow")
+    assert "test_loop_guard.py" in stack
 
 
 def test_callback_over_the_limit_is_noted_while_its_loop_is_watched() -> None:

@@ -114,7 +114,6 @@ async def lock_catalog(session: "Session") -> None:
     changed what the transaction's temporary objects use.
     """
     transaction = session.begin()
-    transaction.locked = True
     await session.coordinator.locks.lock_catalog(transaction)
     follow_catalog(session)
 

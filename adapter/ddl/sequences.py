@@ -45,8 +45,8 @@ def add_sequence(
 def _begin(session: "Session", item: Item, start: int) -> None:
     """Begin a generation, which is the transaction's own until it commits."""
     generation = generation_of(item)
-    session.coordinator.sequences.begin(generation, Position(start, called=False))
-    session.begin().generations.add(generation)
+    position = Position(start, called=False)
+    session.coordinator.sequences.begin(generation, position, owner=session.begin())
 
 
 def alter_sequence(session: "Session", plan: AlterSequence) -> Completed:

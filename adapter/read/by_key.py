@@ -88,7 +88,6 @@ async def locked_by_key(
     keys = literal_keys(lookup.keys, replace)
     wanted = locks_of(lookup.table, index, keys)
     while True:
-        transaction.locked = True
         if not nowait:
             await coordinator.locks.acquire_keys(wanted, transaction)
         elif not coordinator.locks.try_locks((), wanted, transaction):
@@ -131,7 +130,6 @@ async def locked_rows(
     wanted = frozenset(KeyLock(table, constraint.name, hash) for hash in hashes)
     locked = wanted
     while True:
-        transaction.locked = True
         await coordinator.locks.acquire_keys(locked, transaction)
         move_forward(session)
         time = read_time(session, (table,), None, (), by_key=True)

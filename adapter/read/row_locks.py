@@ -58,7 +58,6 @@ async def _locked_rows(
     """Return the finished rows of a SELECT that locks them."""
     transaction = session.begin()
     transaction.require_writable(f"SELECT {locking.strength}")
-    transaction.locked = True
     if transaction.time is None:  # who locks wants the newest, at any isolation
         transaction.isolation = "strict serializable"
     if locking.key:
@@ -207,7 +206,6 @@ async def lock_table(session: "Session", plan: LockTable, *, alone: bool) -> Com
     if alone and not transaction.block:
         raise NoActiveSqlTransaction("LOCK TABLE can only be used in transaction blocks")
     tables = sorted(_committed(session, plan.tables))
-    transaction.locked = True
     for table in tables:
         if not plan.nowait:
             await (

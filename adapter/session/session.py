@@ -32,7 +32,6 @@ from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import BoundPortal, Prepared
 from foreshore.adapter.session.variables import Variables, milliseconds
 from foreshore.adapter.transaction import commit as committing
-from foreshore.adapter.transaction.locks import NOTHING
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.catalog.item import Role
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
@@ -249,8 +248,8 @@ class Session:
 
     def _let_go(self, transaction: Transaction, advisory: int = 0) -> None:
         transaction.release()
-        self.coordinator.sequences.forget_private(transaction.generations)
-        if transaction.locked:
+        self.coordinator.sequences.forget_private(transaction)
+        if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction)
         self.environment.advisory.release_transaction(self, advisory)
 
@@ -307,8 +306,7 @@ class Session:
 
     def _give_up(self, transaction: Transaction) -> None:
         transaction.forget()
-        if transaction.locked:
-            transaction.locked = False
+        if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction)
         self.environment.advisory.release_transaction(self)
         self._close_portals(committed=False)
@@ -337,9 +335,8 @@ class Session:
 
     def _release_since_savepoint(self, transaction: Transaction) -> None:
         savepoint = transaction.savepoints[-1]
-        if transaction.locked:
+        if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction, savepoint.locks)
-            transaction.locked = savepoint.locks != NOTHING
         self.environment.advisory.release_transaction(self, savepoint.advisory)
 
     # --- running -------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ async def wait_for_tables(session: "Session", transaction: Transaction) -> None:
         if id is None:
             return
         left.remove(id)
-        transaction.locked = True
         await locks.acquire_beside(id, transaction, by_name=False)
 
 

@@ -259,7 +259,7 @@ class Locks:
             holder = self._tables.get(key.table, owner)
             if holder is not owner:
                 yield holder
-        if not self._has_something(owner):
+        if not self.holds_any(owner):
             # Nobody waits for who has nothing yet, so its place in the queue closes no circle.
             for other in self._waiting[:place]:
                 if other.owner is not owner and request.conflicts(other):
@@ -267,7 +267,7 @@ class Locks:
 
     def _waits_for(self, request: _Request, owner: Owner) -> bool:
         """Whether those for whom `request` would wait wait for `owner` themselves."""
-        if not self._has_something(owner):
+        if not self.holds_any(owner):
             return False  # at once: there may be many who wait, each for all before
         places = {each.owner: place for place, each in enumerate(self._waiting)}
         seen: set[Owner] = set()
@@ -282,7 +282,8 @@ class Locks:
             stack += self._before(self._waiting[places[each]], places[each])
         return False
 
-    def _has_something(self, owner: Owner) -> bool:
+    def holds_any(self, owner: Owner) -> bool:
+        """Return whether `owner` holds a lock."""
         return owner in self._held or owner in self._tables.values()
 
     def _grant(self, request: _Request) -> None:

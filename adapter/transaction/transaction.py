@@ -18,7 +18,6 @@ from foreshore.adapter.subscribe.durable_positions import Move
 from foreshore.adapter.transaction.locks import KeyLock, Mark
 from foreshore.adapter.transaction.read_holds import Hold
 from foreshore.adapter.write.key_index import Changes, KeyIndex
-from foreshore.adapter.write.sequence_numbers import Generation
 from foreshore.adapter.write.values import Row, Values
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.durable import Position
@@ -96,9 +95,7 @@ class Transaction:
     moves: dict[GlobalId, Move] = field(default_factory=dict)  # of subscriptions
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
-    locked: bool = False  # whether it holds write locks
     savepoints: list[Savepoint] = field(default_factory=list)
-    generations: set[Generation] = field(default_factory=set)  # of sequences, begun here
 
     queried: bool = False  # its isolation is settled, and that it only reads
     lock_timeout_ms: int = 0  # of the statement at hand; 0: without end
@@ -106,14 +103,8 @@ class Transaction:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether it has read, changed and locked nothing yet."""
-        return (
-            self.time is None
-            and not self.writes
-            and not self.moves
-            and not self.locked
-            and self.catalog is None
-        )
+        """Whether it has read and changed nothing yet."""
+        return self.time is None and not self.writes and not self.moves and self.catalog is None
 
     def anew(self, now: Timestamp) -> "Transaction":
         """Return what it was before its first statement, which is to be tried again `now`."""

@@ -71,7 +71,6 @@ async def insert_on_conflict(
     few = proposed.num_rows <= MANY
     keys: dict[KeyIndex, frozenset[KeyLock]] = {}
     if id in coordinator.state.objects:
-        transaction.locked = True
         if few:
             rows = counted(proposed)
             keys = {index: locks_of_rows(index, rows) for index, _ in arbiters}

@@ -321,7 +321,6 @@ async def written_rows(
     # Who has locked something already does not wait for tables: those who do would wait for it.
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
-        transaction.locked = True
         await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
     if transaction.reads_own_writes(tables) or peek.way == "local":
         time = read_time(session, peek.shards, None, args)

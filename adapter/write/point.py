@@ -75,7 +75,6 @@ async def changed_by_key(
     hash = None if key is None else index.hash(key)
     wanted = frozenset(() if hash is None else (KeyLock(id, point.constraint.name, hash),))
     while True:
-        transaction.locked = True
         if not coordinator.locks.try_keys(wanted, transaction):
             await coordinator.locks.acquire_keys(wanted, transaction)
         move_forward(session)

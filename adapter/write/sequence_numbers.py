@@ -64,7 +64,7 @@ class Sequences:
         # How many numbers may be given out without a write, by the rule that they follow.
         self._ready: dict[Generation, tuple[Sequence, int]] = {}
         self._range: dict[Generation, int] = {}
-        self._private: set[Generation] = set()  # of transactions that have not ended
+        self._private: dict[Generation, object] = {}  # with the transaction that began each
         self._live: dict[GlobalId, Generation] = {}  # what the catalog says
         self._last = 0  # the greatest number of a generation
         self._writing = asyncio.Lock()
@@ -163,11 +163,11 @@ class Sequences:
         self._last += 1
         return Generation(id, self._last)
 
-    def begin(self, of: Generation, at: Position) -> None:
-        """Begin a generation that only one transaction knows."""
+    def begin(self, of: Generation, at: Position, owner: object) -> None:
+        """Begin a generation that only the transaction `owner` knows until it commits."""
         assert of not in self._positions, of
         self._positions[of] = at
-        self._private.add(of)
+        self._private[of] = owner
 
     async def publish(self, generations: Iterable[Generation]) -> None:
         """Make durable where generations stand that are about to be known to all.
@@ -176,7 +176,8 @@ class Sequences:
         """
         async with self._writing:
             await self._write({each: self._positions[each] for each in generations})
-            self._private.difference_update(generations)
+            for each in generations:
+                self._private.pop(each, None)
 
     def published(self, generations: Iterable[Generation]) -> None:
         """Let generations be everybody's, whose positions are durable."""
@@ -189,13 +190,14 @@ class Sequences:
             for kept in (self._positions, self._ready, self._range):
                 kept.pop(each, None)
             self._reserved.pop(each.key, None)  # durably so with the next write
-            self._private.discard(each)
+            self._private.pop(each, None)
             if self._live.get(each.id) == each:
                 del self._live[each.id]
 
-    def forget_private(self, generations: Iterable[Generation]) -> None:
-        """Forget those that a transaction, which has ended, has not published."""
-        self.forget(self._private.intersection(generations))
+    def forget_private(self, owner: object) -> None:
+        """Forget the generations that the ended transaction `owner` has not published."""
+        if self._private:
+            self.forget([each for each, other in self._private.items() if other is owner])
 
     async def close(self) -> None:
         """Write down how far each sequence really went."""

@@ -87,7 +87,6 @@ async def take_to_alter(session: "Session", ids: Iterable[GlobalId]) -> None:
     if not taken:
         return
     transaction = session.begin()
-    transaction.locked = True
     await coordinator.locks.acquire_to_alter(taken, transaction)
     if any(coordinator.state.get(id) is not change.base.get(id) for id in taken):
         raise TableAltered
@@ -102,7 +101,6 @@ async def lock_shared_against_ddl(session: "Session", id: GlobalId) -> None:
     transaction, locks = session.begin(), session.coordinator.locks
     if transaction.met_alter or locks.alters_another(id, transaction):
         known = plan_of_table(session, id)
-        transaction.locked = True
         await locks.acquire_beside(id, transaction)
         require_unaltered(session, id, known)
 
@@ -120,7 +118,6 @@ async def lock_before_nextval(
         return
     if transaction.block and not locks.is_taken(id, transaction):
         return
-    transaction.locked = True
     if whole:
         await locks.acquire((id,), transaction)
     else:  # a block's table may be renamed meanwhile

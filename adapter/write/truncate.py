@@ -35,7 +35,6 @@ async def truncate(session: "Session", plan: Truncate) -> Completed:
     time = coordinator.oracle.read_ts()
     known = [id for id in plan.tables if id in coordinator.state.objects]
     if known:
-        transaction.locked = True
         await coordinator.locks.acquire(known, transaction)
         time = read_time(session, known, None, ())
     state = session.planner.reader().state
