@@ -75,9 +75,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def nothing_holds_up_the_server(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let a test fail that holds up the event loop of the shared server."""
+    running: Server | None = None
+    if "server" in request.fixturenames:  # had before the test, it is torn down after this
+        running = request.getfixturevalue("server")
     yield
-    if "server" in request.fixturenames:
-        running: Server = request.getfixturevalue("server")
+    if running is not None:
         slow = running.slow_callbacks()
         assert not slow, slow
 

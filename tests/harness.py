@@ -170,13 +170,17 @@ class Server:
         return marked(self.mark)
 
     def children(self) -> set[int]:
-        """Return the server's own live children, as the operating system knows them."""
+        """Return the live replicas that the server started, as the operating system knows them.
+
+        A process that evaluates costly constants is not one of them.
+        """
         assert self.process is not None
         found = set()
         for pid in self.processes():
             with contextlib.suppress(OSError):
                 stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                if int(stat[1]) == self.process.pid and stat[0] != "Z":
+                is_replica = b"isolated.worker" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+                if is_replica and int(stat[1]) == self.process.pid and stat[0] != "Z":
                     found.add(pid)
         return found
 

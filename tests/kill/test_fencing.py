@@ -65,7 +65,7 @@ def test_second_server_is_refused_and_changes_nothing(data_dir: Path) -> None:
         assert second.process is not None
         assert second.process.wait(30) == 1
         lines = second.log.read_bytes()[said:].decode().splitlines()
-        (line,) = (each for each in lines if " CRITICAL __main__: " in each)
+        (line,) = (each for each in lines if " CRITICAL " in each)
         assert f'data directory "{data_dir}" is in use by another server' in line
         assert f"It is process {first.process.pid} on host " in line
         assert "--take-over" in line

@@ -118,6 +118,14 @@ def _check_size(length: int) -> None:
         raise fail("54000", "requested length too large")
 
 
+def replace(text: str, old: str, new: str) -> str:
+    """Return `text` with `new` in place of each `old`; raises 54000 if that is too long."""
+    if not old:
+        return text
+    _check_size(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
+
+
 def repeat(text: str, count: int) -> str:
     """Return `text` `count` times."""
     _check_size(len(text) * max(count, 0))
@@ -399,7 +407,8 @@ declare(
     "replace",
     "text text text",
     "text",
-    mapped(lambda text, old, new: text.replace(old, new) if old else text),
+    mapped(replace),
+    fallible=True,
 )
 declare("translate", "text text text", "text", mapped(translate))
 declare("repeat", "text int4", "text", mapped(repeat), fallible=True)
