@@ -10,12 +10,11 @@ import psycopg
 import pytest
 
 from tests.e2e.pathological import statements
-from tests.effort import examples
 from tests.harness import Server, serving
 
 SEED = 18
 COUNT = 1000
-FEW = 50  # where not all are asked for
+FEW = 50  # in `make test`
 LONGEST_WAIT_S = 0.1
 EXPECTED = {
     "00000", "0A000", "2201B", "22003", "22007", "22008", "22015", "22021", "22023", "22P02", "42601", "42804", "42883",
@@ -87,16 +86,16 @@ def sqlstate_of(connection: psycopg.Connection[tuple[object, ...]], sql: str) ->
     return "00000"
 
 
-@pytest.mark.scaled
 @pytest.mark.timeout(3600)
-def test_statements_that_cost_more_than_they_look_hold_up_nobody(data_dir: Path) -> None:
+@pytest.mark.parametrize("count", [FEW, pytest.param(COUNT, marks=pytest.mark.slow)])
+def test_costly_statements_hold_up_no_other_session(data_dir: Path, count: int) -> None:
     with serving(data_dir) as server, server.connect() as connection:
         connection.execute("CREATE TABLE pathological (i int)")
         connection.execute("SELECT length(repeat('a', 1000000))")  # starts what is killed below
         connection.execute("SET statement_timeout = '1s'")
         bystander = Bystander(server)
         with bystander.asking():
-            for sql in statements(SEED, COUNT if examples(COUNT) == COUNT else FEW):
+            for sql in statements(SEED, count):
                 bystander.running = sql[:200]
                 answer = sqlstate_of(connection, sql)
                 assert answer in EXPECTED, (answer, sql[:500])
