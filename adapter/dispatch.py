@@ -92,6 +92,9 @@ NO_QUERY = (
 )  # fmt: skip
 
 
+NO_DDL = (Select, Insert, Update, Delete, Merge, *NO_QUERY)  # the most frequent, asked first
+
+
 async def run(
     session: "Session", prepared: "Prepared", args: Sequence[Datum], *, alone: bool
 ) -> Outcome:
@@ -105,7 +108,7 @@ async def run(
         if transaction.time is not None:
             since = max(transaction.time, transaction.began)
             session.coordinator.check_defined(prepared.used, since)
-    if changes_permanent_objects(session, plan):
+    if not isinstance(plan, NO_DDL) and changes_permanent_objects(session, plan):
         transaction.require_writable(_verb(plan))
         plan = await _locked(session, prepared, plan, args)
     session.used = prepared.used

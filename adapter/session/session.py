@@ -353,8 +353,9 @@ class Session:
         self.query = text
         self.query_at = self.state_at = self.coordinator.clock.now() * 1000
         self.interrupts.begin()
-        with suppress(Conflict):  # the commit raises it again, unless the client rolls back
-            follow_catalog(self)
+        if self.transaction is not None and self.transaction.catalog is not None:
+            with suppress(Conflict):  # the commit raises it again, unless the client rolls back
+                follow_catalog(self)
         timeout = self.variables["statement_timeout"]
         if timeout != "0":
             ms = milliseconds(timeout) or 0
