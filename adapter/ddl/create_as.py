@@ -11,7 +11,8 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import add_table, is_there
 from foreshore.adapter.read.peek import awaited
 from foreshore.adapter.write.insert import with_numbers, written_rows
-from foreshore.adapter.write.tables import checked, count, plan_of_table, write_rows
+from foreshore.adapter.write.tables import checked, plan_of_table, write_rows
+from foreshore.rows import count
 from foreshore.sql.plan import CreateTableAs
 from foreshore.types import Datum
 

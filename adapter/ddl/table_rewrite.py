@@ -25,7 +25,6 @@ from foreshore.adapter.ddl.drop import describe, forget_dropped
 from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, verify
 from foreshore.adapter.read.bind_parameters import bind_scalar, parameter_bindings
-from foreshore.adapter.read.local import negated, repeated, split_diffs
 from foreshore.adapter.session.side_effects import carried_out_by_row
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.tables import committed_rows
@@ -38,6 +37,7 @@ from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Call, Scalar, sources_of, walk_scalars
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
+from foreshore.rows import negated, repeated, split_diffs
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.plan import AlterTable, CreateTable
 from foreshore.types import ColumnType, RelationDesc

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.local import split_diffs
 from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.tables import first_failing, unique_constraints
 from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
@@ -15,6 +14,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.constraint import Check, Unique, same
 from foreshore.ids import GlobalId
+from foreshore.rows import split_diffs
 from foreshore.types import RelationDesc
 from foreshore.update import TIME, Timestamp, at_time
 

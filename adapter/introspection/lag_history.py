@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from foreshore.adapter.read.local import negated
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import LAG_HISTORY, is_system
 from foreshore.errors import CollectionCorrupted, DatabaseError, LockNotAvailable, OutOfDisk
 from foreshore.ids import GlobalId
+from foreshore.rows import negated
 from foreshore.update import DIFF_FIELD
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from foreshore.adapter.read.bind_parameters import (
     bind_scalar,
     parameter_bindings,
 )
-from foreshore.adapter.read.local import counted, evaluate_linear
+from foreshore.adapter.read.local import evaluate_linear
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.times import move_forward, read_time, value_of
 from foreshore.adapter.transaction.locks import KeyLock
@@ -32,6 +32,7 @@ from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Finishing, Literal, Scalar
 from foreshore.ids import GlobalId
+from foreshore.rows import counted
 from foreshore.sql.plan import AsOf
 from foreshore.types import Datum
 from foreshore.update import Timestamp

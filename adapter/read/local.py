@@ -39,6 +39,7 @@ from foreshore.expr.ir import (
     walk_relations,
 )
 from foreshore.ids import GlobalId
+from foreshore.rows import split_diffs
 from foreshore.types import ColumnType, array_of, arrow_type
 from foreshore.update import DIFF, DIFF_FIELD, TIME_FIELD
 
@@ -105,38 +106,6 @@ def with_diffs(types: Sequence[ColumnType], columns: Columns, diffs: pa.Array) -
     """Return columns of these types and multiplicities as one table."""
     fields = [pa.field(f"c{i}", arrow_type(each.type)) for i, each in enumerate(types)]
     return pa.Table.from_arrays([*columns, diffs], schema=pa.schema([*fields, DIFF_FIELD]))
-
-
-def split_diffs(table: pa.Table) -> tuple[Columns, pa.Array]:
-    """Return a table of rows with `__diff` as its columns and its multiplicities."""
-    whole = table.combine_chunks()
-    columns = [_one(column) for column in whole.columns]
-    return columns[:-1], columns[-1]
-
-
-def repeated(table: pa.Table) -> pa.Table:
-    """Return a table of rows with `__diff` with each row as often as that says."""
-    _, diffs = split_diffs(table)
-    counts = diffs.to_numpy(zero_copy_only=False)
-    if not len(counts) or (counts == 1).all():
-        return table
-    places = np.repeat(np.arange(len(counts)), counts)
-    columns = [column.take(pa.array(places)) for column in split_diffs(table)[0]]
-    return pa.Table.from_arrays(
-        [*columns, pa.array(np.ones(len(places), np.int64))], schema=table.schema
-    )
-
-
-def counted(rows: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Return rows, each once, with `__diff`."""
-    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
-    return pa.Table.from_arrays([*rows.columns, ones], schema=rows.schema.append(DIFF_FIELD))
-
-
-def negated(table: pa.Table) -> pa.Table:
-    """Return rows with `__diff` negated."""
-    columns, diffs = split_diffs(table)
-    return pa.Table.from_arrays([*columns, pc.negate(diffs)], schema=table.schema)
 
 
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -16,7 +16,7 @@ from foreshore.adapter.read.bind_parameters import Replace, bind_relation, param
 from foreshore.adapter.read.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.read.changes import changes
 from foreshore.adapter.read.cluster_choice import answering_cluster, pinned_replica
-from foreshore.adapter.read.local import counted, evaluated
+from foreshore.adapter.read.local import evaluated
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.recursion import (
     Evaluation,
@@ -50,6 +50,7 @@ from foreshore.expr.cost import is_heavy
 from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
+from foreshore.rows import counted
 from foreshore.sql.plan import AsOf, Block
 from foreshore.types import Datum, RelationDesc
 from foreshore.update import DIFF, Timestamp, at_time, insertions_at

@@ -22,13 +22,14 @@ import pyarrow.compute as pc
 from foreshore import blocking
 from foreshore.adapter.read.bind_parameters import Replace, bind_relation
 from foreshore.adapter.read.enough import Readers, enough_for
-from foreshore.adapter.read.local import can_evaluate_locally, evaluate_linear, split_diffs
+from foreshore.adapter.read.local import can_evaluate_locally, evaluate_linear
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.engine import Evaluations, Input, check_size, result_schema
 from foreshore.compute.finish import MAX_RESULT_BYTES
 from foreshore.errors import DatabaseError
 from foreshore.expr.ir import Relation, columns_of, sources_of
 from foreshore.ids import GlobalId
+from foreshore.rows import split_diffs
 from foreshore.sql.plan import Block, Recursion
 from foreshore.types import SqlType
 from foreshore.update import DIFF, TIME_FIELD, Timestamp

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from foreshore.adapter.read.bind_parameters import bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import locks_of_rows
-from foreshore.adapter.read.local import counted, evaluate_linear, negated, split_diffs
+from foreshore.adapter.read.local import evaluate_linear
 from foreshore.adapter.read.times import move_forward, read_time
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.key_index import MANY, KeyIndex
@@ -32,6 +32,7 @@ from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
 from foreshore.errors import CardinalityViolation, ConcurrentUpdate
+from foreshore.rows import counted, negated, split_diffs
 from foreshore.sql.plan import Insert, OnConflict
 from foreshore.types import Datum
 from foreshore.update import DIFF_FIELD

@@ -14,15 +14,7 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.bind_parameters import bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import locked_by_key, locked_rows
-from foreshore.adapter.read.local import (
-    can_evaluate_locally,
-    counted,
-    evaluate_linear,
-    evaluated,
-    negated,
-    repeated,
-    split_diffs,
-)
+from foreshore.adapter.read.local import can_evaluate_locally, evaluate_linear, evaluated
 from foreshore.adapter.read.peek import (
     NOTHING_GIVEN,
     Given,
@@ -49,7 +41,6 @@ from foreshore.adapter.write.point import changed_by_key, insert_rows
 from foreshore.adapter.write.tables import (
     as_stored,
     checked,
-    count,
     lock_before_nextval,
     lock_shared_against_ddl,
     plan_of_table,
@@ -80,9 +71,10 @@ from foreshore.expr.ir import (
     with_inputs,
 )
 from foreshore.ids import GlobalId, is_builtin
+from foreshore.rows import count, counted, negated, repeated, split_diffs, table_of
 from foreshore.sql.plan import AsOf, Block, ChangedKeys, Delete, Insert, Merge, Query, Update
 from foreshore.types import ColumnType, Datum
-from foreshore.update import DIFF_FIELD, Timestamp
+from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.prepared import Prepared
@@ -157,7 +149,7 @@ async def _new_rows(
         return await with_numbers(session, rows, plan.row_outputs, args)
     columns, diffs = split_diffs(rows)
     width = len(planned.desc.names)
-    return rows if len(columns) == width else rows_with(columns[:width], diffs)
+    return rows if len(columns) == width else table_of(columns[:width], diffs)
 
 
 async def _in_order(session: "Session", rows: pa.Table, order_by: tuple[OrderKey, ...]) -> pa.Table:
@@ -220,8 +212,8 @@ async def update(
         both = await with_numbers(session, both, plan.row_outputs, args)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
-    old = as_stored(session, plan.table, rows_with(columns[:width], diffs))
-    new = checked(session, plan.table, rows_with(columns[width : 2 * width], diffs))
+    old = as_stored(session, plan.table, table_of(columns[:width], diffs))
+    new = checked(session, plan.table, table_of(columns[width : 2 * width], diffs))
     await write_rows(session, plan.table, planned, negated(old), new)
     new = _beside(new, columns[2 * width :])
     return await returned_rows(session, "UPDATE", plan.returning, new, args)
@@ -241,7 +233,7 @@ async def delete(
     rows = await changing_rows(session, prepared, plan, args)
     columns, diffs = split_diffs(rows)
     width = len(table_desc(session, plan.table).names)
-    gone = as_stored(session, plan.table, rows_with(columns[:width], diffs))
+    gone = as_stored(session, plan.table, table_of(columns[:width], diffs))
     await write_rows(session, plan.table, planned, negated(gone))
     gone = _beside(gone, columns[width:])
     return await returned_rows(session, "DELETE", plan.returning, gone, args)
@@ -259,18 +251,12 @@ async def _written(
     return await returned_rows(session, verb, returning, values.table(), args)
 
 
-def rows_with(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
-    """Return the rows that are made of some columns, and `__diff`."""
-    fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
-    return pa.Table.from_arrays([*columns, diffs], schema=pa.schema([*fields, DIFF_FIELD]))
-
-
 def _beside(rows: pa.Table, others: Sequence[pa.Array]) -> pa.Table:
     """Return rows with `__diff`, and before that the columns `others` of the same rows."""
     if not others:
         return rows
     columns, diffs = split_diffs(rows)
-    return rows_with([*columns, *others], diffs)
+    return table_of([*columns, *others], diffs)
 
 
 async def written_rows(

@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.read.local import split_diffs
 from foreshore.adapter.write.newest_rows import Change, NewestRows, Reached
 from foreshore.adapter.write.values import Row, Values
 from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
@@ -41,6 +40,7 @@ from foreshore.constraint import Unique, same
 from foreshore.errors import CollectionCorrupted, DatabaseError, Fenced
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
+from foreshore.rows import split_diffs
 from foreshore.storage.corruption import Corruptions
 from foreshore.types import Datum, RelationDesc, arrow_type
 from foreshore.update import DIFF_FIELD, Timestamp

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.local import negated, split_diffs
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.side_effects import calls_of, draws
-from foreshore.adapter.write.insert import changing_rows, returned_rows, rows_with, with_numbers
+from foreshore.adapter.write.insert import changing_rows, returned_rows, with_numbers
 from foreshore.adapter.write.tables import (
     as_stored,
     checked,
@@ -26,6 +25,7 @@ from foreshore.adapter.write.tables import (
 )
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
+from foreshore.rows import negated, split_diffs, table_of
 from foreshore.sql.plan import Merge
 from foreshore.types import Datum
 
@@ -57,8 +57,8 @@ async def merge(
             hint="Ensure that not more than one source row matches any one target row.",
         )
     times = pc.if_else(pa.array(acts == "insert"), diffs, count)
-    come = checked(session, plan.table, rows_with(new, times).filter(pa.array(acts != "delete")))
-    gone = rows_with(old, times).filter(pa.array(acts != "insert"))
+    come = checked(session, plan.table, table_of(new, times).filter(pa.array(acts != "delete")))
+    gone = table_of(old, times).filter(pa.array(acts != "insert"))
     gone = as_stored(session, plan.table, gone)
     await write_rows(session, plan.table, planned, negated(gone), come)
     if plan.returning is None:
@@ -68,5 +68,5 @@ async def merge(
     became, times = split_diffs(pa.concat_tables([come, deleted]).combine_chunks())
     beside = [column.take(pa.array(order)) for column in source]
     done = pa.array(np.char.upper(acts[order]))
-    rows = rows_with([*beside, *became, done], times)
+    rows = table_of([*beside, *became, done], times)
     return await returned_rows(session, "MERGE", plan.returning, rows, args)

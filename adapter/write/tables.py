@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.read.bind_parameters import bind_scalar, is_open_scalar, parameter_bindings
-from foreshore.adapter.read.local import split_diffs
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.key_index import MANY, Changes, KeyIndex
@@ -27,6 +26,7 @@ from foreshore.errors import DataError, InternalError, TableAltered, WrongObject
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId
+from foreshore.rows import split_diffs
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF, Timestamp
 
@@ -276,11 +276,6 @@ def own_index(session: "Session", id: GlobalId, constraint: Unique) -> tuple[Arr
                 updates = updates.updates(found)
             found.arrangement.insert_prepared([updates], 0, 1)
     return (found.arrangement,)
-
-
-def count(rows: pa.Table) -> int:
-    """Return how many rows there are, each as often as its `__diff` says."""
-    return int(pc.sum(rows.column(DIFF)).as_py() or 0)
 
 
 async def committed_rows(

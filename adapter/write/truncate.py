@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.sequences import restart_identity
-from foreshore.adapter.read.local import negated
 from foreshore.adapter.read.times import read_time
 from foreshore.adapter.write.tables import (
     committed_rows,
@@ -22,6 +21,7 @@ from foreshore.adapter.write.tables import (
     take_to_alter,
     write_rows,
 )
+from foreshore.rows import negated
 from foreshore.sql.plan import Truncate
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import asyncio
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.read.local import counted, negated
 from foreshore.adapter.write.tables import plan_of_table, write_rows
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
+from foreshore.rows import counted, negated
 from tests.adapter.harness import TestEnvironment
 
 
