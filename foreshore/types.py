@@ -37,7 +37,7 @@ UNCONSTRAINED_SCALE = 20
 MAX_PLANNED_SCALE = 30
 
 
-class SqlType(msgspec.Struct, frozen=True):
+class SqlType(msgspec.Struct, frozen=True, gc=False):
     """A type with its modifiers.
 
     `name` is PostgreSQL's internal name (int4, bpchar, timestamptz), `"array"` for every array.
@@ -271,14 +271,14 @@ def written_type(type: SqlType) -> str:
     return "bpchar" if type == BPCHAR else format_type(type)
 
 
-class ColumnType(msgspec.Struct, frozen=True):
+class ColumnType(msgspec.Struct, frozen=True, gc=False):
     """The type of a column and whether it may hold NULL."""
 
     type: SqlType
     nullable: bool = True
 
 
-class RelationDesc(msgspec.Struct, frozen=True):
+class RelationDesc(msgspec.Struct, frozen=True, gc=False):
     """The columns of a named relation, in order; names may repeat only in results of queries."""
 
     names: tuple[str, ...]

@@ -48,6 +48,7 @@ from foreshore.errors import (
     QueryCanceled,
     SyntaxError_,
 )
+from foreshore.garbage import collection_paused
 from foreshore.ids import GlobalId, temporary_schema
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Commit, CopyFrom, Execute, Fetch, Plan, Rollback, Savepoint
@@ -596,7 +597,7 @@ class Session:
         if is_small:
             return work(*args, **kwargs)
         with self.interrupts.running():
-            return await blocking.run(None, work, *args, **kwargs)
+            return await blocking.run(None, collection_paused()(work), *args, **kwargs)
 
     def _in_implicit(self) -> bool:
         return self.transaction is not None and not self.transaction.block

@@ -30,7 +30,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT8, TEXT, ColumnType, SqlType
 
 
-class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=True):
+class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=True, gc=False):
     """A node of an expression; nodes with equal contents are equal."""
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 
-class Syntax(msgspec.Struct):
+class Syntax(msgspec.Struct, gc=False):
     """A node of the tree."""
 
 

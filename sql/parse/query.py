@@ -7,8 +7,10 @@ behind it.
 """
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, TypeVar
 
+from sqlglot import exp
 from sqlglot.tokens import Token as SqlglotToken
 
 from foreshore.sql import ast
@@ -40,13 +42,20 @@ class QueryParser(Cursor):
         if index is None:
             self.fail()
         self._parser.start_at(self.text, self._found, index)
-        node = produce(self._parser)
-        after = self._parser.position()
-        if node is None or after == index:
-            self.fail()
-        start = self._found[after].start if after < len(self._found) else len(self.text)
-        self.go_to(self._ours[start])
-        return convert(node)
+        try:
+            node = produce(self._parser)
+        except Exception as error:
+            _unlink_in_frames(error.__traceback__)
+            raise
+        try:
+            after = self._parser.position()
+            if node is None or after == index:
+                self.fail()
+            start = self._found[after].start if after < len(self._found) else len(self.text)
+            self.go_to(self._ours[start])
+            return convert(node)
+        finally:
+            _unlink(node)
 
     def query(self) -> ast.Query:
         """Parse a query with its WITH and ORDER BY."""
@@ -133,3 +142,27 @@ def first_select(query: ast.Query) -> ast.Select | None:
                 return body
             case ast.Values():
                 return None
+
+
+def _unlink(root: Any) -> None:
+    """Remove the links from nodes to their parents, so that the tree needs no garbage collection.
+
+    A tree of a long text has hundreds of thousands of objects. A collection of as many stops all
+    threads for a tenth of a second.
+    """
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, exp.Expr):
+            node.parent = None
+            stack.extend(node.args.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+
+
+def _unlink_in_frames(traceback: TracebackType | None) -> None:
+    """Unlink the nodes that a failed production has made so far; its frames hold them."""
+    assert traceback is not None
+    while (traceback := traceback.tb_next) is not None:
+        for value in traceback.tb_frame.f_locals.values():
+            _unlink(value)
