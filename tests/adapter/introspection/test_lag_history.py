@@ -1,4 +1,4 @@
-"""The history of how far collections were behind: written by the system, read like any table."""
+"""The history of how far collections were behind, which only the system writes."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from foreshore.errors import DataCorrupted
 from foreshore.storage.controller import ReadCapability, StorageController
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import Timestamp
-from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 HISTORY = "mz_internal.mz_wallclock_global_lag_history"
 
@@ -32,25 +32,23 @@ async def count(env: TestEnvironment) -> int:
 
 async def reached(env: TestEnvironment, rows: int) -> None:
     async with asyncio.timeout(20):
-        while await count(env) < rows:  # noqa: ASYNC110 - it is written in its own time
+        while await count(env) < rows:  # noqa: ASYNC110 - another task writes it
             await asyncio.sleep(0.02)
 
 
-async def history_of(env: TestEnvironment) -> LagHistory:
-    """Return a writer whose time is the test's; the environment's own is about to wait a minute."""
-    history = LagHistory(env.environment.coordinator)
-    await history.load()
-    return history
+def writer_of(env: TestEnvironment) -> LagHistory:
+    """Return a writer that runs when the test says; the environment's own waits for a minute."""
+    return LagHistory(env.environment.coordinator)
 
 
-def test_the_greatest_lag_of_each_minute_is_there(
+def test_sample_has_greatest_lag_of_its_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main(env: TestEnvironment) -> None:
         coordinator = env.environment.coordinator
         await ran(env, "CREATE TABLE t (k int)")
         await ran(env, "CREATE TABLE u (k int)")
-        history = await history_of(env)
+        history = writer_of(env)
         clock = ManualClock(coordinator.clock.now() + 3_600_000)
         monkeypatch.setattr(coordinator, "clock", clock)
         await history.look()
@@ -68,7 +66,7 @@ def test_the_greatest_lag_of_each_minute_is_there(
         assert all(line.split("|")[2].startswith(first) for line in lines)
         clock.advance(-550_000)
         await history.look()
-        await history.write()  # begins anew, and has nothing of the minute before
+        await history.write()  # has nothing of the minute before
         lags = await ran(env, f"SELECT lag < '59 minutes' FROM {HISTORY} ORDER BY lag")
         assert lags.split() == ["t", "t", "f", "f"]
         monkeypatch.undo()
@@ -76,13 +74,13 @@ def test_the_greatest_lag_of_each_minute_is_there(
     in_environment(tmp_path, main)
 
 
-def test_it_is_a_collection_like_any_other(tmp_path: Path) -> None:
+def test_history_is_readable_like_any_table_also_after_restart(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
         await ran(env, "CREATE TABLE t (k int)")
         table = await ran(env, "SELECT id FROM mz_tables WHERE name = 't'")
-        history = await history_of(env)
+        history = writer_of(env)
         await ran(
             env,
             f"CREATE MATERIALIZED VIEW worst AS SELECT object_id, max(lag) AS lag FROM {HISTORY}"
@@ -107,7 +105,7 @@ def test_it_is_a_collection_like_any_other(tmp_path: Path) -> None:
         assert await ran(env, shown) == "2"
         await env.close()
 
-        await env.open()  # it is durable, and so is what stands on it
+        await env.open()  # it is durable, and so is the view over it
         assert await count(env) == 2
         assert await ran(env, shown) == "2"
         await env.close()
@@ -131,7 +129,7 @@ def test_it_is_a_collection_like_any_other(tmp_path: Path) -> None:
         f"COMMENT ON TABLE {HISTORY} IS 'mine'",
     ],
 )
-def test_only_the_system_changes_it(system: TestEnvironment, sql: str) -> None:
+def test_users_cannot_change_history(system: TestEnvironment, sql: str) -> None:
     async def main() -> None:
         await system.open()
         assert (await system.query("s", sql)).startswith("ERROR 42501: ")
@@ -142,11 +140,11 @@ def test_only_the_system_changes_it(system: TestEnvironment, sql: str) -> None:
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> TestEnvironment:
-    """Return an environment that stands for all statements that change nothing of it."""
+    """Return an environment for statements that fail and change nothing."""
     return TestEnvironment(tmp_path_factory.mktemp("system"))
 
 
-def test_it_has_a_bound_and_reads_nothing_to_keep_it(
+def test_table_keeps_newest_samples_within_its_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag_history, "MAX_ROWS", 25)
@@ -155,7 +153,6 @@ def test_it_has_a_bound_and_reads_nothing_to_keep_it(
         coordinator = env.environment.coordinator
         for name in ("t", "u", "v"):
             await ran(env, f"CREATE TABLE {name} (k int)")
-        history = await history_of(env)
         clock = ManualClock(coordinator.clock.now())
         monkeypatch.setattr(coordinator, "clock", clock)
 
@@ -165,31 +162,20 @@ def test_it_has_a_bound_and_reads_nothing_to_keep_it(
                 await writer.look()
                 await writer.write()
 
-        with monkeypatch.context() as patched:
-            patched.setattr(env.storage, "snapshot", lambda *_: pytest.fail("it reads"))
-            await minutes(20, history)
-        assert await count(env) <= 25 + 3
-        oldest = (
-            f"SELECT min(occurred_at) = max(occurred_at) - interval '{{}} minutes' FROM {HISTORY}"
-        )
-        assert await ran(env, oldest.format(8)) == "t"
-        again = await history_of(env)  # as after a start: it knows what is there
-        assert [time for time, _ in again._kept] == [time for time, _ in history._kept]
-        assert all(
-            one.sort_by("object_id").equals(other.sort_by("object_id"))
-            for (_, one), (_, other) in zip(again._kept, history._kept, strict=True)
-        )
-        await minutes(3, again)
-        assert await ran(env, oldest.format(8)) == "t"
+        await minutes(20, writer_of(env))
+        oldest = f"SELECT max(occurred_at) - min(occurred_at) FROM {HISTORY}"
+        assert (await count(env), await ran(env, oldest)) == (24, "00:07:00")
+        await minutes(3, writer_of(env))  # as after a start
+        assert (await count(env), await ran(env, oldest)) == (24, "00:07:00")
         clock.advance(lag_history.KEPT_MS)
-        await minutes(1, again)  # a day is as long as anything is kept
+        await minutes(1, writer_of(env))
         assert await count(env) == 3
         monkeypatch.undo()
 
     in_environment(tmp_path, main)
 
 
-def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
+def test_corrupted_history_ends_recording_but_not_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
@@ -211,9 +197,10 @@ def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
     in_environment(tmp_path, main)
 
 
-def test_what_passes_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag_history, "RETRY_SECONDS", 0.05)
-    failures: list[BaseException] = [OSError("timed out"), RuntimeError("a fault")]
+def test_sample_after_failed_read_or_write_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[BaseException] = [OSError("timed out"), RuntimeError("a defect")]
     snapshot = StorageController.snapshot
 
     def unreadable(self: StorageController, read: ReadCapability, time: Timestamp) -> Snapshot:
@@ -221,41 +208,32 @@ def test_what_passes_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             raise failures.pop()
         return snapshot(self, read, time)
 
-    async def main() -> None:
-        env = TestEnvironment(tmp_path)
-        with monkeypatch.context() as patched:
-            patched.setattr(lag_history, "LOOK_SECONDS", 0.01)
-            patched.setattr(lag_history, "LOOKS", 1)
-            patched.setattr(StorageController, "snapshot", unreadable)
-            await env.open()
-            async with asyncio.timeout(20):
-                while failures:  # noqa: ASYNC110 - it tries in its own time
-                    await asyncio.sleep(0.02)
-            await ran(env, "CREATE TABLE t (k int)")
-            await reached(env, 3)
-            group = env.environment.coordinator.group
-            write = group.write
+    monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(lag_history, "LOOKS", 1)
+    monkeypatch.setattr(StorageController, "snapshot", unreadable)
 
-            async def lost(each: Write) -> Timestamp:
-                """Write, and let nobody hear of it."""
-                await write(each)
-                patched.setattr(group, "write", write)
-                raise OSError("connection reset")
+    async def main(env: TestEnvironment) -> None:
+        await until(lambda: not failures)
+        await ran(env, "CREATE TABLE t (k int)")
+        await reached(env, 3)
+        group = env.environment.coordinator.group
+        write = group.write
 
-            patched.setattr(group, "write", lost)
-            await reached(env, await count(env) + 3)
-            assert group.write == write
-            assert env.environment.failed is None
-            await env.close()
-        await env.open()
-        history = await history_of(env)
-        assert sum(rows.num_rows for _, rows in history._kept) == await count(env)
-        await env.close()
+        async def lost(each: Write) -> Timestamp:
+            """Write, and fail as if the answer was lost."""
+            await write(each)
+            monkeypatch.setattr(group, "write", write)
+            raise OSError("connection reset")
 
-    asyncio.run(main())
+        monkeypatch.setattr(group, "write", lost)
+        await reached(env, await count(env) + 3)
+        assert group.write == write
+        assert env.environment.failed is None
+
+    in_environment(tmp_path, main)
 
 
-def test_many_collections_are_looked_at_in_turns(
+def test_look_at_many_collections_yields_to_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag_history, "LOOKED_AT_ONCE", 4)
@@ -263,7 +241,7 @@ def test_many_collections_are_looked_at_in_turns(
     async def main(env: TestEnvironment) -> None:
         for i in range(9):
             await ran(env, f"CREATE TABLE t{i} (k int)")
-        history = await history_of(env)
+        history = writer_of(env)
         looking = asyncio.create_task(history.look())
         await asyncio.sleep(0)
         assert 0 < len(history._greatest) <= 4
@@ -275,7 +253,7 @@ def test_many_collections_are_looked_at_in_turns(
     in_environment(tmp_path, main)
 
 
-def test_who_keeps_the_table_from_changing_stops_no_samples(
+def test_samples_are_written_after_table_was_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lag_history, "LOCK_TIMEOUT_MS", 50)
@@ -287,7 +265,7 @@ def test_who_keeps_the_table_from_changing_stops_no_samples(
         group.block([LAG_HISTORY.id], env)
         await ran(env, "CREATE TABLE t (k int)")
         async with asyncio.timeout(20):
-            while caplog.text.count("is lost: ") < 2:  # noqa: ASYNC110 - it tries in its own time
+            while caplog.text.count("is lost: ") < 2:  # noqa: ASYNC110 - another task tries
                 await asyncio.sleep(0.02)
         assert await count(env) == 0
         group.unblock([LAG_HISTORY.id])
@@ -307,15 +285,15 @@ def test_who_keeps_the_table_from_changing_stops_no_samples(
         "SELECT * FROM t, of_history h FOR UPDATE OF h",
     ],
 )
-def test_nobody_can_lock_it(system: TestEnvironment, sql: str) -> None:
-    """As of a system catalog: LOCK TABLE pg_class is allowed, and keeps nothing from changing."""
+def test_users_locks_do_not_delay_samples(system: TestEnvironment, sql: str) -> None:
+    """LOCK TABLE of a system catalog is allowed too, and locks nothing."""
 
     async def main() -> None:
         await system.open()
         await system.query("s", f"CREATE VIEW of_history AS SELECT * FROM {HISTORY}")
         await system.query("s", "CREATE TABLE t (k int)")
         assert "ERROR" not in await system.query("s", f"BEGIN; {sql}")
-        history = await history_of(system)
+        history = writer_of(system)
         await history.look()
         async with asyncio.timeout(5):
             await history.write()
@@ -325,5 +303,5 @@ def test_nobody_can_lock_it(system: TestEnvironment, sql: str) -> None:
     asyncio.run(main())
 
 
-def test_its_id_is_the_same_in_every_database() -> None:
+def test_id_is_the_same_in_every_database() -> None:
     assert LAG_HISTORY.id == "s2"
