@@ -16,6 +16,7 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
+from foreshore.expr.block import Recursion
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
@@ -59,7 +60,6 @@ from foreshore.sql.plan import (
     Plan,
     Prepare,
     Query,
-    Recursion,
     ResetVariable,
     Rollback,
     Savepoint,

@@ -24,7 +24,6 @@ from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
 from foreshore.adapter.ddl.drop import describe, forget_dropped
 from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, verify
-from foreshore.adapter.read.bind_parameters import bind_scalar, parameter_bindings
 from foreshore.adapter.session.side_effects import carried_out_by_row
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.tables import committed_rows
@@ -40,6 +39,7 @@ from foreshore.ids import GlobalId
 from foreshore.rows import negated, repeated, split_diffs
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.plan import AlterTable, CreateTable
+from foreshore.sql.rewrite.bind_parameters import bind_scalar, parameter_bindings
 from foreshore.types import ColumnType, RelationDesc
 from foreshore.update import DIFF, DIFF_FIELD, Timestamp
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from foreshore.catalog.state import State
+from foreshore.expr.block import Block
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Block
 
 MOST_ANSWERS = 256
 LARGEST_ANSWER = 256 * 1024  # bytes; so all of them are no more than 64 MB

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.bind_parameters import parameter_bindings
 from foreshore.adapter.read.by_key import literal_keys
 from foreshore.adapter.read.peek import (
     bind_peek,
@@ -26,6 +25,7 @@ from foreshore.expr.ir import Column, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
+from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.types import Datum
 
 if TYPE_CHECKING:

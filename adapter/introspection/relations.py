@@ -14,7 +14,6 @@ from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.ddl.definitions import definition_text
 from foreshore.adapter.introspection.catalog_answers import Origin, Question
 from foreshore.adapter.read.cluster_choice import pinned_replica
-from foreshore.adapter.read.recursion import collections_of
 from foreshore.adapter.session.catalog_reader import BUILTINS, SessionCatalog
 from foreshore.adapter.subscribe.durable_positions import NO_MOVES
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
@@ -35,6 +34,7 @@ from foreshore.catalog.builtin.relation import (
 from foreshore.catalog.item import Item, Replica
 from foreshore.constraint import Constraint
 from foreshore.errors import UndefinedTable
+from foreshore.expr.block import Block
 from foreshore.expr.ir import Column, Literal, sources_of
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Position, Sequence
@@ -45,7 +45,6 @@ from foreshore.sql.ast import (
 )
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import Block
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.controller import ReadCapability
 from foreshore.text import format_text
@@ -95,7 +94,7 @@ def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
 def question_of(session: "Session", block: Block) -> Question | None:
     """Return `block`, filled, as a question about the catalog's state; None if it is about more."""
     origins = set()
-    for id in collections_of(block):
+    for id in block.sources():
         origin = origin_of(session, BUILTINS[id]) if id in BUILTINS else None
         if origin is None:
             return None

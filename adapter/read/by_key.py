@@ -12,13 +12,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from foreshore.adapter.read.bind_parameters import (
-    Replace,
-    bind_relation,
-    bind_scalar,
-    parameter_bindings,
-)
-from foreshore.adapter.read.local import evaluate_linear
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.times import move_forward, read_time, value_of
 from foreshore.adapter.transaction.locks import KeyLock
@@ -26,6 +19,7 @@ from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.tables import own_index
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.key import key_words
+from foreshore.compute.local.linear import evaluate_linear
 from foreshore.constraint import Unique
 from foreshore.errors import InvalidParameterValue, LockNotAvailable
 from foreshore.expr.datum import to_array
@@ -34,6 +28,12 @@ from foreshore.expr.ir import Finishing, Literal, Scalar
 from foreshore.ids import GlobalId
 from foreshore.rows import counted
 from foreshore.sql.plan import AsOf
+from foreshore.sql.rewrite.bind_parameters import (
+    Replace,
+    bind_relation,
+    bind_scalar,
+    parameter_bindings,
+)
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 

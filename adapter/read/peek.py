@@ -12,19 +12,10 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.introspection.relations import builtin_rows, question_of
-from foreshore.adapter.read.bind_parameters import Replace, bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.read.changes import changes
 from foreshore.adapter.read.cluster_choice import answering_cluster, pinned_replica
-from foreshore.adapter.read.local import evaluated
 from foreshore.adapter.read.peek_plan import PeekPlan
-from foreshore.adapter.read.recursion import (
-    Evaluation,
-    Steps,
-    bind_block,
-    collections_of,
-    in_slices,
-)
 from foreshore.adapter.read.times import (
     asked,
     come,
@@ -39,6 +30,12 @@ from foreshore.adapter.session.side_effects import calls_in, carried_out, carrie
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import Cancellation, Evaluations, Input
 from foreshore.compute.finish import expanded, finish, finished_parts
+from foreshore.compute.local.linear import evaluated
+from foreshore.compute.local.recursion import (
+    Evaluation,
+    Steps,
+    in_slices,
+)
 from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import (
     DatabaseError,
@@ -46,12 +43,19 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     TableAltered,
 )
+from foreshore.expr.block import Block
 from foreshore.expr.cost import is_heavy
 from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
 from foreshore.rows import counted
-from foreshore.sql.plan import AsOf, Block
+from foreshore.sql.plan import AsOf
+from foreshore.sql.rewrite.bind_parameters import (
+    Replace,
+    bind_block,
+    bind_relation,
+    parameter_bindings,
+)
 from foreshore.types import Datum, RelationDesc
 from foreshore.update import DIFF, Timestamp, at_time, insertions_at
 
@@ -171,7 +175,7 @@ async def _finished(
         relation, finishing, replace = await bind_peek(
             session, peek, args, time
         )  # of what is set now
-        relation = bind_relation(relation, values.get, every=True)
+        relation = bind_relation(relation, values.get)
     match peek.way_of(relation):
         case "constant":
             with session.interrupts.running():
@@ -182,7 +186,7 @@ async def _finished(
         case "local":
             block = peek.block(relation, replace, finishing)
             if peek.acts:
-                block = bind_block(block, values.get, every=True)
+                block = bind_block(block, values.get)
             return await _result_here(session, block, finishing, time, given, own=as_of is None)
         case "index":
             assert peek.lookup is not None
@@ -396,7 +400,7 @@ async def _evaluated(
         id: Input(rows.schema, (), (insertions_at(rows, 0),)) for id, rows in given.items()
     }
     snapshots = []
-    read = collections_of(block) - inputs.keys()
+    read = block.sources() - inputs.keys()
     stored = read & coordinator.capabilities.keys()
     for id in stored:
         await coordinator.wait_readable(id, time)

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal as OneOf
 
-from foreshore.adapter.read.bind_parameters import Replace, environment_names, is_open
-from foreshore.adapter.read.local import can_evaluate_locally
-from foreshore.adapter.read.recursion import bind_block, collections_of
 from foreshore.adapter.session.side_effects import calls_in, draws
+from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.constraint import Unique
+from foreshore.expr.block import Block
 from foreshore.expr.cost import is_large
 from foreshore.expr.ir import (
     Column,
@@ -36,7 +35,8 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.optimize.lookup import literal_lookup
-from foreshore.sql.plan import Block, InitPlan, Query
+from foreshore.sql.plan import InitPlan, Query
+from foreshore.sql.rewrite.bind_parameters import Replace, bind_block, environment_names, is_open
 from foreshore.types import RelationDesc
 
 Way = OneOf["constant", "index", "local", "bulk"]
@@ -104,11 +104,11 @@ class PeekPlan:
         recursions = self.query.recursions
         if not recursions:
             return Block(relation)
-        bind_peek = bind_block(Block(relation, recursions), replace)
+        bound = bind_block(Block(relation, recursions), replace)
         wanted = None
         if finishing is not None and finishing.limit is not None and not finishing.order_by:
             wanted = finishing.limit + finishing.offset
-        return Block(relation, bind_peek.recursions, wanted)
+        return Block(relation, bound.recursions, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def plan_peek(
     """
     relation = query.relation
     block = Block(relation, query.recursions)
-    read = collections_of(block)
+    read = block.sources()
     changes = {each.id for each in query.changes}
     sources = read - changes - {each.id for each in query.init_plans}
     environment = frozenset().union(*map(environment_names, block.relations()))

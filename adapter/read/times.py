@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.read.bind_parameters import bind_scalar, parameter_bindings
 from foreshore.adapter.read.timestamp_selection import (
     Interval,
     Selection,
@@ -23,6 +22,7 @@ from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Literal, Scalar, type_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Changes
+from foreshore.sql.rewrite.bind_parameters import bind_scalar, parameter_bindings
 from foreshore.types import MZ_TIMESTAMP, Datum
 from foreshore.update import Timestamp
 

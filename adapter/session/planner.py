@@ -12,7 +12,6 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.dispatch import described
 from foreshore.adapter.read.peek_plan import IndexOn, PeekPlan, plan_peek, whole
-from foreshore.adapter.read.recursion import collections_of
 from foreshore.adapter.session.catalog_reader import SessionCatalog, effective_path
 from foreshore.adapter.session.plan_cache import PlanKey
 from foreshore.adapter.session.prepared import Basis, Prepared
@@ -24,10 +23,10 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.constraint import Unique
 from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.expr.block import Block
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
-    Block,
     CopyTo,
     CreateTableAs,
     Declare,
@@ -203,7 +202,7 @@ class SessionPlanner:
         """Return the locking subqueries that a statement reads; others are not run."""
         if peek is None or not peek.query.init_plans:
             return ()
-        read = collections_of(Block(peek.query.relation, peek.query.recursions))
+        read = Block(peek.query.relation, peek.query.recursions).sources()
         return tuple(
             (
                 each.id,

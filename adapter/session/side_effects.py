@@ -23,11 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter.read.bind_parameters import Replace, bind_scalar
-from foreshore.adapter.read.local import evaluate_linear
 from foreshore.adapter.session import signals
 from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.adapter.write import nextval as numbering
+from foreshore.compute.local.linear import evaluate_linear
 from foreshore.errors import DataError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import constant, is_constant, outcome
@@ -50,6 +49,7 @@ from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
 from foreshore.rows import repeated, split_diffs
+from foreshore.sql.rewrite.bind_parameters import Replace, bind_scalar
 from foreshore.types import INT8, ColumnType, Datum, arrow_type
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.read.cluster_choice import answering_cluster
-from foreshore.adapter.read.local import can_evaluate_locally, evaluated
 from foreshore.adapter.read.peek import bind_peek
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected
@@ -23,6 +22,7 @@ from foreshore.adapter.subscribe.envelope import Form, Rendering
 from foreshore.adapter.subscribe.states import end_of_constant
 from foreshore.adapter.subscribe.subscriber import Request, Subscriber
 from foreshore.catalog.item import Item
+from foreshore.compute.local.linear import can_evaluate_locally, evaluated
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.ir import Filter, Get, Literal, Map, Project, Relation, sources_of
 from foreshore.expr.split import split_errors

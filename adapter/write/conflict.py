@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from foreshore.adapter.read.bind_parameters import bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import locks_of_rows
-from foreshore.adapter.read.local import evaluate_linear
 from foreshore.adapter.read.times import move_forward, read_time
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.key_index import MANY, KeyIndex
@@ -31,9 +29,11 @@ from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
+from foreshore.compute.local.linear import evaluate_linear
 from foreshore.errors import CardinalityViolation, ConcurrentUpdate
 from foreshore.rows import counted, negated, split_diffs
 from foreshore.sql.plan import Insert, OnConflict
+from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
 from foreshore.types import Datum
 from foreshore.update import DIFF_FIELD
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.read.bind_parameters import parameter_bindings
 from foreshore.adapter.read.result import Selected, Taking
 from foreshore.adapter.retry import attempted
 from foreshore.adapter.session.side_effects import carried_out_by_row
@@ -21,6 +20,7 @@ from foreshore.adapter.write.tables import (
 from foreshore.errors import DatatypeMismatch, UndefinedColumn
 from foreshore.expr.ir import Column, Scalar
 from foreshore.sql.plan import CopyFrom, CopyOptions
+from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF_FIELD
 

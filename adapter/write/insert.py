@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.bind_parameters import bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import locked_by_key, locked_rows
-from foreshore.adapter.read.local import can_evaluate_locally, evaluate_linear, evaluated
 from foreshore.adapter.read.peek import (
     NOTHING_GIVEN,
     Given,
@@ -59,7 +57,9 @@ from foreshore.adapter.write.values import (
 )
 from foreshore.catalog.catalog import Planned
 from foreshore.compute.finish import expanded, finish, places_in_order
+from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear, evaluated
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.block import Block
 from foreshore.expr.ir import (
     Get,
     LocalGet,
@@ -72,7 +72,8 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.rows import count, counted, negated, repeated, split_diffs, table_of
-from foreshore.sql.plan import AsOf, Block, ChangedKeys, Delete, Insert, Merge, Query, Update
+from foreshore.sql.plan import AsOf, ChangedKeys, Delete, Insert, Merge, Query, Update
+from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
 from foreshore.types import ColumnType, Datum
 from foreshore.update import Timestamp
 
@@ -287,7 +288,7 @@ async def written_rows(
         filled_relation, _, _ = await bind_peek(session, peek, args, now)
         if peek.acts:
             values = await carried_out(session, calls_in(filled_relation))
-            filled_relation = bind_relation(filled_relation, values.get, every=True)
+            filled_relation = bind_relation(filled_relation, values.get)
         if peek.way_of(filled_relation) == "constant":
             return await evaluated(
                 coordinator.executor, filled_relation, counted_each(given), is_large=peek.is_large

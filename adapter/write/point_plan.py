@@ -11,7 +11,6 @@ then the row.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from foreshore.adapter.read.bind_parameters import Givens, is_open_scalar
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.write.newest_rows import PLAIN
 from foreshore.adapter.write.values import Row
@@ -22,6 +21,7 @@ from foreshore.expr.ir import And, Filter, Get, Map, Project, Relation, Scalar, 
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
+from foreshore.sql.rewrite.bind_parameters import Givens, is_open_scalar
 from foreshore.types import Datum
 
 Step = Callable[[list[Datum]], list[Datum] | None]

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.read.bind_parameters import bind_scalar, is_open_scalar, parameter_bindings
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.key_index import MANY, Changes, KeyIndex
@@ -27,6 +26,7 @@ from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
+from foreshore.sql.rewrite.bind_parameters import bind_scalar, is_open_scalar, parameter_bindings
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF, Timestamp
 

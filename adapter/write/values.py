@@ -12,7 +12,6 @@ from itertools import chain
 
 import pyarrow as pa
 
-from foreshore.adapter.read.bind_parameters import Givens, bind_scalar
 from foreshore.compute.finish import empty_rows
 from foreshore.errors import DataError
 from foreshore.expr.cost import LIGHT, cost_of_call, is_demanding, size_of
@@ -33,6 +32,7 @@ from foreshore.expr.ir import (
     walk_scalars,
 )
 from foreshore.expr.pointwise import Cell, compiled
+from foreshore.sql.rewrite.bind_parameters import Givens, bind_scalar
 from foreshore.types import INT8, ColumnType, Datum, RelationDesc, arrow_type
 from foreshore.update import DIFF_FIELD, Timestamp, update_schema
 

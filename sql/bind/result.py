@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from foreshore.expr.block import Block
 from foreshore.expr.ir import (
     Finishing,
     Literal,
@@ -22,7 +23,7 @@ from foreshore.sql.bind.side_effects import (
 from foreshore.sql.lower.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.scalars import remap
-from foreshore.sql.plan import Block, Query
+from foreshore.sql.plan import Query
 from foreshore.types import RelationDesc
 
 

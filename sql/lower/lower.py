@@ -27,6 +27,7 @@ TRUE (`single_row_check`) beside its rows.
 from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.block import Block, Recursion
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -64,7 +65,6 @@ from foreshore.sql.lower.outer_columns import (
 )
 from foreshore.sql.lower.rows import NOTHING_OUTSIDE, Outer, Row
 from foreshore.sql.lower.subquery import over_no_rows
-from foreshore.sql.plan import Block, Recursion
 from foreshore.types import BOOL
 
 

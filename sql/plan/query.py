@@ -1,10 +1,10 @@
 """Plans of queries, row locks, SUBSCRIBE and EXPLAIN, and types that all plans share."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias
 
+from foreshore.expr.block import Recursion
 from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.sql.parse.keywords import quote_identifier
@@ -77,40 +77,6 @@ class WritePlan:
     """A plan that may stage writes or catalog changes for commit."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A lowered relation with the recursions whose results it reads; these are computed first.
-
-    With `rows_wanted`, any that many of its rows are a valid answer (LIMIT without ORDER BY).
-    """
-
-    relation: Relation
-    recursions: "tuple[Recursion, ...]" = ()
-    rows_wanted: int | None = None
-
-    def relations(self) -> Iterator[Relation]:
-        """Yield all relations of the block, those of its recursions included."""
-        yield self.relation
-        for each in self.recursions:
-            yield from each.base.relations()
-            yield from each.step.relations()
-
-
-@dataclass(frozen=True, slots=True)
-class Recursion:
-    """WITH RECURSIVE: the rows of `base`, and of `step` until it returns no more.
-
-    `step` reads the rows found by the previous step as `working`; the complete result is read as
-    `result`. With `distinct` (UNION without ALL), rows found before are dropped.
-    """
-
-    working: GlobalId
-    result: GlobalId
-    base: Block
-    step: Block
-    distinct: bool
 
 
 @dataclass(frozen=True, slots=True)

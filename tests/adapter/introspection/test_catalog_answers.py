@@ -21,8 +21,8 @@ from foreshore.adapter.introspection.catalog_answers import (
 )
 from foreshore.catalog.state import State
 from foreshore.compute.engine import Cancellation
+from foreshore.expr.block import Block
 from foreshore.expr.ir import Constant
-from foreshore.sql.plan import Block
 from foreshore.types import Datum
 from tests.adapter.harness import TestEnvironment, told
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from foreshore.adapter.read.local import evaluate_linear
 from foreshore.adapter.read.peek import bind_peek
 from foreshore.adapter.write.values import Values, template_of, updates_at
+from foreshore.compute.local.linear import evaluate_linear
 from foreshore.sql.plan import Insert
 from foreshore.types import Datum
 from foreshore.update import DIFF, TIME

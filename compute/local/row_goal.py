@@ -1,8 +1,8 @@
-"""When a recursion may stop: what reads its result has as many rows as it wants.
+"""Row goals: the number of rows after which a recursion may stop.
 
-PostgreSQL computes a recursion as far as its rows are asked for, so a LIMIT above ends it. Here the
-rows between a LIMIT and the recursion are counted as they come. That works where each new row of
-the recursion adds rows and takes none away: Map, Filter, Project, FlatMap, Union and a Join that
+PostgreSQL computes a recursion as its rows are asked for, so a LIMIT above ends it. Here the rows
+between a LIMIT and the recursion are counted as they come. That works if each new row of the
+recursion only adds rows above it: through Map, Filter, Project, FlatMap, Union, and a Join that
 reads the recursion once. An aggregate, an ORDER BY or a DISTINCT in between needs all rows.
 """
 
@@ -34,56 +34,56 @@ from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT8
 
 COUNT = Aggregate("count", (), INT8)
-SOME = Call("gt", (Column(0, INT8, nullable=False), Literal(0, INT8)), BOOL)
+ANY_ROW = Call("gt", (Column(0, INT8, nullable=False), Literal(0, INT8)), BOOL)
 
 
 @dataclass(frozen=True, slots=True)
-class Enough:
+class RowGoal:
     """`count` rows of `relation`, to which each row of the recursion adds its own."""
 
     relation: Relation
     count: int
 
 
-Readers = frozenset[Enough] | None  # None: some reader needs all rows
+RowGoals = frozenset[RowGoal] | None  # None: a reader needs all rows
 
 
-def enough_for(relation: Relation, result: GlobalId, rows_wanted: int | None) -> Readers:
-    """Return what is enough of `result` for all that read it in `relation`; None if nothing is."""
+def row_goals(relation: Relation, result: GlobalId, rows_wanted: int | None) -> RowGoals:
+    """Return the goal of each reader of `result` if `rows_wanted` rows of `relation` are enough."""
     if result not in sources_of(relation):
         return frozenset()
-    return _enough(relation, result, relation, rows_wanted)
+    return _goals(relation, result, relation, rows_wanted)
 
 
-def _enough(node: Relation, result: GlobalId, top: Relation, count: int | None) -> Readers:
-    """Return what is enough for the readers in `node`; above it `count` rows of `top` are."""
+def _goals(node: Relation, result: GlobalId, top: Relation, count: int | None) -> RowGoals:
+    """Return the goals of the readers in `node` if `count` rows of `top` above it are enough."""
     if (counted := _tested_for_rows(node)) is not None:
-        return _enough(counted, result, counted, 1)
+        return _goals(counted, result, counted, 1)
     match node:
         case Get(id=id):
             assert id == result, id
-            return None if count is None else frozenset([Enough(_growing(top, result), count)])
+            return None if count is None else frozenset([RowGoal(_growing(top, result), count)])
         case Map(input=input) | Filter(input=input) | Project(input=input) | FlatMap(input=input):
-            return _enough(input, result, top, count)
+            return _goals(input, result, top, count)
         case Union(inputs=inputs):
             readers = [each for each in inputs if result in sources_of(each)]
-            return _all(_enough(each, result, top, count) for each in readers)
+            return _all(_goals(each, result, top, count) for each in readers)
         case TopK(input=input, group_key=(), order_key=(), limit=limit, offset=offset):
-            return _enough(input, result, input, _sum(limit, offset))
+            return _goals(input, result, input, _sum(limit, offset))
         case Let(value=value, body=body) if result not in sources_of(value):
-            return _enough(body, result, top, count)
+            return _goals(body, result, top, count)
         case Join(inputs=inputs):
             readers = [each for each in inputs if result in sources_of(each)]
             if len(readers) == 1:
-                return _enough(readers[0], result, top, count)
+                return _goals(readers[0], result, top, count)
     below = [each for each in inputs_of(node) if result in sources_of(each)]
-    return _all(_enough(each, result, each, None) for each in below)
+    return _all(_goals(each, result, each, None) for each in below)
 
 
 def _tested_for_rows(node: Relation) -> Relation | None:
-    """Return the relation about which `node` asks no more than whether it has a row: EXISTS.
+    """Return the relation under `node` if `node` only tests whether it has a row, as EXISTS does.
 
-    That is its count, compared with 0 and then left out.
+    It is then a count, compared with 0 and projected away.
     """
     if not isinstance(node, Project) or 0 in node.outputs:
         return None
@@ -94,13 +94,13 @@ def _tested_for_rows(node: Relation) -> Relation | None:
             pass
         case _:
             return None
-    if count.group_key or count.aggregates != (COUNT,) or any(test != SOME for test in tests):
+    if count.group_key or count.aggregates != (COUNT,) or any(test != ANY_ROW for test in tests):
         return None
     return count.input
 
 
-def _all(readers: Iterable[Readers]) -> Readers:
-    found: frozenset[Enough] = frozenset()
+def _all(readers: Iterable[RowGoals]) -> RowGoals:
+    found: frozenset[RowGoal] = frozenset()
     for each in readers:
         if each is None:
             return None
@@ -109,7 +109,7 @@ def _all(readers: Iterable[Readers]) -> Readers:
 
 
 def _growing(relation: Relation, result: GlobalId) -> Relation:
-    """Return `relation` without those parts of its unions that do not read `result`."""
+    """Return `relation` without the parts of unions that do not read `result`."""
     match relation:
         case Map(input=input, scalars=scalars):
             return Map(_growing(input, result), scalars)
@@ -126,7 +126,7 @@ def _growing(relation: Relation, result: GlobalId) -> Relation:
 
 
 def _sum(limit: Scalar | None, offset: Scalar | None) -> int | None:
-    """Return LIMIT and OFFSET together, if they are known numbers."""
+    """Return the sum of LIMIT and OFFSET if both are constants, else None."""
     if limit is None:
         return None
     total = 0

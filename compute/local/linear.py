@@ -1,11 +1,11 @@
-"""Evaluation in the environment's own process: constants, and what the system knows of itself.
+"""Linear plans evaluated by the functions' kernels, without an engine.
 
-`evaluate_linear` computes Map, Filter, Project and Union over constants and over given rows with
-the functions' kernels, at once: an INSERT of values, a SELECT without FROM, a RETURNING list. What
-is more than that goes to an engine on a thread.
+`evaluate_linear` computes Map, Filter, Project, FlatMap and Union over constants and over rows that
+the caller provides: an INSERT of values, a SELECT without FROM, a RETURNING list. An engine on a
+thread evaluates all other plans.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 
 import numpy as np
@@ -39,11 +39,12 @@ from foreshore.expr.ir import (
     walk_relations,
 )
 from foreshore.ids import GlobalId
-from foreshore.rows import split_diffs
-from foreshore.types import ColumnType, array_of, arrow_type
-from foreshore.update import DIFF, DIFF_FIELD, TIME_FIELD
+from foreshore.rows import split_diffs, table_of
+from foreshore.types import ColumnType, array_of
+from foreshore.update import DIFF, at_time
 
 Columns = list[pa.Array]
+Collections = Mapping[GlobalId | int, pa.Table]  # rows with `__diff` by id, or by LocalGet number
 
 
 def can_evaluate_locally(relation: Relation) -> bool:
@@ -56,67 +57,41 @@ def can_evaluate_locally(relation: Relation) -> bool:
 
 
 async def evaluated(
-    executor: Executor,
-    relation: Relation,
-    collections: Mapping[GlobalId | int, pa.Table],
-    *,
-    is_large: bool,
+    executor: Executor, relation: Relation, collections: Collections, *, is_large: bool
 ) -> pa.Table:
-    """Return what `evaluate_linear` does, computed on a thread if that may take long.
+    """Return what `evaluate_linear` returns; computed on a thread if it may take long.
 
-    So it does if the relation `is_large`.
+    It may if the relation `is_large`, or by its estimated cost.
     """
     if not is_large and cost_of_relation(relation)[1] <= LIGHT:
         return evaluate_linear(relation, collections)
     return await blocking.run(executor, evaluate_linear, relation, collections)
 
 
-def evaluate_linear(
-    relation: Relation, collections: Mapping[GlobalId | int, pa.Table] | None = None
-) -> pa.Table:
-    """Return the rows of `relation`, each with its multiplicity, by `rows_schema` and `__diff`.
+def evaluate_linear(relation: Relation, collections: Collections | None = None) -> pa.Table:
+    """Return the rows of `relation`, with `__diff`, over the rows of `collections`.
 
-    `collections` are rows with `__diff`, by id or by the number of a LocalGet. Raises the least
-    error if a row fails.
+    Raises the least error if a row fails.
     """
-    types = columns_of(relation)
-    columns, diffs = _evaluate(relation, dict(collections or {}))
-    rows = with_diffs(types, columns, diffs)
-    if any(isinstance(node, Constant) and _takes_away(node) for node in walk_relations(relation)):
-        return _added_up(rows, types)
-    return rows
+    rows = table_of(*_evaluate(relation, collections or {}))
+    return _consolidated(rows, columns_of(relation)) if _has_deletions(relation) else rows
 
 
-def _takes_away(constant: Constant) -> bool:
-    """Whether rows of `constant` stand for what is not there, against others that are."""
-    return any(diff < 0 for _, diff in constant.rows)
+def _has_deletions(relation: Relation) -> bool:
+    """Whether a constant in `relation` has rows of negative multiplicity."""
+    constants = (node for node in walk_relations(relation) if isinstance(node, Constant))
+    return any(diff < 0 for constant in constants for _, diff in constant.rows)
 
 
-def _added_up(rows: pa.Table, types: tuple[ColumnType, ...]) -> pa.Table:
-    """Return rows with `__diff`, equal ones as one, without those that cancel each other."""
+def _consolidated(rows: pa.Table, types: tuple[ColumnType, ...]) -> pa.Table:
+    """Return rows with `__diff` with equal rows added up, without those that cancel out."""
     if not types:
         total = pc.sum(rows[DIFF]).as_py() or 0
         return pa.table([[total] if total else []], schema=rows.schema)
-    times = pa.repeat(pa.scalar(0, TIME_FIELD.type), rows.num_rows)
-    updates = rows.add_column(len(types), TIME_FIELD, times)
-    return consolidate(updates, rows_schema(types), 0).remove_column(len(types))
+    return consolidate(at_time(rows, 0), rows_schema(types), 0).remove_column(len(types))
 
 
-def with_diffs(types: Sequence[ColumnType], columns: Columns, diffs: pa.Array) -> pa.Table:
-    """Return columns of these types and multiplicities as one table."""
-    fields = [pa.field(f"c{i}", arrow_type(each.type)) for i, each in enumerate(types)]
-    return pa.Table.from_arrays([*columns, diffs], schema=pa.schema([*fields, DIFF_FIELD]))
-
-
-def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return column
-
-
-def _evaluate(
-    relation: Relation, given: Mapping[GlobalId | int, pa.Table]
-) -> tuple[Columns, pa.Array]:
+def _evaluate(relation: Relation, given: Collections) -> tuple[Columns, pa.Array]:
     match relation:
         case Constant(rows=rows, columns=types):
             return (
@@ -128,9 +103,7 @@ def _evaluate(
         case Get(id=key) | LocalGet(number=key):
             return split_diffs(given[key])
         case Let(number=number, value=value, body=body):
-            columns, diffs = _evaluate(value, given)
-            bound = with_diffs(columns_of(value), columns, diffs)
-            return _evaluate(body, {**given, number: bound})
+            return _evaluate(body, {**given, number: table_of(*_evaluate(value, given))})
         case Map(input=input, scalars=scalars):
             columns, diffs = _evaluate(input, given)
             for scalar in scalars:
@@ -168,7 +141,7 @@ def _evaluate(
 
 
 def _numbers(lists: pa.Array) -> pa.Array:
-    """Return the number of each element in its list, from 1."""
+    """Return each element's number in its list, from 1."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
     firsts = np.repeat(ends - lengths, lengths)
@@ -182,3 +155,7 @@ def _scalar(scalar: object, columns: Columns, diffs: pa.Array) -> pa.Array:
     if errors is not None and errors.null_count < len(errors):
         raise DataError.parse(pc.min(errors).as_py())
     return _one(values)
+
+
+def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,16 +1,17 @@
-"""Recursions in process: what a step costs, and how much a recursion may hold."""
+"""Recursions: the cost of a step, the limits of a result, and row goals."""
 
 import time
 
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.read import recursion
-from foreshore.adapter.read.enough import enough_for
-from foreshore.adapter.read.recursion import Evaluation
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Cancellation, Input, rows_schema
+from foreshore.compute.local import recursion
+from foreshore.compute.local.recursion import Evaluation
+from foreshore.compute.local.row_goal import row_goals
 from foreshore.errors import DatabaseError, QueryCanceled
+from foreshore.expr.block import Block, Recursion
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -27,7 +28,6 @@ from foreshore.expr.ir import (
     Union,
 )
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Block, Recursion
 from foreshore.types import BOOL, INT4, INT8, ColumnType
 from foreshore.update import DIFF_FIELD, TIME_FIELD
 
@@ -59,12 +59,12 @@ def run(
     with engine.evaluations(cancellation) as evaluating:
         inputs = {EDGES: Input(fields, (), (rows,))}
         evaluation = Evaluation(inputs, 5, evaluating, cancellation.check)
-        steps = evaluation.block(plan, {})
+        steps = evaluation.parts(plan)
         while True:
             try:
                 next(steps)
             except StopIteration as stop:
-                found: list[int] = stop.value.column(0).to_pylist()
+                found: list[int] = pa.concat_tables(stop.value).column(0).to_pylist()
                 return found
 
 
@@ -73,7 +73,7 @@ def engine() -> DuckDbEngine:
     return DuckDbEngine()
 
 
-def test_limit_ends_the_steps_and_rows_keep_the_order_of_the_steps(engine: DuckDbEngine) -> None:
+def test_limit_ends_recursion_and_rows_stay_in_order_of_steps(engine: DuckDbEngine) -> None:
     assert run(engine, block(NEXT, wanted=50)) == list(range(1, 51))
 
 
@@ -98,7 +98,7 @@ def test_distinct_recursion_over_a_cycle_ends(engine: DuckDbEngine) -> None:
     assert run(engine, block(cycle, distinct=True)) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_recursion_that_holds_too_much_fails(
+def test_recursion_over_limit_of_rows_or_bytes_fails(
     engine: DuckDbEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recursion, "MOST_ROWS", 1000)
@@ -115,22 +115,22 @@ def test_recursion_that_holds_too_much_fails(
 def test_cancelled_recursion_stops_at_the_next_step(engine: DuckDbEngine) -> None:
     cancellation = Cancellation()
     with engine.evaluations(Cancellation()) as evaluating:
-        running = Evaluation({}, 5, evaluating, cancellation.check).block(block(NEXT), {})
+        running = Evaluation({}, 5, evaluating, cancellation.check).parts(block(NEXT))
         next(running)
         cancellation.cancel()
         with pytest.raises(QueryCanceled):
             next(running)
 
 
-def test_readers_that_need_all_rows_let_no_recursion_end() -> None:
+def test_row_goals_of_limits_and_of_readers_that_need_all_rows() -> None:
     odd = Filter(FOUND, (Call("eq", (N, Literal(1, INT4)), BOOL),))
     limited = TopK(odd, (), (), Literal(3, INT8), Literal(2, INT8))
     ordered = TopK(FOUND, (), (OrderKey(N),), Literal(3, INT8))
-    (enough,) = list(enough_for(limited, RESULT, None) or ())
-    assert (enough.relation, enough.count) == (odd, 5)
-    (enough,) = list(enough_for(Union((START, odd)), RESULT, 4) or ())
-    assert (enough.relation, enough.count) == (Union((odd,)), 4)
-    assert enough_for(FOUND, RESULT, None) is None
-    assert enough_for(ordered, RESULT, 4) is None
-    assert enough_for(Union((limited, ordered)), RESULT, 4) is None
-    assert enough_for(Join((FOUND, FOUND)), RESULT, 4) is None
+    (goal,) = list(row_goals(limited, RESULT, None) or ())
+    assert (goal.relation, goal.count) == (odd, 5)
+    (goal,) = list(row_goals(Union((START, odd)), RESULT, 4) or ())
+    assert (goal.relation, goal.count) == (Union((odd,)), 4)
+    assert row_goals(FOUND, RESULT, None) is None
+    assert row_goals(ordered, RESULT, 4) is None
+    assert row_goals(Union((limited, ordered)), RESULT, 4) is None
+    assert row_goals(Join((FOUND, FOUND)), RESULT, 4) is None

@@ -1,0 +1,231 @@
+"""WITH RECURSIVE: runs a recursion's step over the rows of the step before, until it adds none.
+
+The results of recursions are inputs of the engine, like stored collections. A recursion within a
+step runs again at each step, since it may read what was found. A recursion ends early when the
+readers of its result have enough rows (`row_goal.py`).
+
+The kernels compute linear steps over rows in memory. An engine in one session computes all others,
+so a step over few rows costs a millisecond or two. The evaluation is a generator that yields after
+each step: it holds a thread for a slice of time, then queues for the thread again.
+"""
+
+import time as clock
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore import blocking
+from foreshore.compute.arrange.key import hash_columns
+from foreshore.compute.engine import Evaluations, Input, check_size, result_schema
+from foreshore.compute.finish import MAX_RESULT_BYTES
+from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
+from foreshore.compute.local.row_goal import RowGoals, row_goals
+from foreshore.errors import DatabaseError
+from foreshore.expr.block import Block, Recursion
+from foreshore.expr.ir import Relation, columns_of, sources_of
+from foreshore.ids import GlobalId
+from foreshore.rows import split_diffs
+from foreshore.types import SqlType
+from foreshore.update import DIFF, Timestamp, at_time
+
+MOST_ROWS = 20_000_000  # of a recursion's result, which is in memory
+MOST_BYTES = 512 << 20  # likewise
+SLICE_SECONDS = 0.05
+SMALL_PARTS = 256  # number of small tables that are merged into one
+
+T = TypeVar("T")
+Inputs = Mapping[GlobalId, Input]
+Found = Mapping[GlobalId, pa.Table]  # rows with `__diff`, by the recursion's collections
+Steps = Generator[None, None, T]  # yields after each step
+
+
+async def in_slices(executor: Executor, steps: Steps[T]) -> T:
+    """Return what `steps` returns, run on threads of `executor` in slices of time."""
+
+    def advance() -> tuple[T] | None:
+        end = clock.monotonic() + SLICE_SECONDS
+        try:
+            while clock.monotonic() < end:
+                next(steps)
+        except StopIteration as stop:
+            return (stop.value,)
+        return None
+
+    while (done := await blocking.run(executor, advance)) is None:
+        pass
+    return done[0]
+
+
+class Evaluation:
+    """The evaluation of blocks over `inputs` as of a time; `check` raises if it is cancelled."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        time: Timestamp,
+        engine: Evaluations,
+        check: Callable[[], None],
+    ) -> None:
+        self._inputs = inputs
+        self._time = time
+        self._engine = engine
+        self._check = check
+        self._linear: dict[Relation, bool] = {}
+        self._found_inputs: dict[GlobalId, tuple[pa.Table, Input]] = {}
+
+    def parts(self, block: Block) -> Steps[Iterator[pa.Table]]:
+        """Return an iterator over the rows, with `__diff`, of `block`, part by part."""
+        found = yield from self._results(block, {})
+        if self._is_linear(block.relation):
+            return iter([_evaluate_linear(block.relation, found)])
+        inputs = self._inputs_with(found)
+        return self._engine.parts(block.relation, inputs, self._time, MAX_RESULT_BYTES)
+
+    def _results(self, block: Block, found: Found) -> Steps[Found]:
+        """Return `found` and the results of the block's recursions."""
+        for place, each in enumerate(block.recursions):
+            goals = _row_goals(block, place)
+            rows = yield from self._result(each, found, goals)
+            found = {**found, each.result: rows}
+        return found
+
+    def _result(self, recursion: Recursion, found: Found, goals: RowGoals) -> Steps[pa.Table]:
+        columns = columns_of(recursion.base.relation)
+        result = _Result(result_schema(columns))
+        new_rows = _NewRows([column.type for column in columns]) if recursion.distinct else None
+        missing = {each: each.count for each in goals or ()}
+        if goals is not None and not any(count > 0 for count in missing.values()):
+            return result.table()
+        rows = yield from self._block(recursion.base, found)
+        while True:
+            rows = rows.cast(result.schema)
+            if new_rows is not None:
+                rows = new_rows.of(rows)
+            if not rows.num_rows:
+                break
+            result.add(rows)
+            for each in missing:
+                added = self._rows(each.relation, {**found, recursion.result: rows})
+                missing[each] -= pc.sum(added[DIFF]).as_py() or 0
+            if missing and not any(count > 0 for count in missing.values()):
+                break
+            yield
+            self._check()
+            rows = yield from self._block(recursion.step, {**found, recursion.working: rows})
+        return result.table()
+
+    def _block(self, block: Block, found: Found) -> Steps[pa.Table]:
+        """Return the rows, with `__diff`, of `block`."""
+        found = yield from self._results(block, found)
+        return self._rows(block.relation, found)
+
+    def _rows(self, relation: Relation, found: Found) -> pa.Table:
+        """Return the rows, with `__diff`, of `relation`, which may read `found`."""
+        if self._is_linear(relation):
+            return _evaluate_linear(relation, found)
+        return self._engine.rows(relation, self._inputs_with(found), self._time, MAX_RESULT_BYTES)
+
+    def _is_linear(self, relation: Relation) -> bool:
+        """Whether the kernels can compute `relation`, and it reads no stored collection."""
+        linear = self._linear.get(relation)
+        if linear is None:
+            reads_stored = bool(sources_of(relation) & self._inputs.keys())
+            linear = not reads_stored and can_evaluate_locally(relation)
+            self._linear[relation] = linear
+        return linear
+
+    def _inputs_with(self, found: Found) -> Inputs:
+        """Return all inputs of an engine, those of `found` included."""
+        return {**self._inputs, **{id: self._found_input(id, rows) for id, rows in found.items()}}
+
+    def _found_input(self, id: GlobalId, rows: pa.Table) -> Input:
+        """Return found rows as an input: the same object for the same rows."""
+        kept = self._found_inputs.get(id)
+        if kept is None or kept[0] is not rows:
+            schema = pa.schema([field for field in rows.schema if field.name != DIFF])
+            kept = (rows, Input(schema, (), (at_time(rows, self._time),)))
+            self._found_inputs[id] = kept
+        return kept[1]
+
+
+def _evaluate_linear(relation: Relation, found: Found) -> pa.Table:
+    return evaluate_linear(relation, {id: rows for id, rows in found.items()})
+
+
+def _row_goals(block: Block, place: int) -> RowGoals:
+    """Return the row goals of the recursion at `place`; None if all its rows are needed.
+
+    They can be tested only if they read none of the results that are computed later.
+    """
+    result, later = block.recursions[place].result, block.recursions[place + 1 :]
+    if any(result in _read_by(other) for other in later):
+        return None
+    goals = row_goals(block.relation, result, block.rows_wanted)
+    unknown = {other.result for other in later}
+    if goals is not None and any(unknown & sources_of(each.relation) for each in goals):
+        return None
+    return goals
+
+
+def _read_by(recursion: Recursion) -> set[GlobalId]:
+    """Return the collections that a recursion reads."""
+    relations = (*recursion.base.relations(), *recursion.step.relations())
+    return set().union(*map(sources_of, relations))
+
+
+class _Result:
+    """The rows found by a recursion, up to what a server can hold."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._parts: list[pa.Table] = []  # each of many steps
+        self._small: list[pa.Table] = []
+        self._count = 0
+        self._size = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Add the rows of a step; raises DatabaseError or OutOfMemory if they are too many."""
+        self._count += rows.num_rows
+        self._size += rows.nbytes
+        if self._count > MOST_ROWS:
+            raise DatabaseError(
+                "a recursive query has too many rows",
+                sqlstate="54000",
+                detail=f"There are more than {MOST_ROWS}, and the recursion goes on.",
+            )
+        check_size(self._size, MOST_BYTES)
+        self._small.append(rows)
+        if len(self._small) == SMALL_PARTS:
+            self._parts.append(pa.concat_tables(self._small).combine_chunks())
+            self._small.clear()
+
+    def table(self) -> pa.Table:
+        """Return the rows, in the order in which they were found."""
+        return pa.concat_tables([self.schema.empty_table(), *self._parts, *self._small])
+
+
+class _NewRows:
+    """Filters out rows seen before; rows are compared by a 64-bit hash."""
+
+    def __init__(self, types: Sequence[SqlType]) -> None:
+        self._types = types
+        self._seen: set[int] = set()
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Return the new ones of `rows`, each once."""
+        columns, diffs = split_diffs(rows)
+        hashes = hash_columns(columns, self._types, len(diffs)).tolist()
+        seen, places = self._seen, []
+        for place, hash in enumerate(hashes):
+            if hash not in seen:
+                seen.add(hash)
+                places.append(place)
+        chosen = pa.array(places, pa.int64())
+        ones = pa.array(np.ones(len(places), np.int64))
+        return pa.Table.from_arrays(
+            [*(column.take(chosen) for column in columns), ones], schema=rows.schema
+        )

@@ -1,0 +1,158 @@
+"""Parameter binding: replaces parameters and session values in a plan by literals.
+
+A prepared plan has no arguments and no times. Before it runs, each `Parameter` becomes its argument
+and each `Environment` its value: the transaction's `now()`, the time of the read as `mz_now()`, the
+current user. Plans without either are not changed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from foreshore.errors import InternalError
+from foreshore.expr.block import Block, Recursion
+from foreshore.expr.ir import (
+    Column,
+    Environment,
+    Literal,
+    Parameter,
+    Relation,
+    Scalar,
+    inputs_of,
+    operands_of,
+    walk_relations,
+    walk_scalars,
+    with_inputs,
+    with_operands,
+)
+from foreshore.expr.scalars import scalars_of, with_scalars
+from foreshore.types import Datum
+
+Replace = Callable[[Scalar], Scalar | None]
+SessionValues = Mapping[str, Callable[[], Datum]]  # by the names in `Environment` scalars
+
+
+def is_open(relation: Relation) -> bool:
+    """Whether `relation` has parameters or session values to be bound."""
+    return any(
+        is_open_scalar(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
+    )
+
+
+def is_open_scalar(scalar: Scalar) -> bool:
+    """Whether `scalar` has parameters or session values to be bound."""
+    return any(isinstance(each, Parameter | Environment) for each in walk_scalars(scalar))
+
+
+def environment_names(relation: Relation) -> frozenset[str]:
+    """Return the names of the session values in `relation`."""
+    return frozenset(
+        each.name
+        for node in walk_relations(relation)
+        for scalar in scalars_of(node)
+        for each in walk_scalars(scalar)
+        if isinstance(each, Environment)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Givens:
+    """Arguments and session values as the first columns of a row."""
+
+    parameters: int
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scalars: Iterable[Scalar]) -> "Givens":
+        """Return those that `scalars` use."""
+        leaves = [each for scalar in scalars for each in walk_scalars(scalar)]
+        return cls(
+            max([each.number for each in leaves if isinstance(each, Parameter)], default=0),
+            tuple(sorted({each.name for each in leaves if isinstance(each, Environment)})),
+        )
+
+    def __len__(self) -> int:
+        """Return the number of columns."""
+        return self.parameters + len(self.names)
+
+    def placed(self, scalar: Scalar) -> Scalar:
+        """Return `scalar` as a scalar over a row of these columns, then the columns it used."""
+
+        def replace(scalar: Scalar) -> Scalar | None:
+            match scalar:
+                case Column(index=index, type=type, nullable=nullable):
+                    return Column(len(self) + index, type, nullable)
+                case Parameter(number=number, type=type):
+                    return Column(number - 1, type)
+                case Environment(name=name, type=type):
+                    return Column(self.parameters + self.names.index(name), type)
+                case _:
+                    return None
+
+        return bind_scalar(scalar, replace)
+
+    def values(self, args: Sequence[Datum], environment: SessionValues) -> list[Datum]:
+        """Return the values of the columns."""
+        return [
+            *args[: self.parameters],
+            *(_session_value(environment, name) for name in self.names),
+        ]
+
+
+def parameter_bindings(args: Sequence[Datum], environment: SessionValues) -> Replace:
+    """Return what replaces parameters by `args`, and session values by those of `environment`."""
+
+    def replace(scalar: Scalar) -> Scalar | None:
+        match scalar:
+            case Parameter(number=number, type=type):
+                return Literal(args[number - 1], type)
+            case Environment(name=name, type=type):
+                return Literal(_session_value(environment, name), type)
+            case _:
+                return None
+
+    return replace
+
+
+def _session_value(environment: SessionValues, name: str) -> Datum:
+    if name not in environment:
+        raise InternalError(f"nothing is known of {name} here")
+    return environment[name]()
+
+
+def bind_scalar(scalar: Scalar, replace: Replace) -> Scalar:
+    """Return `scalar` with the nodes for which `replace` returns a scalar replaced by that."""
+    new = replace(scalar)
+    if new is not None:
+        return new
+    operands = operands_of(scalar)
+    bound = tuple(bind_scalar(operand, replace) for operand in operands)
+    if all(a is b for a, b in zip(operands, bound, strict=True)):
+        return scalar
+    return with_operands(scalar, bound)
+
+
+def bind_relation(relation: Relation, replace: Replace) -> Relation:
+    """Return `relation` with all its scalars bound; see `bind_scalar`."""
+    inputs = inputs_of(relation)
+    below = tuple(bind_relation(input, replace) for input in inputs)
+    if any(a is not b for a, b in zip(inputs, below, strict=True)):
+        relation = with_inputs(relation, below)
+    bound = {id(scalar): bind_scalar(scalar, replace) for scalar in scalars_of(relation)}
+    if all(id(scalar) == before for before, scalar in bound.items()):
+        return relation
+    return with_scalars(relation, lambda scalar: bound[id(scalar)])
+
+
+def bind_block(block: Block, replace: Replace) -> Block:
+    """Return `block` with all its scalars bound; see `bind_scalar`."""
+    recursions = (
+        Recursion(
+            each.working,
+            each.result,
+            bind_block(each.base, replace),
+            bind_block(each.step, replace),
+            each.distinct,
+        )
+        for each in block.recursions
+    )
+    return Block(bind_relation(block.relation, replace), tuple(recursions), block.rows_wanted)
