@@ -22,6 +22,7 @@ from foreshore.expr.ir import (
     Join,
     Let,
     Literal,
+    Project,
     Relation,
     Scalar,
     Union,
@@ -41,7 +42,7 @@ OVERHEAD = 200  # once, independent of the number of rows
 PATTERN = 50  # per character, for compiling a regular expression
 MATCH = 40  # of a match, in addition to its characters
 MANY_PARTS = 1000  # of a relation
-MANY_ROWS = 1_000_000  # of a join
+MANY_ROWS = 1_000_000  # of a join or a series
 MOST = 1 << 62
 
 Values = Sequence[Datum]  # of arguments; None if unknown
@@ -223,6 +224,8 @@ def is_light(scalar: Scalar) -> bool:
 
 def is_heavy(relation: Relation) -> bool:
     """Whether a single uninterruptible call, or the whole, may take long."""
+    if _is_range(relation):
+        return False
     nodes = list(walk_relations(relation))
     calls = False
     for node in nodes:
@@ -237,6 +240,18 @@ def is_heavy(relation: Relation) -> bool:
         if isinstance(node, Join) and cost_of_relation(node)[0] > MANY_ROWS:
             return True
     return calls and any(isinstance(node, Constant) and _has_long_datum(node) for node in nodes)
+
+
+def _is_range(relation: Relation) -> bool:
+    """Whether `relation` is one series of less than a million integers; their kernel is quick."""
+    while isinstance(relation, Project):
+        relation = relation.input
+    match relation:
+        case FlatMap(input=Join(inputs=()), function=function, args=args, columns=columns):
+            size = cost_of(Call(function, args, columns[0].type)).size
+            return function.startswith("generate_series(int") and size < SMALL * MANY_ROWS
+        case _:
+            return False
 
 
 def is_large(relation: Relation) -> bool:

@@ -66,8 +66,11 @@ def series(stop: Scalar) -> FlatMap:
     return FlatMap(Join((), ()), "generate_series(int4,int4)", args, (ColumnType(INT4),))
 
 
-def test_series_is_heavy_by_the_number_of_its_rows() -> None:
+def test_series_is_heavy_if_it_is_long_or_something_is_computed_of_it() -> None:
     assert not is_heavy(series(number(1000)))
+    assert not is_heavy(series(number(300_000)))
+    added = Call("add(int4,int4)", (Column(0, INT4), number(1)), INT4)
+    assert is_heavy(Map(series(number(300_000)), (added,)))
     assert is_heavy(series(number(1_000_000)))
     assert is_heavy(series(Column(0, INT4)))
     assert is_heavy(Join((series(number(2000)), series(number(2000))), ()))
