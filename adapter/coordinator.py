@@ -15,10 +15,13 @@ from concurrent.futures import Executor
 import pyarrow as pa
 
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
+from foreshore.adapter.introspection.catalog_answers import CatalogAnswers
+from foreshore.adapter.introspection.loop_latency import LoopLatency
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.subscribe.changelogs import Changelogs
 from foreshore.adapter.subscribe.durable_positions import DurablePositions
+from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
 from foreshore.adapter.transaction.catalog_change import CatalogChange, rebased
 from foreshore.adapter.transaction.constraint_guard import ConstraintGuard
 from foreshore.adapter.transaction.group_commit import GroupCommit, Write
@@ -26,7 +29,7 @@ from foreshore.adapter.transaction.locks import Locks
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import ReadHolds
 from foreshore.adapter.write.key_index import KeyIndexes
-from foreshore.adapter.write.sequence_numbers import Generation, Sequences
+from foreshore.adapter.write.sequence_numbers import Generation, Sequences, generation_of
 from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
@@ -94,6 +97,9 @@ class Coordinator:
         )
         self.group = GroupCommit(storage, oracle, guard)
         self.locks = Locks(self.group, lambda: self.state)
+        self.advisory = AdvisoryLocks()
+        self.catalog_answers = CatalogAnswers()
+        self.loop_latency = LoopLatency(clock)
         self.changelogs = Changelogs(self)
         self.view_handoff = ViewHandoff(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
@@ -589,11 +595,6 @@ class Coordinator:
         items = {item.id for item in self.state.items()}
         assert self.holds.collections.keys() <= items, self.holds.collections.keys() - items
         assert self.capabilities.keys() <= items | {CATALOG_SHARD}
-
-
-def generation_of(item: Item) -> Generation:
-    """Return the generation at which a sequence is."""
-    return Generation(item.id, item.generation or 0)
 
 
 def _generations(state: State) -> set[Generation]:

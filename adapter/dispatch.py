@@ -1,6 +1,7 @@
 """From a plan to what carries it out, for all kinds of statements."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from foreshore import blocking
@@ -17,7 +18,8 @@ from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.read.row_locks import lock_table
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session import control, cursors
-from foreshore.adapter.session.variables import milliseconds, split_dotted
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.variables import split_dotted
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write import copy
@@ -81,6 +83,7 @@ from foreshore.sql.plan import (
 from foreshore.types import Datum, RelationDesc
 
 if TYPE_CHECKING:
+    from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.prepared import Prepared
     from foreshore.adapter.session.session import Session
 
@@ -95,81 +98,74 @@ NO_QUERY = (
 NO_DDL = (Select, Insert, Update, Delete, Merge, *NO_QUERY)  # the most frequent, asked first
 
 
-async def run(
-    session: "Session", prepared: "Prepared", args: Sequence[Datum], *, alone: bool
-) -> Outcome:
-    """Carry out a planned statement; `alone` says that its transaction is its own."""
-    plan = prepared.plan
+async def run(session: "Session", context: StatementContext) -> Outcome:
+    """Carry out a planned statement; the session is for statements about itself."""
+    plan = context.prepared.plan
     assert plan is not None
-    transaction = session.begin()
-    transaction.lock_timeout_ms = milliseconds(session.variables["lock_timeout"]) or 0
+    transaction = context.transaction
+    transaction.lock_timeout_ms = context.lock_timeout_ms
     if not isinstance(plan, NO_QUERY):
         transaction.queried = True
         if transaction.time is not None:
             since = max(transaction.time, transaction.began)
-            session.coordinator.check_defined(prepared.used, since)
-    if not isinstance(plan, NO_DDL) and changes_permanent_objects(session, plan):
+            context.coordinator.check_defined(context.prepared.used, since)
+    if not isinstance(plan, NO_DDL) and changes_permanent_objects(context, plan):
         transaction.require_writable(_verb(plan))
-        plan = await _locked(session, prepared, plan, args)
-    session.used = prepared.used
+        plan = await _locked(context, plan)
     before = None if transaction.catalog is None else transaction.catalog.state
-    outcome = await _carry_out(session, prepared, plan, args, alone=alone)
+    outcome = await _carry_out(session, context, plan)
     change = transaction.catalog
     if change is not None and change.state is not before and not isinstance(plan, NO_QUERY):
-        with session.interrupts.running():
-            await blocking.run(None, session.planner.verify_sql_round_trip, before or change.base)
+        with context.interrupts.running():
+            await blocking.run(None, context.planner.verify_sql_round_trip, before or change.base)
     return outcome
 
 
-async def _locked(
-    session: "Session", prepared: "Prepared", plan: Plan, args: Sequence[Datum]
-) -> Plan:
+async def _locked(context: StatementContext, plan: Plan) -> Plan:
     """Return the plan of a DDL statement behind the catalog lock, made anew if it has changed.
 
     A time to come is waited for before, as that may take long.
     """
     match plan:
         case CreateMaterializedView():
-            await create.wait_for_start(session, plan)
+            await create.wait_for_start(context, plan)
         case CreateTableAs(with_data=True, as_of=AsOf() as as_of):
-            await awaited(session, prepared, args, as_of)
+            await awaited(context, as_of)
         case _:
             pass
-    await lock_catalog(session)
-    await session.planner.ready(prepared)
-    assert prepared.plan is not None
-    return prepared.plan
+    await lock_catalog(context)
+    await context.planner.ready(context.prepared)
+    assert context.prepared.plan is not None
+    return context.prepared.plan
 
 
-async def _carry_out(
-    session: "Session", prepared: "Prepared", plan: Plan, args: Sequence[Datum], *, alone: bool
-) -> Outcome:
+async def _carry_out(session: "Session", context: StatementContext, plan: Plan) -> Outcome:
     match plan:
         case Select():
-            return await select(session, prepared, plan, args)
+            return await select(context, plan)
         case Insert():
-            return await insert(session, prepared, plan, args)
+            return await insert(context, plan)
         case Update():
-            return await update(session, prepared, plan, args)
+            return await update(context, plan)
         case Delete():
-            return await delete(session, prepared, plan, args)
+            return await delete(context, plan)
         case Merge():
-            return await merge(session, prepared, plan, args)
+            return await merge(context, plan)
         case Subscribe():
-            return await subscribe(session, prepared, plan, args)
+            return await subscribe(context, plan)
         case Explain():
-            return await explain(session, prepared, plan, args)
+            return await explain(context, plan)
         case ExplainFreshness():
-            return explain_freshness(session, prepared, plan)
+            return explain_freshness(context, plan)
         case CopyFrom():
-            return copy.copy_from(session, prepared, plan, alone=alone)
+            return copy.copy_from(session, context, plan)
         case CopyTo(source=source, options=options):
             selected = (
-                await select(session, prepared, source, args)
+                await select(context, source)
                 if isinstance(source, Select)
-                else await subscribe(session, prepared, source, args)
+                else await subscribe(context, source)
             )
-            return copy.copy_to(session, options, selected)
+            return copy.copy_to(context, options, selected)
         case Begin() | Commit() | Rollback() | SetTransaction() | Savepoint():
             return await _transaction(session, plan)
         case SetVariable():
@@ -179,47 +175,47 @@ async def _carry_out(
         case ResetVariable():
             return control.reset_variable(session, plan)
         case Discard():
-            return await control.discard(session, plan)
+            return await control.discard(session, context, plan)
         case Maintain():
             return await control.maintain(session, plan)
         case Prepare():
             return await control.prepare(session, plan)
         case Execute():
             named = control.named(session, plan.name)
-            await session.planner.ready(named)
-            values = control.execute_args(session, plan, named)
-            return await run(session, named, values, alone=alone)
+            await context.planner.ready(named)
+            args = control.execute_args(context, plan, named)
+            return await run(session, replace(context, prepared=named, args=args))
         case Deallocate():
             return control.deallocate(session, plan)
         case Unlisten():
             return Completed("UNLISTEN")
         case Declare():
-            return await cursors.declare(session, prepared, plan, args, alone=alone)
+            return await cursors.declare(session, context, plan)
         case Fetch():
             return await cursors.fetch(session, plan)
         case CloseCursor():
             return cursors.close(session, plan)
         case ShowCreate():
-            return drop.show_create(session, plan)
+            return drop.show_create(context, plan)
         case AlterTable():
-            session.begin().require_writable(plan.tag)
-            return await alter.alter_table(session, plan)
+            context.transaction.require_writable(plan.tag)
+            return await alter.alter_table(context, plan)
         case CreateTableAs():
-            session.begin().require_writable("CREATE TABLE AS")
-            return await create_table_as(session, prepared, plan, args)
+            context.transaction.require_writable("CREATE TABLE AS")
+            return await create_table_as(context, plan)
         case CreateMaterializedView():
-            session.begin().require_writable("CREATE MATERIALIZED VIEW")
-            return create.create_materialized_view(session, plan)
+            context.transaction.require_writable("CREATE MATERIALIZED VIEW")
+            return create.create_materialized_view(context, plan)
         case Advance():
-            return await advance(session, plan, args)
+            return await advance(context, plan)
         case LockTable():
-            return await lock_table(session, plan, alone=alone)
+            return await lock_table(context, plan)
         case Truncate():
-            session.begin().require_writable("TRUNCATE TABLE")
-            return await truncate(session, plan)
+            context.transaction.require_writable("TRUNCATE TABLE")
+            return await truncate(context, plan)
         case _:
-            session.begin().require_writable(_verb(plan))
-            return await _define(session, plan)
+            context.transaction.require_writable(_verb(plan))
+            return await _define(context, plan)
 
 
 async def _transaction(
@@ -239,7 +235,7 @@ async def _transaction(
 
 
 async def _define(
-    session: "Session",
+    context: StatementContext,
     plan: CreateDatabase
     | CreateSchema
     | CreateTable
@@ -257,33 +253,33 @@ async def _define(
 ) -> Outcome:
     match plan:
         case CreateDatabase():
-            return create.create_database(session, plan)
+            return create.create_database(context, plan)
         case CreateSchema():
-            return create.create_schema(session, plan)
+            return create.create_schema(context, plan)
         case CreateTable():
-            return create.create_table(session, plan)
+            return create.create_table(context, plan)
         case CreateSequence():
-            return create.create_sequence(session, plan)
+            return create.create_sequence(context, plan)
         case AlterSequence():
-            return alter_sequence(session, plan)
+            return alter_sequence(context, plan)
         case CreateSubscription():
-            return create_subscription(session, plan)
+            return create_subscription(context, plan)
         case CreateView():
-            return create.create_view(session, plan)
+            return create.create_view(context, plan)
         case CreateIndex():
-            return create.create_index(session, plan)
+            return create.create_index(context, plan)
         case CreateCluster():
-            return create.create_cluster(session, plan)
+            return create.create_cluster(context, plan)
         case CreateClusterReplica():
-            return create.create_cluster_replica(session, plan)
+            return create.create_cluster_replica(context, plan)
         case Drop():
-            return await drop.drop(session, plan)
+            return await drop.drop(context, plan)
         case Rename():
-            return await drop.rename(session, plan)
+            return await drop.rename(context, plan)
         case Retain():
-            return drop.retain(session, plan)
+            return drop.retain(context, plan)
         case Comment():
-            return comment(session, plan)
+            return comment(context, plan)
         case _:
             assert_never(plan)
 
@@ -320,26 +316,26 @@ def ends_transaction(syntax: Syntax) -> bool:
 
 
 def resolved_args(
-    session: "Session", prepared: "Prepared", args: Sequence[Datum]
+    planner: "SessionPlanner", prepared: "Prepared", args: Sequence[Datum]
 ) -> Sequence[Datum]:
     """Return the arguments with names of objects looked up, where reg* types came as text."""
     if not prepared.takes_names:
         return args
     types = prepared.parameters
     return [
-        _object_id(session, value, type.name)
+        _object_id(planner, value, type.name)
         if isinstance(value, str) and type.name.startswith("reg")
         else value
         for value, type in zip(args, types, strict=True)
     ]
 
 
-def _object_id(session: "Session", name: str, type: str) -> int:
+def _object_id(planner: "SessionPlanner", name: str, type: str) -> int:
     if name.isdigit():
         return int(name)
     if type != "regclass":
         raise FeatureNotSupported(f"names as arguments of type {type} are not supported")
-    reader = session.planner.reader()
+    reader = planner.reader()
     parts = split_dotted(name)
     found = reader.find(parts)
     if found is None:

@@ -17,24 +17,21 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Startup
-from foreshore.adapter.coordinator import Coordinator, generation_of
+from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import plan_items
 from foreshore.adapter.ddl.view_handoff import Beginning
-from foreshore.adapter.introspection.catalog_answers import CatalogAnswers, Origin
 from foreshore.adapter.introspection.lag_history import LagHistory
-from foreshore.adapter.introspection.loop_latency import LoopLatency
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.session.plan_cache import PlanCache
 from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.session.temporary import TemporarySchemas
 from foreshore.adapter.session.variables import Variables
-from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.adapter.write.key_index import KeyIndex
-from foreshore.adapter.write.sequence_numbers import Sequences
+from foreshore.adapter.write.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import (
@@ -112,10 +109,6 @@ class Environment:
         self.planning_cost = PlanningCost()
         self._data_directory = data_directory
         self.sessions: dict[int, Session] = {}
-        self.advisory = AdvisoryLocks()
-        self.builtin_tables: dict[Origin, tuple[State, pa.Table]] = {}
-        self.catalog_answers = CatalogAnswers()
-        self.loop_latency = LoopLatency(coordinator.clock)
         self._temporary = TemporarySchemas(coordinator, self.sessions)
         self._pids = count(1)
         self._tasks: list[asyncio.Task[None]] = []
@@ -237,7 +230,7 @@ class Environment:
             coordinator.compute.create_replica(replica.cluster, replica.id, address)
         followers = [item.id for item in state.all(Item) if item.type == "subscription"]
         coordinator.subscriptions.open(standing, followers)
-        self.loop_latency.start()
+        self.coordinator.loop_latency.start()
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
         self._tasks.append(loop.create_task(LagHistory(coordinator).run()))
@@ -289,7 +282,7 @@ class Environment:
         self.coordinator.storage.stop_waiting()
         for session in list(self.sessions.values()):
             await session.close()
-        self.loop_latency.close()
+        self.coordinator.loop_latency.close()
         self._sweeping.cancel()  # what is left is dropped at the next start
         await self.coordinator.settled()
         self.coordinator.changelogs.close()
@@ -379,12 +372,10 @@ class Environment:
     def forget(self, session: Session) -> None:
         """Forget a session that has ended; its temporary objects are dropped soon after."""
         self.sessions.pop(session.pid, None)
-        self.advisory.release_transaction(session)
-        self.advisory.release_session(session)
+        self.coordinator.advisory.release_transaction(session.pid)
+        self.coordinator.advisory.release_session(session.pid)
+        self.coordinator.catalog_answers.forget_schema(session.temporary_schema)
         self._temporary.left()
-        for origin in [*self.builtin_tables]:
-            if session.temporary_schema in origin.search_path:
-                del self.builtin_tables[origin]
 
 
 async def _load(

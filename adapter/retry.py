@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from foreshore.adapter.transaction import advisory_locks as advisory
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.transaction.advisory_locks import undo
 from foreshore.errors import Conflict, TableAltered, TableDropped
 from foreshore.types import Datum
 
@@ -54,45 +55,49 @@ class SideEffectLog:
             self._given.setdefault(key, deque()).extend(values)
         self._again, self._given = self._given, {}
 
-    def end(self, session: "Session") -> None:
-        """Give back the locks that only attempts in vain have asked for."""
-        for (function, args), values in self._again.items():
-            for _ in values:
-                advisory.undo(session, function, args)
-        self._again = {}
+    def drain_unrepeated(self) -> list[tuple[str, Sequence[Datum]]]:
+        """Return the calls that only failed attempts have made, once."""
+        unrepeated, self._again = self._again, {}
+        return [call for call, values in unrepeated.items() for _ in values]
 
 
 async def attempted(
-    session: "Session", attempt: Callable[[], Awaitable[R]], prepared: "Prepared", *, alone: bool
+    session: "Session",
+    attempt: Callable[[StatementContext], Awaitable[R]],
+    prepared: "Prepared",
+    args: Sequence[Datum],
+    *,
+    alone: bool,
 ) -> R:
-    """Return what `attempt` gives, which runs `prepared` and tells nobody of it before.
+    """Return what `attempt` gives; it runs a statement, in a new context each time.
 
     When it is `alone` in its transaction and meets a conflict, it is tried again, and also when it
     is the first of a transaction and meets ALTER or DROP TABLE. From then on no other can come in
     between, so that there is an end to it. Raises these errors where that does not help.
     """
     transaction = session.begin()
-    holds_locks = session.coordinator.locks.holds_any(transaction)
-    is_first = transaction.is_untouched and not holds_locks
-    locks = session.environment.advisory.mark(session)
-    acted = session.acted = SideEffectLog()
-    alone = alone and not session.begin().block
+    locks, advisory_locks = session.coordinator.locks, session.coordinator.advisory
+    is_first = transaction.is_untouched and not locks.holds_any(transaction)
+    held = advisory_locks.mark(session.pid)
+    side_effects = SideEffectLog()
+    may_retry = alone and not transaction.block
     conflicts = 0
     while True:
-        transaction = session.begin()
+        context = session.context(prepared, args, side_effects, alone=alone)
         try:
             with session.interrupts.running():
-                outcome = await attempt()
-                acted.end(session)
+                outcome = await attempt(context)
+                for function, values in side_effects.drain_unrepeated():
+                    undo(advisory_locks, session.pid, context.database, function, values)
                 return outcome
         except (TableAltered, TableDropped):
             if not is_first:
                 raise
-            transaction.met_alter = True
+            context.transaction.met_alter = True
         except Conflict:
             conflicts += 1
-            if not alone or conflicts >= ATTEMPTS:
+            if not may_retry or conflicts >= ATTEMPTS:
                 raise
-        session.begin_again(transaction, locks)
-        acted.begin_again()
+        session.begin_again(context.transaction, held)
+        side_effects.begin_again()
         await session.planner.ready(prepared)

@@ -7,7 +7,6 @@ What a plan has relied on may not be lost: views that are maintained have to go 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as replace_plan
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -19,6 +18,7 @@ from foreshore.adapter.ddl.drop import describe, forget_dropped
 from foreshore.adapter.ddl.sequences import alter_sequence, drop_default
 from foreshore.adapter.ddl.table_rewrite import above, plan_above, remember, reshape
 from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, verify, was
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.tables import (
@@ -38,24 +38,21 @@ from foreshore.sql.plan import AlterTable
 from foreshore.sql.rewrite.column_names import index_with_column_renamed
 from foreshore.types import RelationDesc
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-async def alter_table(session: "Session", plan: AlterTable) -> Completed:
+async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     """Run ALTER TABLE."""
     for notice in plan.notices:
-        session.notice(notice)
+        context.notice(notice)
     if plan.table is None:
         return Completed(plan.tag)
     assert plan.definition is not None
-    change = session.catalog_change()
-    transaction = session.begin()
-    coordinator = session.coordinator
+    change = context.catalog_change()
+    transaction = context.transaction
+    coordinator = context.coordinator
     id = plan.table
-    await take_to_alter(session, (id,))
+    await take_to_alter(context, (id,))
     table = change.state.item(id)
-    old = session.planner.reader().planned[id]
+    old = context.planner.reader().planned[id]
     refuse_reserved([n for n in plan.definition.desc.names if n not in old.desc.names])
     is_moved = list(plan.columns) != list(range(len(old.desc.names)))
     time = coordinator.oracle.read_ts()
@@ -64,23 +61,23 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         time = coordinator.oracle.read_ts()
         transaction.described.setdefault(id, coordinator.catalog.planned[id])
     for sequence in plan.altered_sequences:
-        alter_sequence(session, sequence)
+        alter_sequence(context, sequence)
     definition = plan.definition
     if definition.sequences:
-        definition = with_sequences(session, id, definition)
+        definition = with_sequences(context, id, definition)
     new = plan_created_table(definition, () if is_moved else old.desc.stored or old.desc.names)
-    _refuse_loss(session, change.state, table, old, new, plan.columns)
+    _refuse_loss(context, change.state, table, old, new, plan.columns)
     more = gained(old, new, plan.columns)
     if is_moved or more:
-        refuse_subscribed(session, table)
+        refuse_subscribed(context, table)
     if is_moved:
         is_made_here = id not in coordinator.state.objects
         since = table.since if is_made_here else time
-        await reshape(session, replace_plan(plan, definition=definition), table, since, time)
-        _drop_sequences(session, plan.dropped_sequences)
+        await reshape(context, replace_plan(plan, definition=definition), table, since, time)
+        _drop_sequences(context, plan.dropped_sequences)
         return Completed(plan.tag)
     if more:
-        remember(session, id, old.desc)
+        remember(context, id, old.desc)
     change.alter_table(
         table,
         definition.sql,
@@ -94,31 +91,31 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     if unique_constraints(new) != unique_constraints(old):
         transaction.forget_keys(id)
     if more:
-        committed = await committed_rows(session, id, old.desc, time)
+        committed = await committed_rows(context, id, old.desc, time)
         own = [part.rows for part in transaction.writes.get(id, ())]
         rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
-        await verify(session, id, new, more, rows, committed, time)
+        await verify(context, id, new, more, rows, committed, time)
         if id in coordinator.group:
             transaction.constrained_since[id] = min(time, coordinator.group.changed(id))
     if new.desc.names != old.desc.names:
         _rename_columns(change, id, old.desc, new.desc.names)
-    await plan_above(session, id)
-    _drop_sequences(session, plan.dropped_sequences)
+    await plan_above(context, id)
+    _drop_sequences(context, plan.dropped_sequences)
     return Completed(plan.tag)
 
 
-def _drop_sequences(session: "Session", ids: Sequence[GlobalId]) -> None:
+def _drop_sequences(context: StatementContext, ids: Sequence[GlobalId]) -> None:
     """Drop the sequences of columns that are no identity columns any longer."""
-    change = session.catalog_change()
+    change = context.catalog_change()
     if ids:
         dropped = change.drop(
             [change.state.item(id) for id in ids],
             cascade=False,
-            describe=lambda each: describe(session, each),
-            noun=lambda each: describe(session, each),
-            drop_default=lambda table, sequence: drop_default(session, table, sequence, False),
+            describe=lambda each: describe(context, each),
+            noun=lambda each: describe(context, each),
+            drop_default=lambda table, sequence: drop_default(context, table, sequence, False),
         )
-        forget_dropped(session, dropped)
+        forget_dropped(context, dropped)
 
 
 def _rename_columns(
@@ -150,10 +147,10 @@ def _rename_columns(
         change.own_sequence(sequence, replace(owner, column=column))
 
 
-def altered_indexes(session: "Session") -> Mapping[GlobalId, Mapping[str, KeyIndex]]:
+def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str, KeyIndex]]:
     """Return the key indexes that the running transaction's new and altered tables will have."""
-    transaction = session.begin()
-    state = session.planner.reader().state
+    transaction = context.transaction
+    state = context.planner.reader().state
     found: dict[GlobalId, dict[str, KeyIndex]] = {}
     for id, planned in transaction.planned.items():
         item = state.get(id)
@@ -161,7 +158,7 @@ def altered_indexes(session: "Session") -> Mapping[GlobalId, Mapping[str, KeyInd
             continue
         found[id] = {}
         for constraint in unique_constraints(planned):
-            index = committed_index(session, id, constraint)
+            index = committed_index(context, id, constraint)
             found[id][constraint.name] = index or KeyIndex(id, constraint, planned.desc, 0)
     return found
 
@@ -170,18 +167,23 @@ def altered_indexes(session: "Session") -> Mapping[GlobalId, Mapping[str, KeyInd
 
 
 def _refuse_loss(
-    session: "Session", state: State, table: Item, old: Planned, new: Planned, columns: Columns
+    context: StatementContext,
+    state: State,
+    table: Item,
+    old: Planned,
+    new: Planned,
+    columns: Columns,
 ) -> None:
     """Raise if something that is maintained rests on what the table promises no longer."""
     kept = unique_constraints(new)
     lost = [
-        f"constraint {each.name} on {describe(session, table)}"
+        f"constraint {each.name} on {describe(context, table)}"
         for each in unique_constraints(old)
         if set(each.columns) <= set(columns)  # else it goes with its column
         and not any((now := was(other, columns)) and same(each, now) for other in kept)
     ]
     lost += [
-        f"NOT NULL of column {old.desc.names[at]} of {describe(session, table)}"
+        f"NOT NULL of column {old.desc.names[at]} of {describe(context, table)}"
         for at, after in zip(columns, new.desc.columns, strict=True)
         if at is not None and after.nullable and not old.desc.columns[at].nullable
     ]
@@ -195,6 +197,6 @@ def _refuse_loss(
     if resting:
         raise DependentObjectsStillExist(
             f"cannot drop {lost[0]} because other objects depend on it",
-            detail="\n".join(f"{describe(session, item)} depends on {lost[0]}" for item in resting),
+            detail="\n".join(f"{describe(context, item)} depends on {lost[0]}" for item in resting),
             hint="Drop what is maintained over the table first, and create it again.",
         )

@@ -5,11 +5,11 @@ transaction ends, as LOCK TABLE does: lock_timeout and deadlock detection apply.
 the statement was planned against is the one that it changes. Temporary objects need no lock.
 """
 
-from typing import TYPE_CHECKING
-
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_change import transaction_on
+from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.catalog.item import Item
-from foreshore.catalog.state import PERMANENT
+from foreshore.catalog.state import PERMANENT, State
 from foreshore.errors import DatabaseError
 from foreshore.sql.plan import (
     AlterSequence,
@@ -34,15 +34,12 @@ from foreshore.sql.plan import (
     Truncate,
 )
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
 RELATIONS = ("table", "view", "materialized view", "index", "sequence", "subscription", "column")
 
 
-def changes_permanent_objects(session: "Session", plan: Plan) -> bool:
+def changes_permanent_objects(context: StatementContext, plan: Plan) -> bool:
     """Return whether running `plan` may change objects that other sessions see."""
-    reader = session.planner.reader()
+    reader = context.planner.reader()
     match plan:
         case CreateSchema(database=database, name=schema, if_not_exists=True):
             return reader.schema(database, schema) is None
@@ -63,17 +60,17 @@ def changes_permanent_objects(session: "Session", plan: Plan) -> bool:
         ):
             return not name.temporary
         case CreateIndex(on=id) | AlterTable(table=id) | AlterSequence(id=id):
-            return id is not None and not _is_temporary(session, id)
+            return id is not None and not _is_temporary(context, id)
         case Truncate(tables=ids, restart_identity=True):
-            return not all(_is_temporary(session, id) for id in ids)
+            return not all(_is_temporary(context, id) for id in ids)
         case Drop(kind=kind, names=names) if kind in RELATIONS:
-            return any(_names_permanent(session, name) for name in names)
+            return any(_names_permanent(context, name) for name in names)
         case (
             Rename(kind=kind, name=name)
             | Retain(kind=kind, name=name)
             | Comment(kind=kind, name=name)
         ) if kind in RELATIONS:
-            return _names_permanent(session, name)
+            return _names_permanent(context, name)
         case (
             CreateDatabase()
             | CreateSchema()
@@ -91,15 +88,15 @@ def changes_permanent_objects(session: "Session", plan: Plan) -> bool:
             return False
 
 
-def _is_temporary(session: "Session", id: str) -> bool:
-    item = session.planner.state.get(id)
+def _is_temporary(context: StatementContext, id: str) -> bool:
+    item = context.planner.state.get(id)
     return isinstance(item, Item) and item.temporary
 
 
-def _names_permanent(session: "Session", name: Name) -> bool:
+def _names_permanent(context: StatementContext, name: Name) -> bool:
     """Return whether `name` is a permanent relation's; a missing one is the statement's error."""
     parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
-    reader = session.planner.reader()
+    reader = context.planner.reader()
     try:
         found = reader.find(parts) or reader.find_key(parts)
     except DatabaseError:
@@ -107,26 +104,24 @@ def _names_permanent(session: "Session", name: Name) -> bool:
     return found is not None and not (isinstance(found, Item) and found.temporary)
 
 
-async def lock_catalog(session: "Session") -> None:
+async def lock_catalog(context: StatementContext) -> None:
     """Wait for the catalog lock, and start the transaction's change from the present state.
 
     Raises LockNotAvailable after lock_timeout, Conflict for a deadlock or if other sessions have
     changed what the transaction's temporary objects use.
     """
-    transaction = session.begin()
-    await session.coordinator.locks.lock_catalog(transaction)
-    follow_catalog(session)
+    transaction = context.transaction
+    await context.coordinator.locks.lock_catalog(transaction)
+    follow_catalog(transaction, context.coordinator.state)
 
 
-def follow_catalog(session: "Session") -> None:
-    """Put the running transaction's changes of the catalog on top of the present state.
+def follow_catalog(transaction: Transaction, now: State) -> None:
+    """Put a transaction's changes of the catalog on top of `now`, the present state.
 
     Raises Conflict if other sessions have changed what they use. With the catalog lock there is
     nothing to do; without it the transaction has changed temporary objects alone.
     """
-    transaction = session.transaction
-    if transaction is None or transaction.catalog is None:
+    if transaction.catalog is None:
         return
-    now = session.coordinator.state
     if transaction.catalog.base.parts[PERMANENT] is not now.parts[PERMANENT]:
         transaction.catalog = transaction_on(transaction.catalog, transaction.planned, now)

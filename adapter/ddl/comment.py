@@ -1,9 +1,8 @@
 """COMMENT ON: what people say of objects, kept with them in the catalog."""
 
-from typing import TYPE_CHECKING
-
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import ARTICLES, find
+from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import (
     FeatureNotSupported,
@@ -16,23 +15,20 @@ from foreshore.errors import (
 )
 from foreshore.sql.plan import Comment, Name
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-def comment(session: "Session", plan: Comment) -> Completed:
+def comment(context: StatementContext, plan: Comment) -> Completed:
     """Run COMMENT ON."""
-    change = session.catalog_change()
+    change = context.catalog_change()
     match plan.kind:
         case "column":
             assert plan.column is not None, plan
-            item = _item(session, plan.name)
-            position = _position(session, item, plan.column)
+            item = _item(context, plan.name)
+            position = _position(context, item, plan.column)
             change.comment_column(item, position, plan.text)
         case "table" | "view" | "materialized view" | "index":
-            if plan.kind == "index" and _is_of_key(session, plan.name):
+            if plan.kind == "index" and _is_of_key(context, plan.name):
                 raise FeatureNotSupported("COMMENT ON the index of a key is not supported")
-            item = _item(session, plan.name)
+            item = _item(context, plan.name)
             if item.type != plan.kind:
                 article = ARTICLES.get(plan.kind, f"a {plan.kind}")
                 raise WrongObjectType(f'"{item.name}" is not {article}')
@@ -44,12 +40,12 @@ def comment(session: "Session", plan: Comment) -> Completed:
             change.comment(role, plan.text)
         case "database":
             try:
-                change.comment(find(session, plan.kind, plan.name), plan.text)
+                change.comment(find(context, plan.kind, plan.name), plan.text)
             except InvalidCatalogName as error:
                 # As in PostgreSQL, so that a dump can be restored into a database of another name.
-                session.notice(error.message, severity="WARNING", sqlstate=error.sqlstate)
+                context.notice(error.message, severity="WARNING", sqlstate=error.sqlstate)
         case _:
-            change.comment(find(session, plan.kind, plan.name), plan.text)
+            change.comment(find(context, plan.kind, plan.name), plan.text)
     return Completed("COMMENT")
 
 
@@ -57,30 +53,30 @@ def _parts(name: Name) -> tuple[str, ...]:
     return tuple(part for part in (name.database, name.schema, name.item) if part is not None)
 
 
-def _is_of_key(session: "Session", name: Name) -> bool:
-    return session.planner.reader().find_key(_parts(name)) is not None
+def _is_of_key(context: StatementContext, name: Name) -> bool:
+    return context.planner.reader().find_key(_parts(name)) is not None
 
 
-def _item(session: "Session", name: Name) -> Item:
-    reader = session.planner.reader()
+def _item(context: StatementContext, name: Name) -> Item:
+    reader = context.planner.reader()
     if name.schema is not None and not reader.schema(
-        name.database or session.database, name.schema
+        name.database or context.database, name.schema
     ):
         raise InvalidSchemaName(f'schema "{name.schema}" does not exist')
     found = reader.resolve_item(_parts(name))
     if found.kind == "builtin":
         raise InsufficientPrivilege(f'permission denied: "{found.name.item}" is a system catalog')
-    return session.catalog_change().state.item(found.id)
+    return context.catalog_change().state.item(found.id)
 
 
-def _position(session: "Session", item: Item, column: str) -> int:
+def _position(context: StatementContext, item: Item, column: str) -> int:
     """Return where in its relation the column is, from 1."""
     if item.type == "index":
         raise WrongObjectType(
             f'cannot set comment on relation "{item.name}"',
             detail="This operation is not supported for indexes.",
         )
-    names = session.planner.reader().planned[item.id].desc.names
+    names = context.planner.reader().planned[item.id].desc.names
     if column not in names:
         raise UndefinedColumn(f'column "{column}" of relation "{item.name}" does not exist')
     return names.index(column) + 1

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -10,6 +9,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.definitions import definition_text
 from foreshore.adapter.ddl.sequences import drop_default, refuse_parts
 from foreshore.adapter.read.result import BatchSource, Selected
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.tables import take_to_alter
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Cluster, ColumnOf, Database, Item, Object, Replica, Schema
@@ -34,39 +34,36 @@ from foreshore.sql.rewrite.full_names import dotted
 from foreshore.text import format_text
 from foreshore.types import INTERVAL
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
 ARTICLES = {"index": "an index", "materialized view": "a materialized view"}
 
 
-async def drop(session: "Session", plan: Drop) -> Completed:
+async def drop(context: StatementContext, plan: Drop) -> Completed:
     """Run DROP."""
-    change = session.catalog_change()
+    change = context.catalog_change()
     targets: list[Object] = []
     for name in plan.names:
         try:
-            found = find(session, plan.kind, name)
+            found = find(context, plan.kind, name)
         except DatabaseError as error:
             if not plan.if_exists or isinstance(error, WrongObjectType):
                 raise
-            session.notice(f"{error.message}, skipping")
+            context.notice(f"{error.message}, skipping")
             continue
-        if isinstance(found, Database) and found.name == session.database:
+        if isinstance(found, Database) and found.name == context.database:
             raise ObjectNotInPrerequisiteState(
                 "cannot drop the currently open database", sqlstate="55006"
             )
         targets.append(found)
-    refuse_parts(session, targets)
+    refuse_parts(context, targets)
     dropped = change.drop(
         targets,
         cascade=plan.cascade,
-        describe=lambda each: describe(session, each),
-        noun=lambda each: describe(session, each),
-        drop_default=lambda table, sequence: drop_default(session, table, sequence, plan.cascade),
+        describe=lambda each: describe(context, each),
+        noun=lambda each: describe(context, each),
+        drop_default=lambda table, sequence: drop_default(context, table, sequence, plan.cascade),
     )
-    await take_to_alter(session, _tables(dropped.objects))
-    forget_dropped(session, dropped)
+    await take_to_alter(context, _tables(dropped.objects))
+    forget_dropped(context, dropped)
     return Completed(f"DROP {plan.kind.upper()}")
 
 
@@ -74,77 +71,79 @@ def _tables(objects: Iterable[Object | ColumnOf]) -> list[GlobalId]:
     return [each.id for each in objects if isinstance(each, Item) and each.type == "table"]
 
 
-def forget_dropped(session: "Session", dropped: Dropped) -> None:
+def forget_dropped(context: StatementContext, dropped: Dropped) -> None:
     """Let the transaction know nothing of what it has dropped, and the client what went along."""
-    _forget(session, dropped)
+    _forget(context, dropped)
     if len(dropped.cascaded) == 1:
-        session.notice(f"drop cascades to {dropped.cascaded[0]}")
+        context.notice(f"drop cascades to {dropped.cascaded[0]}")
     elif dropped.cascaded:
-        session.notice(
+        context.notice(
             f"drop cascades to {len(dropped.cascaded)} other objects",
             detail="\n".join(f"drop cascades to {each}" for each in dropped.cascaded),
         )
 
 
-def drop_quietly(session: "Session", items: Sequence[Item]) -> None:
+def drop_quietly(context: StatementContext, items: Sequence[Item]) -> None:
     """Drop items and all that depends on them, and tell the client nothing of it."""
-    dropped = session.catalog_change().drop(
+    dropped = context.catalog_change().drop(
         items,
         cascade=True,
         describe=lambda each: each.name,
         noun=lambda each: each.name,
-        drop_default=lambda table, sequence: drop_default(session, table, sequence, True),
+        drop_default=lambda table, sequence: drop_default(context, table, sequence, True),
     )
-    _forget(session, dropped)
+    _forget(context, dropped)
 
 
-def _forget(session: "Session", dropped: Dropped) -> None:
+def _forget(context: StatementContext, dropped: Dropped) -> None:
     """Let the transaction write nothing to what it has dropped."""
-    transaction = session.begin()
+    transaction = context.transaction
     for each in dropped.objects:
         if isinstance(each, Item):
             transaction.unwrite(each.id)
             transaction.planned.pop(each.id, None)
 
 
-async def rename(session: "Session", plan: Rename) -> Completed:
+async def rename(context: StatementContext, plan: Rename) -> Completed:
     """Run ALTER ... RENAME TO; what depends on the object is bound to it and not to its name."""
-    change = session.catalog_change()
+    change = context.catalog_change()
     try:
-        found = find(session, plan.kind, plan.name, altered=True)
+        found = find(context, plan.kind, plan.name, altered=True)
     except DatabaseError as error:
         if not plan.if_exists or isinstance(error, WrongObjectType):
             raise
-        session.notice(f"{error.message}, skipping")
+        context.notice(f"{error.message}, skipping")
         return Completed(f"ALTER {plan.kind.upper()}")
-    if isinstance(found, Database) and found.name == session.database:
+    if isinstance(found, Database) and found.name == context.database:
         raise FeatureNotSupported("current database cannot be renamed")
-    await take_to_alter(session, _tables((found,)))
+    await take_to_alter(context, _tables((found,)))
     change.rename(found, plan.to)
     return Completed(f"ALTER {plan.kind.upper()}")
 
 
-def retain(session: "Session", plan: Retain) -> Completed:
+def retain(context: StatementContext, plan: Retain) -> Completed:
     """Run ALTER ... SET (RETAIN HISTORY FOR ...)."""
-    change = session.catalog_change()
+    change = context.catalog_change()
     try:
-        found = find(session, plan.kind, plan.name, altered=True)
+        found = find(context, plan.kind, plan.name, altered=True)
     except DatabaseError as error:
         if not plan.if_exists or isinstance(error, WrongObjectType):
             raise
-        session.notice(f"{error.message}, skipping")
+        context.notice(f"{error.message}, skipping")
     else:
         assert isinstance(found, Item), found
         change.retain(found, plan.retain_ms)
     return Completed(f"ALTER {plan.kind.upper()}")
 
 
-def find(session: "Session", kind: ObjectKind, name: Name, *, altered: bool = False) -> Object:
+def find(
+    context: StatementContext, kind: ObjectKind, name: Name, *, altered: bool = False
+) -> Object:
     """Return the object of `kind` that `name` names, which may be to be `altered`.
 
     Raises what PostgreSQL would.
     """
-    change: CatalogTransaction = session.catalog_change()
+    change: CatalogTransaction = context.catalog_change()
     state = change.state
     found: Object | None
     match kind:
@@ -154,8 +153,8 @@ def find(session: "Session", kind: ObjectKind, name: Name, *, altered: bool = Fa
                 raise InvalidCatalogName(f'database "{name.item}" does not exist')
             return found
         case "schema":
-            reader = session.planner.reader()
-            found = reader.schema(name.database or session.database, name.item)
+            reader = context.planner.reader()
+            found = reader.schema(name.database or context.database, name.item)
             if found is None:
                 raise InvalidSchemaName(f'schema "{name.item}" does not exist')
             return found
@@ -171,12 +170,12 @@ def find(session: "Session", kind: ObjectKind, name: Name, *, altered: bool = Fa
                 raise UndefinedObject(f'unknown cluster replica "{name.schema}.{name.item}"')
             return found
         case _:
-            return _find_item(session, kind, name, altered=altered)
+            return _find_item(context, kind, name, altered=altered)
 
 
-def _find_item(session: "Session", kind: ObjectKind, name: Name, *, altered: bool) -> Item:
+def _find_item(context: StatementContext, kind: ObjectKind, name: Name, *, altered: bool) -> Item:
     parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
-    found = session.planner.reader().find(parts)
+    found = context.planner.reader().find(parts)
     if found is None:
         if altered and kind != "subscription":
             raise UndefinedTable(f'relation "{name.item}" does not exist')
@@ -200,13 +199,13 @@ def _find_item(session: "Session", kind: ObjectKind, name: Name, *, altered: boo
     return found
 
 
-def describe(session: "Session", each: Object | ColumnOf) -> str:
+def describe(context: StatementContext, each: Object | ColumnOf) -> str:
     """Return what messages call the object: its kind and name, qualified where it has to be."""
     match each:
         case ColumnOf(name=name, table=table):
-            return f"column {name} of {describe(session, table)}"
+            return f"column {name} of {describe(context, table)}"
         case Item():
-            reader = session.planner.reader()
+            reader = context.planner.reader()
             seen = reader.find((each.name,))
             if isinstance(seen, Item) and seen.id == each.id:
                 return f"{each.kind} {each.name}"
@@ -218,13 +217,13 @@ def describe(session: "Session", each: Object | ColumnOf) -> str:
             return f"role {each.name}"
 
 
-def show_create(session: "Session", plan: ShowCreate) -> Selected:
+def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
     """Run SHOW CREATE."""
-    found = find(session, plan.kind, plan.name)
+    found = find(context, plan.kind, plan.name)
     match found:
         case Item():
-            name = ".".join(session.planner.reader().state.full_name(found))
-            sql = present_sql(session, found)
+            name = ".".join(context.planner.reader().state.full_name(found))
+            sql = present_sql(context, found)
         case Cluster():
             name = found.name
             sql = (
@@ -232,7 +231,7 @@ def show_create(session: "Session", plan: ShowCreate) -> Selected:
                 f"REPLICATION FACTOR = {found.replication_factor}{_tick_interval(found)})"
             )
         case Replica():
-            cluster = session.planner.reader().state.objects[found.cluster]
+            cluster = context.planner.reader().state.objects[found.cluster]
             name = f"{cluster.name}.{found.name}"
             address = found.options.get("address")
             at = f", ADDRESS = '{address}'" if address else ""
@@ -267,9 +266,9 @@ _INDEX_HEAD = re.compile(
 )
 
 
-def present_sql(session: "Session", item: Item) -> str:
+def present_sql(context: StatementContext, item: Item) -> str:
     """Return the item's statement with the names that it and all others have now."""
-    reader = session.planner.reader()
+    reader = context.planner.reader()
     state = reader.state
     sql = definition_text(state, reader.planned, item)
     cluster = options = ""

@@ -4,11 +4,11 @@
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.ddl.definitions import plan_created_table
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.write.sequence_numbers import generation_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, Object, OwnedBy, Schema
 from foreshore.errors import DependentObjectsStillExist, FeatureNotSupported
@@ -21,56 +21,53 @@ from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import AlterSequence, AlterTable, CreateSequence
 from foreshore.sql.planner import plan_statement
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
 
 def add_sequence(
-    session: "Session",
+    context: StatementContext,
     plan: CreateSequence,
     schema: Schema,
     owned_by: OwnedBy | None,
 ) -> GlobalId:
     """Return the id of a new sequence, in the transaction's catalog."""
-    change = session.catalog_change()
+    change = context.catalog_change()
     id = change.allot_item()
     item = change.create_item(
-        id, "sequence", schema, plan.name.item, session.role.id, plan.sql, (), owned_by=owned_by
+        id, "sequence", schema, plan.name.item, context.role.id, plan.sql, (), owned_by=owned_by
     )
-    session.begin().planned[id] = Planned(SEQUENCE_DESC, sequence=plan.sequence)
-    _begin(session, item, plan.sequence.start)
+    context.transaction.planned[id] = Planned(SEQUENCE_DESC, sequence=plan.sequence)
+    _begin(context, item, plan.sequence.start)
     return id
 
 
-def _begin(session: "Session", item: Item, start: int) -> None:
+def _begin(context: StatementContext, item: Item, start: int) -> None:
     """Begin a generation, which is the transaction's own until it commits."""
     generation = generation_of(item)
     position = Position(start, called=False)
-    session.coordinator.sequences.begin(generation, position, owner=session.begin())
+    context.coordinator.sequences.begin(generation, position, owner=context.transaction)
 
 
-def alter_sequence(session: "Session", plan: AlterSequence) -> Completed:
+def alter_sequence(context: StatementContext, plan: AlterSequence) -> Completed:
     """Run ALTER SEQUENCE."""
     for notice in plan.notices:
-        session.notice(notice)
+        context.notice(notice)
     if plan.id is None:
         return Completed("ALTER SEQUENCE")
-    item = session.catalog_change().state.item(plan.id)
+    item = context.catalog_change().state.item(plan.id)
     owner = item.owned_by or None
     if plan.owned_by is not None:
         if owner is not None and owner.identity:
             raise FeatureNotSupported(
                 "cannot change ownership of identity sequence",
                 detail=f'Sequence "{item.name}" is linked to table '
-                f'"{session.planner.reader().state.item(owner.table).name}".',
+                f'"{context.planner.reader().state.item(owner.table).name}".',
             )
         owner = OwnedBy(*plan.owned_by) if plan.owned_by else None
-    change_sequence(session, item, plan.sequence, plan.sql, plan.restart, owner)
+    change_sequence(context, item, plan.sequence, plan.sql, plan.restart, owner)
     return Completed("ALTER SEQUENCE")
 
 
 def change_sequence(
-    session: "Session",
+    context: StatementContext,
     item: Item,
     sequence: Sequence,
     sql: str,
@@ -79,35 +76,35 @@ def change_sequence(
 ) -> None:
     """Let a sequence be another; it begins anew if `restart` says with which number."""
     if restart is None:
-        position = session.coordinator.sequences.position(generation_of(item), item.name)
+        position = context.coordinator.sequences.position(generation_of(item), item.name)
         within(sequence, position.last, "RESTART")
         generation = None
     else:
-        generation = session.coordinator.sequences.another(item.id).number
-    changed = session.catalog_change().alter_sequence(
+        generation = context.coordinator.sequences.another(item.id).number
+    changed = context.catalog_change().alter_sequence(
         item, sql, generation=generation, owned_by=owner
     )
-    session.begin().planned[item.id] = Planned(SEQUENCE_DESC, sequence=sequence)
+    context.transaction.planned[item.id] = Planned(SEQUENCE_DESC, sequence=sequence)
     if restart is not None:
-        _begin(session, changed, restart)
+        _begin(context, changed, restart)
 
 
-def restart_identity(session: "Session", table: GlobalId) -> None:
+def restart_identity(context: StatementContext, table: GlobalId) -> None:
     """Let the sequences that go with a table's columns begin anew."""
-    reader = session.planner.reader()
+    reader = context.planner.reader()
     for item in reader.state.sequences_of(table):
         sequence = reader.planned[item.id].sequence
         assert sequence is not None, item
         owner = item.owned_by or None
-        change_sequence(session, item, sequence, item.create_sql, sequence.start, owner)
+        change_sequence(context, item, sequence, item.create_sql, sequence.start, owner)
 
 
 # --- what rests on a sequence --------------------------------------------------------------
 
 
-def refuse_parts(session: "Session", targets: Iterable[Object]) -> None:
+def refuse_parts(context: StatementContext, targets: Iterable[Object]) -> None:
     """Raise if an identity column would lose its sequence and stay."""
-    state = session.planner.reader().state
+    state = context.planner.reader().state
     ids = {each.id for each in targets}
     for each in targets:
         owner = each.owned_by if isinstance(each, Item) else None
@@ -119,9 +116,9 @@ def refuse_parts(session: "Session", targets: Iterable[Object]) -> None:
             )
 
 
-def drop_default(session: "Session", table: Item, sequence: Item, cascade: bool) -> str:
+def drop_default(context: StatementContext, table: Item, sequence: Item, cascade: bool) -> str:
     """Return which defaults rest on a sequence, and take them away if it goes in `cascade`."""
-    reader = session.planner.reader()
+    reader = context.planner.reader()
     planned = reader.planned[table.id]
     columns = [
         name
@@ -145,11 +142,11 @@ def drop_default(session: "Session", table: Item, sequence: Item, cascade: bool)
         assert plan.definition is not None, plan
         from foreshore.adapter.ddl.create import named_constraints
 
-        transaction = session.begin()
-        committed = session.coordinator.catalog.planned.get(table.id)
+        transaction = context.transaction
+        committed = context.coordinator.catalog.planned.get(table.id)
         if committed is not None:
             transaction.described.setdefault(table.id, committed)
-        session.catalog_change().alter_table(
+        context.catalog_change().alter_table(
             table,
             plan.definition.sql,
             named_constraints(plan.definition),

@@ -12,7 +12,6 @@ goes on to write, follows at its commit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +23,7 @@ from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
 from foreshore.adapter.ddl.drop import describe, forget_dropped
 from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, verify
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import carried_out_by_row
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.tables import committed_rows
@@ -43,33 +43,30 @@ from foreshore.sql.rewrite.bind_parameters import bind_scalar, parameter_binding
 from foreshore.types import ColumnType, RelationDesc
 from foreshore.update import DIFF, DIFF_FIELD, Timestamp
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
 
 async def reshape(
-    session: "Session", plan: AlterTable, table: Item, since: Timestamp, time: Timestamp
+    context: StatementContext, plan: AlterTable, table: Item, since: Timestamp, time: Timestamp
 ) -> None:
     """Let `table` have the columns that `plan` says, with its rows as of `time`.
 
     Nobody else writes it, and it can be read from `since` on. Raises what PostgreSQL would if
     others use a dropped column, or if the rows do not fulfil what the new columns promise.
     """
-    change, transaction = session.catalog_change(), session.begin()
-    planned = session.planner.reader().planned
+    change, transaction = context.catalog_change(), context.transaction
+    planned = context.planner.reader().planned
     old, definition = planned[table.id], plan.definition
     assert definition is not None
     going = [
         (
             _parts(change.state, planned, table.id, at),
-            await blocking.run(None, _users, session, table, at),
+            await blocking.run(None, _users, context, table, at),
         )
         for at, _ in plan.dropped
     ]
     ids = {table.id: change.allot_item()}
     for index in _indexes_of(change.state, planned, table.id):
         ids[index.id] = change.allot_item()
-    remember(session, table.id, old.desc, [at for at, _ in plan.dropped])
+    remember(context, table.id, old.desc, [at for at, _ in plan.dropped])
     more = gained(old, plan_created_table(definition), plan.columns)
     change.alter_table(
         table,
@@ -86,15 +83,15 @@ async def reshape(
     id = ids[table.id]
     new = transaction.planned[id] = plan_created_table(definition)
     for (at, cascade), (parts, users) in zip(plan.dropped, going, strict=True):
-        _drop_column(session, change.state.item(id), old.desc.names[at], ids, parts, users, cascade)
+        _drop_column(context, change.state.item(id), old.desc.names[at], ids, parts, users, cascade)
     for item in above(change.state, id):
-        if item.id not in session.coordinator.state.objects and 0 < item.since < since:
+        if item.id not in context.coordinator.state.objects and 0 < item.since < since:
             raise FeatureNotSupported(
                 f'cannot add or drop columns of table "{table.name}" in the transaction that has '
                 f'made {item.kind} "{item.name}" AS OF an earlier time'
             )
-    await plan_above(session, id)
-    await _move_rows(session, plan, definition, (table.id, old), (id, new), more, since, time)
+    await plan_above(context, id)
+    await _move_rows(context, plan, definition, (table.id, old), (id, new), more, since, time)
 
 
 def above(state: State, id: GlobalId) -> Iterator[Item]:
@@ -106,9 +103,9 @@ def above(state: State, id: GlobalId) -> Iterator[Item]:
             yield item
 
 
-async def plan_above(session: "Session", id: GlobalId) -> None:
+async def plan_above(context: StatementContext, id: GlobalId) -> None:
     """Plan what depends on table `id` anew, in the running transaction."""
-    state, planned = session.catalog_change().state, dict(session.planner.reader().planned)
+    state, planned = context.catalog_change().state, dict(context.planner.reader().planned)
     items = list(above(state, id))
 
     def plan() -> dict[GlobalId, Planned]:
@@ -116,7 +113,7 @@ async def plan_above(session: "Session", id: GlobalId) -> None:
             planned[item.id] = plan_item(state, planned, item)
         return {item.id: planned[item.id] for item in items}
 
-    session.begin().planned.update(await blocking.run(None, plan))
+    context.transaction.planned.update(await blocking.run(None, plan))
 
 
 def _indexes_of(
@@ -170,10 +167,10 @@ def _views(state: State, table: GlobalId) -> list[Item]:
 
 
 def remember(
-    session: "Session", table: GlobalId, desc: RelationDesc, dropped: Sequence[int] = ()
+    context: StatementContext, table: GlobalId, desc: RelationDesc, dropped: Sequence[int] = ()
 ) -> None:
     """Let the views that name the table keep the columns that they know, and what those promise."""
-    change = session.catalog_change()
+    change = context.catalog_change()
     for item in _views(change.state, table):
         known = _knows(item, table, desc)
         keys = _known_keys(item, table, known, desc)
@@ -202,12 +199,12 @@ def _parts(
     ]
 
 
-def _users(session: "Session", table: Item, at: int) -> list[GlobalId]:
+def _users(context: StatementContext, table: Item, at: int) -> list[GlobalId]:
     """Return the views that use a column: that would mean something else if it were all NULL.
 
     Which of equals a LIMIT takes is no meaning.
     """
-    reader = session.planner.reader()
+    reader = context.planner.reader()
     state, planned = reader.state, reader.planned
     desc = planned[table.id].desc
 
@@ -230,7 +227,7 @@ def _users(session: "Session", table: Item, at: int) -> list[GlobalId]:
 
 
 def _drop_column(
-    session: "Session",
+    context: StatementContext,
     table: Item,
     name: str,
     ids: Mapping[GlobalId, GlobalId],
@@ -239,7 +236,7 @@ def _drop_column(
     cascade: bool,
 ) -> None:
     """Drop what goes with a column that the table has no longer; raises if that may not be."""
-    change = session.catalog_change()
+    change = context.catalog_change()
 
     def present(each: Sequence[GlobalId]) -> tuple[Item, ...]:
         now = [ids.get(id, id) for id in each]
@@ -249,18 +246,18 @@ def _drop_column(
     dropped = change.drop(
         [column],
         cascade=cascade,
-        describe=lambda each: describe(session, each),
-        noun=lambda each: describe(session, each),
-        drop_default=lambda other, sequence: drop_default(session, other, sequence, cascade),
+        describe=lambda each: describe(context, each),
+        noun=lambda each: describe(context, each),
+        drop_default=lambda other, sequence: drop_default(context, other, sequence, cascade),
     )
-    forget_dropped(session, dropped)
+    forget_dropped(context, dropped)
 
 
 # --- rows ----------------------------------------------------------------------------------
 
 
 async def _move_rows(
-    session: "Session",
+    context: StatementContext,
     plan: AlterTable,
     definition: CreateTable,
     before: tuple[GlobalId, Planned],
@@ -270,32 +267,32 @@ async def _move_rows(
     time: Timestamp,
 ) -> None:
     """Let the new collection begin with the rows of the old; raises if they may not be there."""
-    transaction, executor = session.begin(), session.coordinator.executor
+    transaction, executor = context.transaction, context.coordinator.executor
     (old_id, old), (id, new) = before, after
-    committed = await committed_rows(session, old_id, old.desc, time)
+    committed = await committed_rows(context, old_id, old.desc, time)
     own = [part.rows for part in transaction.writes.get(old_id, ())]
     transaction.unwrite(old_id)
     transaction.contents.pop(old_id, None)
     if own and all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
-        contents = await _in_columns(session, committed, plan.columns, definition)
-        parts = [await _in_columns(session, part, plan.columns, definition) for part in own]
+        contents = await _in_columns(context, committed, plan.columns, definition)
+        parts = [await _in_columns(context, part, plan.columns, definition) for part in own]
         for part in parts:
             transaction.write(id, Written(part, {}))
         rows = pa.concat_tables([contents, *parts])
     elif own:
         mixed = await blocking.run(executor, together, committed, own, old.desc)
-        rows = await _in_columns(session, mixed, plan.columns, definition)
-        contents = await _in_columns(session, committed, plan.columns, definition)
+        rows = await _in_columns(context, mixed, plan.columns, definition)
+        contents = await _in_columns(context, committed, plan.columns, definition)
         for part in (negated(contents), rows):
             transaction.write(id, Written(part, {}))
     else:
-        rows = contents = await _in_columns(session, committed, plan.columns, definition)
+        rows = contents = await _in_columns(context, committed, plan.columns, definition)
     transaction.contents[id] = contents
-    await verify(session, id, new, more, rows, contents, since)
+    await verify(context, id, new, more, rows, contents, since)
 
 
 async def _in_columns(
-    session: "Session",
+    context: StatementContext,
     rows: pa.Table,
     columns: Sequence[int | None],
     definition: CreateTable,
@@ -305,8 +302,8 @@ async def _in_columns(
     `columns` says where each was; a new one has its default, the same in all rows unless that takes
     numbers from a sequence.
     """
-    coordinator = session.coordinator
-    replace = parameter_bindings((), session.environment_values(coordinator.oracle.read_ts()))
+    coordinator = context.coordinator
+    replace = parameter_bindings((), context.environment_values(coordinator.oracle.read_ts()))
     defaults = {
         place: definition.defaults[place] for place, was in enumerate(columns) if was is None
     }
@@ -316,7 +313,7 @@ async def _in_columns(
     given: dict[int, pa.Array] = {}
     for place, default in defaults.items():
         if place in counting:
-            numbers = await carried_out_by_row(session, rows, (default,), replace)
+            numbers = await carried_out_by_row(context, rows, (default,), replace)
             given[place] = split_diffs(numbers)[0][0]
         else:
             value = constant(bind_scalar(default, replace))

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.tables import first_failing, unique_constraints
 from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
@@ -17,9 +17,6 @@ from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
 from foreshore.types import RelationDesc
 from foreshore.update import TIME, Timestamp, at_time
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
 Columns = Sequence[int | None]  # where each column was before, None of a new one
 
@@ -69,7 +66,7 @@ def gained(old: Planned, new: Planned, columns: Columns) -> Gained:
 
 
 async def verify(
-    session: "Session",
+    context: StatementContext,
     id: GlobalId,
     new: Planned,
     gained: Gained,
@@ -85,27 +82,27 @@ async def verify(
 
     def look() -> list[KeyIndex]:
         columns, _ = split_diffs(rows)
-        state = session.planner.reader().state
+        state = context.planner.reader().state
         table = state.item(id)
         for i in gained.required:
             if columns[i].null_count:
                 raise nulls_there(state, table, new.desc.names[i])
         for check in gained.checks:
-            if first_failing(session, check.condition, columns, rows.num_rows) is not None:
+            if first_failing(context, check.condition, columns, rows.num_rows) is not None:
                 raise check_is_violated(state, table, check)
         built = []
         for key in gained.keys:
             index = KeyIndex(id, key, new.desc, time)
             duplicate = index.duplicate([index.prepare(rows)])
             if duplicate is not None:
-                raise key_is_there_twice(state, new.desc, duplicate, session.time_zone)
+                raise key_is_there_twice(state, new.desc, duplicate, context.time_zone)
             index.insert([index.prepare(committed)], time)
             built.append(index)
         return built
 
     if gained:
-        for index in await blocking.run(session.coordinator.executor, look):
-            session.begin().built[id, index.constraint.name] = index
+        for index in await blocking.run(context.coordinator.executor, look):
+            context.transaction.built[id, index.constraint.name] = index
 
 
 def together(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa.Table:

@@ -44,12 +44,19 @@ class CatalogAnswers:
     """The answers last used, to questions about one state of the catalog."""
 
     def __init__(self) -> None:
+        self.tables: dict[Origin, tuple[State, pa.Table]] = {}  # the rows of builtin relations
         self._begin(None)
 
     def _begin(self, state: State | None) -> None:
         self._state = state
         self._answers: OrderedDict[Question, pa.Table] = OrderedDict()
         self._computing: dict[Question, asyncio.Future[pa.Table]] = {}
+
+    def forget_schema(self, name: str) -> None:
+        """Forget the rows of relations for search paths with a temporary schema that has ended."""
+        for origin in [*self.tables]:
+            if name in origin.search_path:
+                del self.tables[origin]
 
     async def answer(
         self, state: State, question: Question, evaluate: Callable[[], Awaitable[pa.Table]]

@@ -18,6 +18,7 @@ from foreshore.adapter.read.peek_plan import IndexLookup, KeyLookup, PeekPlan
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.read.times import asked, choose
 from foreshore.adapter.read.timestamp_selection import Selection
+from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of
 from foreshore.expr.explain import explain_scalar
@@ -26,30 +27,26 @@ from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
-from foreshore.types import Datum
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
-    from foreshore.adapter.session.session import Session
+    pass
 
 
-async def explain(
-    session: "Session", prepared: "Prepared", plan: Explain, args: Sequence[Datum]
-) -> Selected:
+async def explain(context: StatementContext, plan: Explain) -> Selected:
     """Run an EXPLAIN."""
-    assert prepared.peek is not None
-    refuse_past_of_system(prepared.peek, plan.as_of)
+    assert context.prepared.peek is not None
+    refuse_past_of_system(context.prepared.peek, plan.as_of)
     match plan.stage:
         case "timestamp":
-            peek = peek_at(session, prepared, args, plan.as_of)
-            text = _timestamp(session, peek, plan, args)
+            peek = peek_at(context, plan.as_of)
+            text = _timestamp(context, peek, plan)
         case "physical":
-            text = await _physical(session, prepared.peek, plan, args)
-        case "optimized" if prepared.peek.key is not None:
-            used = _key_read(session, prepared.peek, prepared.peek.key, args)
+            text = await _physical(context, context.prepared.peek, plan)
+        case "optimized" if context.prepared.peek.key is not None:
+            used = _key_read(context, context.prepared.peek, context.prepared.peek.key)
             text = f"{plan.text}\n\nUsed key:\n{used}"
-        case "optimized" if prepared.peek.lookup is not None:
-            used = _index_read(session, prepared.peek, prepared.peek.lookup, args)
+        case "optimized" if context.prepared.peek.lookup is not None:
+            used = _index_read(context, context.prepared.peek, context.prepared.peek.lookup)
             text = f"{plan.text}\n\nUsed index:\n{used}"
         case _:
             text = plan.text
@@ -57,21 +54,19 @@ async def explain(
     return Selected(EXPLAIN_DESC, BatchSource(rows), "EXPLAIN")
 
 
-def _name(session: "Session", id: GlobalId) -> str:
+def _name(context: StatementContext, id: GlobalId) -> str:
     """Return the full name of what is in the catalog; what a recursion finds is not."""
-    return session.planner.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
+    return context.planner.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
 
 
-def _index_read(
-    session: "Session", peek: PeekPlan, lookup: IndexLookup, args: Sequence[Datum]
-) -> str:
+def _index_read(context: StatementContext, peek: PeekPlan, lookup: IndexLookup) -> str:
     """Return which index is read, where, and which values are looked up in it."""
-    reader = session.planner.reader()
+    reader = context.planner.reader()
     item = reader.state.item(lookup.index)
     assert item.cluster is not None, item
     lines = [
-        f"  {_name(session, lookup.index)} on {_name(session, lookup.on)}",
-        f"    {_where(session, item.cluster)}",
+        f"  {_name(context, lookup.index)} on {_name(context, lookup.on)}",
+        f"    {_where(context, item.cluster)}",
     ]
     if lookup.keys is None:
         return "\n".join([*lines, "    read whole"])
@@ -80,49 +75,48 @@ def _index_read(
         names[scalar.index] if isinstance(scalar, Column) else explain_scalar(scalar)
         for scalar in reader.planned[lookup.index].key
     ]
-    return "\n".join([*lines, _values(session, peek, key, lookup.keys, args)])
+    return "\n".join([*lines, _values(context, peek, key, lookup.keys)])
 
 
-def _key_read(session: "Session", peek: PeekPlan, lookup: KeyLookup, args: Sequence[Datum]) -> str:
+def _key_read(context: StatementContext, peek: PeekPlan, lookup: KeyLookup) -> str:
     """Return which unique constraint's rows are read, and which values are looked up."""
-    names = session.planner.reader().planned[lookup.table].desc.names
+    names = context.planner.reader().planned[lookup.table].desc.names
     key = [names[i] for i in lookup.constraint.columns]
-    of = f"  {quote_identifier(lookup.constraint.name)} of {_name(session, lookup.table)}"
-    return f"{of}\n{_values(session, peek, key, lookup.keys, args)}"
+    of = f"  {quote_identifier(lookup.constraint.name)} of {_name(context, lookup.table)}"
+    return f"{of}\n{_values(context, peek, key, lookup.keys)}"
 
 
 def _values(
-    session: "Session",
+    context: StatementContext,
     peek: PeekPlan,
     key: Sequence[str],
     keys: tuple[tuple[Scalar, ...], ...],
-    args: Sequence[Datum],
 ) -> str:
     replace = parameter_bindings(
-        args, session.environment_values(session.coordinator.oracle.read_ts())
+        context.args, context.environment_values(context.coordinator.oracle.read_ts())
     )
     values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, replace)]
     return f"    look-up of ({', '.join(key)}) = {' or '.join(values) or 'nothing'}"
 
 
-def _where(session: "Session", id: str) -> str:
+def _where(context: StatementContext, id: str) -> str:
     """Return a cluster by name, and what evaluates there."""
-    cluster = session.coordinator.state.objects[id]
+    cluster = context.coordinator.state.objects[id]
     assert isinstance(cluster, Cluster), cluster
     engine, _ = engine_of(cluster.size)
     return f"cluster {quote_identifier(cluster.name)}, engine {engine}"
 
 
-def _timestamp(session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]) -> str:
-    coordinator, transaction = session.coordinator, session.begin()
-    ids = sorted(collections_read(session, peek) & coordinator.holds.collections.keys())
+def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
+    coordinator, transaction = context.coordinator, context.transaction
+    ids = sorted(collections_read(context, peek) & coordinator.holds.collections.keys())
     if plan.as_of is None and transaction.time is not None:
         intervals = {id: coordinator.interval(id) for id in ids}
         read_ts = coordinator.oracle.read_ts()
         chosen = Selection(transaction.time, read_ts, transaction.isolation, intervals)
     else:
-        wanted = asked(session, plan.as_of, peek.query.changes, args)
-        chosen = choose(session, ids, wanted, ())
+        wanted = asked(context, plan.as_of, peek.query.changes)
+        chosen = choose(context, ids, wanted)
     lines = [
         f"                query timestamp: {chosen.time:>13}",
         f"          oracle read timestamp: {chosen.read_ts:>13}",
@@ -132,36 +126,34 @@ def _timestamp(session: "Session", peek: PeekPlan, plan: Explain, args: Sequence
     for id, interval in chosen.inputs.items():
         lines += [
             "",
-            f"source {_name(session, id)}:",
+            f"source {_name(context, id)}:",
             f"                  read frontier: [{interval.since}]",
             f"                 write frontier: [{interval.upper}]",
         ]
     return "\n".join(lines)
 
 
-async def _physical(
-    session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]
-) -> str:
-    coordinator = session.coordinator
+async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
+    coordinator = context.coordinator
     if peek.key is not None:
-        used = _key_read(session, peek, peek.key, args)
+        used = _key_read(context, peek, peek.key)
         return f"Key look-up, in this process\n{used}\n{plan.text}"
     match peek.way:
         case "constant":
             return f"Constant, computed at once\n{plan.text}"
         case "index":
             assert peek.lookup is not None
-            return f"Index\n{_index_read(session, peek, peek.lookup, args)}\n\n{plan.text}"
+            return f"Index\n{_index_read(context, peek, peek.lookup)}\n\n{plan.text}"
         case "local" | "bulk":
-            cluster = coordinator.state.cluster(session.cluster)
+            cluster = coordinator.state.cluster(context.cluster)
             where = (
-                _where(session, cluster.id)
+                _where(context, cluster.id)
                 if cluster is not None and peek.way == "bulk"
                 else "in this process"
             )
-            relation, _, _ = await bind_peek(session, peek, args, coordinator.oracle.read_ts())
+            relation, _, _ = await bind_peek(context, peek, coordinator.oracle.read_ts())
             described = await blocking.run(
                 coordinator.executor,
-                partial(coordinator.engine.describe, relation, partial(_name, session)),
+                partial(coordinator.engine.describe, relation, partial(_name, context)),
             )
             return f"Bulk query, {where}\n{plan.text}\n\nIf maintained:\n{described}"

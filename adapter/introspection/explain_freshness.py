@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from foreshore.adapter.introspection.freshness import LATE_MS, Collection, Freshness, freshness_of
 from foreshore.adapter.read.peek import collections_read
 from foreshore.adapter.read.result import BatchSource, Selected
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.values import batch_of_rows
 from foreshore.calendar import TIMESTAMP_INFINITY
 from foreshore.catalog.item import Item
@@ -22,18 +23,16 @@ from foreshore.update import EMPTY, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
-    from foreshore.adapter.session.prepared import Prepared
-    from foreshore.adapter.session.session import Session
 
 Row = tuple[Datum, ...]
 
 
-def explain_freshness(session: "Session", prepared: "Prepared", plan: ExplainFreshness) -> Selected:
+def explain_freshness(context: StatementContext, plan: ExplainFreshness) -> Selected:
     """Run EXPLAIN FRESHNESS: a row for each collection, what is read before what it is made of."""
-    coordinator = session.coordinator
+    coordinator = context.coordinator
     if isinstance(plan.of, Query):
-        assert prepared.peek is not None
-        read = collections_read(session, prepared.peek)
+        assert context.prepared.peek is not None
+        read = collections_read(context, context.prepared.peek)
     else:
         read = {plan.of}
     new = sorted(read - coordinator.holds.collections.keys())  # of this transaction
@@ -45,8 +44,8 @@ def explain_freshness(session: "Session", prepared: "Prepared", plan: ExplainFre
     ]
     judged = freshness_of(known, coordinator.oracle.read_ts(), coordinator.clock.now())
     rows = [
-        *(_uncommitted(session, id) for id in new),
-        *(_row(session, each, progress[each.id], judged[each.id]) for each in known),
+        *(_uncommitted(context, id) for id in new),
+        *(_row(context, each, progress[each.id], judged[each.id]) for each in known),
     ]
     batch = batch_of_rows(rows, FRESHNESS_DESC.columns)
     return Selected(FRESHNESS_DESC, BatchSource(batch), "EXPLAIN")
@@ -86,16 +85,16 @@ def _progress(coordinator: "Coordinator", id: GlobalId) -> Progress:
     return Progress("running") if error is None else Progress("not written", failure=str(error))
 
 
-def _row(session: "Session", each: Collection, progress: Progress, judged: Freshness) -> Row:
-    coordinator = session.coordinator
+def _row(context: StatementContext, each: Collection, progress: Progress, judged: Freshness) -> Row:
+    coordinator = context.coordinator
     item = coordinator.state.item(each.id)
     reason = None
     if judged.culprit or progress.state not in ("running", "waiting"):
         reason = _reason(coordinator, item, progress)
     elif judged.late and judged.slowest_input is not None:
-        reason = f"waits for {_name(session, judged.slowest_input)}"
+        reason = f"waits for {_name(context, judged.slowest_input)}"
     return (
-        _name(session, each.id),
+        _name(context, each.id),
         item.type,
         None if item.cluster is None else coordinator.state.objects[item.cluster].name,
         progress.state,
@@ -108,11 +107,11 @@ def _row(session: "Session", each: Collection, progress: Progress, judged: Fresh
     )
 
 
-def _uncommitted(session: "Session", id: GlobalId) -> Row:
+def _uncommitted(context: StatementContext, id: GlobalId) -> Row:
     """Return the row of what only the running transaction knows."""
-    item = session.planner.reader().state.item(id)
+    item = context.planner.reader().state.item(id)
     nothing = (None, None, None, None)
-    return (_name(session, id), item.type, None, "uncommitted", *nothing, False, None)
+    return (_name(context, id), item.type, None, "uncommitted", *nothing, False, None)
 
 
 def _reason(coordinator: "Coordinator", item: Item, progress: Progress) -> str:
@@ -154,9 +153,9 @@ def _reason(coordinator: "Coordinator", item: Item, progress: Progress) -> str:
             return f"it is behind its inputs; its last tick took {progress.step_ms:.1f} ms{ticks}"
 
 
-def _name(session: "Session", id: GlobalId) -> str:
+def _name(context: StatementContext, id: GlobalId) -> str:
     """Return a collection's full name, as the transaction sees it if that knows it."""
-    seen, state = session.planner.reader().state, session.coordinator.state
+    seen, state = context.planner.reader().state, context.coordinator.state
     found = seen if id in seen.objects else state
     return dotted(found.full_name(found.item(id)))
 

@@ -5,48 +5,47 @@ only for results that have such columns.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from foreshore.adapter.introspection.relations import builtin_rows
+from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.functions import functions
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.expr.functions.text import quote_ident
 from foreshore.text import ObjectNames
 from foreshore.types import OTHER_TYPES, TYPES, type_of_oid
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-def object_names(session: "Session") -> ObjectNames:
+def object_names(context: StatementContext) -> ObjectNames:
     """Return the names that the session shows, by type and oid."""
     return ObjectNames(
         {
-            "regclass": _relations(session),
-            "regnamespace": _namespaces(session),
+            "regclass": _relations(context),
+            "regnamespace": _namespaces(context),
             "regproc": _functions(),
             "regtype": _types(),
         }
     )
 
 
-def _columns(session: "Session", schema: str, name: str, columns: list[str]) -> list[list[object]]:
-    rows = builtin_rows(session, builtins_by_name()[schema, name])
+def _columns(
+    context: StatementContext, schema: str, name: str, columns: list[str]
+) -> list[list[object]]:
+    rows = builtin_rows(context, builtins_by_name()[schema, name])
     return [rows.column(column).to_pylist() for column in columns]
 
 
-def _namespaces(session: "Session") -> dict[int, str]:
-    oids, names = _columns(session, "pg_catalog", "pg_namespace", ["oid", "nspname"])
+def _namespaces(context: StatementContext) -> dict[int, str]:
+    oids, names = _columns(context, "pg_catalog", "pg_namespace", ["oid", "nspname"])
     return {_oid(oid): quote_ident(str(name)) for oid, name in zip(oids, names, strict=True)}
 
 
-def _relations(session: "Session") -> dict[int, str]:
+def _relations(context: StatementContext) -> dict[int, str]:
     """Return names as they may be written: with the schema where the path does not find them."""
-    seen = _columns(session, "mz_internal", "pg_relation_visibility", ["oid", "visible"])
+    seen = _columns(context, "mz_internal", "pg_relation_visibility", ["oid", "visible"])
     visible = {_oid(oid) for oid, is_visible in zip(*seen, strict=True) if is_visible}
-    namespaces = _namespaces(session)
+    namespaces = _namespaces(context)
     found = {}
-    columns = _columns(session, "pg_catalog", "pg_class", ["oid", "relname", "relnamespace"])
+    columns = _columns(context, "pg_catalog", "pg_class", ["oid", "relname", "relnamespace"])
     for oid, name, namespace in zip(*columns, strict=True):
         schema = "" if _oid(oid) in visible else namespaces.get(_oid(namespace), "") + "."
         found[_oid(oid)] = schema + quote_ident(str(name))

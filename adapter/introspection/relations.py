@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.ddl.definitions import definition_text
 from foreshore.adapter.introspection.catalog_answers import Origin, Question
 from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.session.catalog_reader import BUILTINS, SessionCatalog
-from foreshore.adapter.subscribe.durable_positions import NO_MOVES
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
+from foreshore.adapter.write.sequence_numbers import generation_of
 from foreshore.catalog.builtin.relation import (
     AdvisoryLock,
     Builtin,
@@ -53,7 +53,6 @@ from foreshore.update import EMPTY, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
-    from foreshore.adapter.session.session import Session
 
 # Made of more than the catalog.
 _MOVING = frozenset(
@@ -67,45 +66,45 @@ _MOVING = frozenset(
 _BY_PATH = frozenset(("pg_attrdef", "pg_attribute", "pg_relation_visibility"))
 
 
-def origin_of(session: "Session", builtin: Builtin) -> Origin | None:
+def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
     """Return what a relation's rows come from beside the catalog's present state.
 
     None: from more than that, or from a state that is the running transaction's own.
     """
-    if builtin.name in _MOVING or session.planner.state is not session.coordinator.state:
+    if builtin.name in _MOVING or context.planner.state is not context.coordinator.state:
         return None
     by_path = builtin.name in _BY_PATH or builtin.schema == "information_schema"
-    path = session.planner.search_path() if by_path else ()
-    return Origin(builtin.id, session.database, path)
+    path = context.planner.search_path() if by_path else ()
+    return Origin(builtin.id, context.database, path)
 
 
-def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
+def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
     """Return the rows of a builtin relation as the session sees them."""
-    kept, state = session.environment.builtin_tables, session.coordinator.state
-    origin = origin_of(session, builtin)
+    kept, state = context.coordinator.catalog_answers.tables, context.coordinator.state
+    origin = origin_of(context, builtin)
     if origin is None:
-        return builtin.table(world_of(session))
+        return builtin.table(world_of(context))
     known = kept.get(origin)
     if known is None or known[0] is not state:
-        known = kept[origin] = (state, builtin.table(world_of(session)))
+        known = kept[origin] = (state, builtin.table(world_of(context)))
     return known[1]
 
 
-def question_of(session: "Session", block: Block) -> Question | None:
+def question_of(context: StatementContext, block: Block) -> Question | None:
     """Return `block`, filled, as a question about the catalog's state; None if it is about more."""
     origins = set()
     for id in block.sources():
-        origin = origin_of(session, BUILTINS[id]) if id in BUILTINS else None
+        origin = origin_of(context, BUILTINS[id]) if id in BUILTINS else None
         if origin is None:
             return None
         origins.add(origin)
     return Question(block, frozenset(origins)) if origins else None
 
 
-def world_of(session: "Session") -> IntrospectionSnapshot:
+def world_of(context: StatementContext) -> IntrospectionSnapshot:
     """Return the system as the session sees it now."""
-    reader = session.planner.reader()
-    coordinator = session.coordinator
+    reader = context.planner.reader()
+    coordinator = context.coordinator
     state, planned = reader.state, reader.planned
 
     def desc_of(id: GlobalId) -> RelationDesc:
@@ -155,8 +154,7 @@ def world_of(session: "Session") -> IntrospectionSnapshot:
             return Position(1, called=False)
 
     def standing_of(id: GlobalId) -> tuple[int, int] | None:
-        own = session.transaction.moves if session.transaction is not None else NO_MOVES
-        position = coordinator.subscriptions.position(id, own)
+        position = coordinator.subscriptions.position(id, context.transaction.moves)
         if position is None:
             return None
         return position.reached, max(coordinator.oracle.read_ts() - position.as_of, 0)
@@ -172,12 +170,12 @@ def world_of(session: "Session") -> IntrospectionSnapshot:
         definition_of,
         default_of,
         constraints_of,
-        session.database,
+        context.database,
         generated_of,
         sequence_of,
         position_of,
         standing_of,
-        [Setting(*each) for each in session.variables.show_all()],
+        [Setting(*each) for each in context.variables.show_all()],
         [
             SessionRow(
                 each.pid,
@@ -192,7 +190,7 @@ def world_of(session: "Session") -> IntrospectionSnapshot:
                 each.query_at,
                 each.state_at,
             )
-            for each in session.environment.sessions.values()
+            for each in context.sessions.values()
         ],
         [
             Frontier(item.id, interval.since, interval.upper, *_made_of(coordinator, item))
@@ -216,26 +214,26 @@ def world_of(session: "Session") -> IntrospectionSnapshot:
             )
             for each in coordinator.state.all(Replica)
         ],
-        partial(_dataflows, session),
+        partial(_dataflows, context),
         [
             LoopRow(each.end * 1000, each.length_ms, each.probes, each.average_ms, each.greatest_ms)
-            for each in session.environment.loop_latency.windows
+            for each in context.coordinator.loop_latency.windows
         ],
-        session.temporary_schema,
+        context.temporary_schema,
         reader.search_path,
-        partial(_advisory_locks, session),
+        partial(_advisory_locks, context),
     )
 
 
-def _advisory_locks(session: "Session") -> Iterator[AdvisoryLock]:
-    for key, owner, mode, granted in session.environment.advisory.rows():
-        yield AdvisoryLock(*key, owner.pid, LOCK_TYPES[mode], granted)
+def _advisory_locks(context: StatementContext) -> Iterator[AdvisoryLock]:
+    for key, pid, mode, granted in context.coordinator.advisory.rows():
+        yield AdvisoryLock(*key, pid, LOCK_TYPES[mode], granted)
 
 
-def _dataflows(session: "Session") -> Iterator[DataflowRow]:
+def _dataflows(context: StatementContext) -> Iterator[DataflowRow]:
     """Yield what replicas say of their dataflows: all of them, or the one that is asked alone."""
-    pinned = pinned_replica(session)
-    for status in session.coordinator.compute.status():
+    pinned = pinned_replica(context)
+    for status in context.coordinator.compute.status():
         if pinned is not None and status["replica"] != pinned:
             continue
         for each in status["dataflows"]:

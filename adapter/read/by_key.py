@@ -6,7 +6,6 @@ constraints: those of the rows as they are when it has the locks.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.times import move_forward, read_time, value_of
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.tables import own_index
@@ -34,18 +34,14 @@ from foreshore.sql.rewrite.bind_parameters import (
     bind_scalar,
     parameter_bindings,
 )
-from foreshore.types import Datum
 from foreshore.update import Timestamp
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
 Found = tuple[pa.Table, Finishing]
 Keys = tuple[tuple[Literal, ...], ...]
 
 
 async def by_key(
-    session: "Session", peek: PeekPlan, args: Sequence[Datum], as_of: AsOf | None = None
+    context: StatementContext, peek: PeekPlan, as_of: AsOf | None = None
 ) -> Found | None:
     """Return the rows with `__diff` of a query by literal keys, and what finishes them.
 
@@ -53,25 +49,25 @@ async def by_key(
     """
     lookup = peek.key
     assert lookup is not None
-    await session.coordinator.keys.ready(lookup.table)
-    index = session.coordinator.keys.named(lookup.table, lookup.constraint)
+    await context.coordinator.keys.ready(lookup.table)
+    index = context.coordinator.keys.named(lookup.table, lookup.constraint)
     if index is None:
         return None
-    time = read_time(session, (lookup.table,), as_of, args, by_key=True)
-    replace = parameter_bindings(args, session.environment_values(time))
+    time = read_time(context, (lookup.table,), as_of, by_key=True)
+    replace = parameter_bindings(context.args, context.environment_values(time))
     keys = literal_keys(lookup.keys, replace)
     if as_of is None:
-        session.begin().key_reads |= locks_of(lookup.table, index, keys)
+        context.transaction.key_reads |= locks_of(lookup.table, index, keys)
     if not index.readable(time):
         return None
-    own = own_index(session, lookup.table, lookup.constraint) if as_of is None else ()
+    own = own_index(context, lookup.table, lookup.constraint) if as_of is None else ()
     found = _rows(index, keys, time, own)
     rows = evaluate_linear(bind_relation(lookup.residual, replace), {lookup.table: found})
-    return rows, finishing_of(session, peek, args)
+    return rows, finishing_of(context, peek)
 
 
 async def locked_by_key(
-    session: "Session", peek: PeekPlan, args: Sequence[Datum], *, nowait: bool = False
+    context: StatementContext, peek: PeekPlan, *, nowait: bool = False
 ) -> Found | None:
     """Return what `by_key` does after the keys have been locked.
 
@@ -79,27 +75,29 @@ async def locked_by_key(
     """
     lookup = peek.key
     assert lookup is not None
-    coordinator, transaction = session.coordinator, session.begin()
+    coordinator, transaction = context.coordinator, context.transaction
     await coordinator.keys.ready(lookup.table)
     indexes = coordinator.keys.of(lookup.table)
     index = coordinator.keys.named(lookup.table, lookup.constraint)
     if index is None:
         return None
-    replace = parameter_bindings(args, session.environment_values(coordinator.oracle.read_ts()))
+    replace = parameter_bindings(
+        context.args, context.environment_values(coordinator.oracle.read_ts())
+    )
     keys = literal_keys(lookup.keys, replace)
     wanted = locks_of(lookup.table, index, keys)
     while True:
         if not nowait:
             await coordinator.locks.acquire_keys(wanted, transaction)
         elif not coordinator.locks.try_locks((), wanted, transaction):
-            raise row_not_available(session, lookup.table)
-        move_forward(session)
-        found = await by_key(session, peek, args)
+            raise row_not_available(context, lookup.table)
+        move_forward(context)
+        found = await by_key(context, peek)
         if found is None or len(indexes) == 1:
             break
         time = transaction.time
         assert time is not None
-        own = own_index(session, lookup.table, lookup.constraint)
+        own = own_index(context, lookup.table, lookup.constraint)
         rows = _rows(index, keys, time, own)
         others = wanted.union(*(locks_of_rows(each, rows) for each in indexes.values()))
         if others == wanted:
@@ -108,20 +106,20 @@ async def locked_by_key(
     return found
 
 
-def row_not_available(session: "Session", table: GlobalId) -> LockNotAvailable:
+def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvailable:
     """Return what NOWAIT gives where somebody else has a row."""
-    name = session.planner.state.item(table).name
+    name = context.planner.state.item(table).name
     return LockNotAvailable(f'could not obtain lock on row in relation "{name}"')
 
 
 async def locked_rows(
-    session: "Session", table: GlobalId, constraint: Unique, keys: Sequence[pa.Array]
+    context: StatementContext, table: GlobalId, constraint: Unique, keys: Sequence[pa.Array]
 ) -> pa.Table | None:
     """Return the rows of a table under `keys`, columns without NULL, each once; they are locked.
 
     So are the other keys of these rows. None, if the key index does not know the time.
     """
-    coordinator, transaction = session.coordinator, session.begin()
+    coordinator, transaction = context.coordinator, context.transaction
     await coordinator.keys.ready(table)
     indexes = coordinator.keys.of(table)
     index = coordinator.keys.named(table, constraint)
@@ -132,12 +130,12 @@ async def locked_rows(
     locked = wanted
     while True:
         await coordinator.locks.acquire_keys(locked, transaction)
-        move_forward(session)
-        time = read_time(session, (table,), None, (), by_key=True)
+        move_forward(context)
+        time = read_time(context, (table,), None, by_key=True)
         transaction.key_reads |= wanted
         if not index.readable(time):
             return None
-        _, found = index.settled().find(keys, time, *own_index(session, table, constraint))
+        _, found = index.settled().find(keys, time, *own_index(context, table, constraint))
         _, firsts = np.unique(index.hashes(found), return_index=True)  # a key may be there twice
         rows = pa.Table.from_batches([found.take(pa.array(firsts))])
         each_once = counted(rows)
@@ -203,26 +201,24 @@ def _literal(scalar: Scalar, replace: Replace) -> Literal | None:
     return None if isinstance(found, str) else found
 
 
-def finishing_of(session: "Session", peek: PeekPlan, args: Sequence[Datum]) -> Finishing:
+def finishing_of(context: StatementContext, peek: PeekPlan) -> Finishing:
     """Return what finishes a query's result, with arguments put in."""
     query = peek.query
     finishing = query.finishing
     if query.limit is not None:
         finishing = msgspec.structs.replace(
-            finishing, limit=bound_of(session, query.limit, args, "LIMIT")
+            finishing, limit=bound_of(context, query.limit, "LIMIT")
         )
     if query.offset is not None:
         finishing = msgspec.structs.replace(
-            finishing, offset=bound_of(session, query.offset, args, "OFFSET") or 0
+            finishing, offset=bound_of(context, query.offset, "OFFSET") or 0
         )
     return finishing
 
 
-def bound_of(
-    session: "Session", scalar: Scalar | None, args: Sequence[Datum], word: str
-) -> int | None:
+def bound_of(context: StatementContext, scalar: Scalar | None, word: str) -> int | None:
     """Return the number of LIMIT or OFFSET, as `word` says; None: there is none."""
-    value = None if scalar is None else value_of(session, scalar, args, 0)
+    value = None if scalar is None else value_of(context, scalar, 0)
     if value is None:
         return None
     number = int(str(value))

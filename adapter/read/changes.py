@@ -1,41 +1,34 @@
 """CHANGES(...): the updates of a shard between two times, as rows of a query."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.read.times import timestamp_of
+from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.replica.inputs import conform
 from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.sql.plan import Changes
-from foreshore.types import ColumnType, Datum
+from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-async def changes(
-    session: "Session", plan: Changes, args: Sequence[Datum], time: Timestamp
-) -> pa.Table:
+async def changes(context: StatementContext, plan: Changes, time: Timestamp) -> pa.Table:
     """Return the changes for a query that reads at `time`: consolidated, in the plan's columns.
 
     Raises InvalidParameterValue for bounds outside of what can be read.
     """
-    coordinator = session.coordinator
+    coordinator = context.coordinator
     await coordinator.wait_readable(plan.of, time)
-    through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
+    through = time if plan.through is None else timestamp_of(context, plan.through, time)
     await coordinator.compute.maintained.errors_known([plan.of], min(through, time))
     if plan.of not in coordinator.holds.collections:
         raise UndefinedObject(f'"{plan.name}" was dropped')
     since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
-    if (constrained_since := session.begin().constrained_since.get(plan.of)) is not None:
+    if (constrained_since := context.transaction.constrained_since.get(plan.of)) is not None:
         since = altered = max(since, constrained_since)
-    after = since if plan.after is None else timestamp_of(session, plan.after, args, time)
+    after = since if plan.after is None else timestamp_of(context, plan.after, time)
     ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
     if after < since or through > time:
         raise InvalidParameterValue(
@@ -44,7 +37,7 @@ async def changes(
             + (f" {ends}" if after < since == altered else ""),
         )
     if plan.after is None and since == altered:
-        session.notice(ends, hint="CHANGES tells what came after that.")
+        context.notice(ends, hint="CHANGES tells what came after that.")
     if after > through:
         raise InvalidParameterValue(f"CHANGES after {after} cannot end at {through}")
     await coordinator.compute.maintained.check_errors([plan.of], after, through)

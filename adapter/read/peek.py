@@ -1,6 +1,6 @@
 """SELECT: a time is chosen, arguments are put in, and rows come from where they cost least."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ from foreshore.adapter.read.times import (
     timestamp_of,
 )
 from foreshore.adapter.session.catalog_reader import BUILTINS
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, carried_out, carried_out_by_row
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import Cancellation, Evaluations, Input
@@ -56,12 +57,11 @@ from foreshore.sql.rewrite.bind_parameters import (
     bind_relation,
     parameter_bindings,
 )
-from foreshore.types import Datum, RelationDesc
+from foreshore.types import RelationDesc
 from foreshore.update import DIFF, Timestamp, at_time, insertions_at
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
-    from foreshore.adapter.session.session import Session
+    pass
 
 
 # Rows, without `__diff`, of collections that only one query knows.
@@ -73,20 +73,16 @@ T = TypeVar("T")
 
 
 async def rows_of(
-    session: "Session",
-    prepared: "Prepared",
-    args: Sequence[Datum],
+    context: StatementContext,
     as_of: AsOf | None = None,
     known: Given = NOTHING_GIVEN,
 ) -> pa.RecordBatch:
     """Return the finished rows of a statement's query as one batch; see `result_of`."""
-    return await whole(await result_of(session, prepared, args, as_of, known))
+    return await whole(await result_of(context, as_of, known))
 
 
 async def result_of(
-    session: "Session",
-    prepared: "Prepared",
-    args: Sequence[Datum],
+    context: StatementContext,
     as_of: AsOf | None = None,
     known: Given = NOTHING_GIVEN,
 ) -> Result:
@@ -94,17 +90,17 @@ async def result_of(
 
     If it asks for a time to come that is waited for, as in `awaited`.
     """
-    as_of = await awaited(session, prepared, args, as_of)
-    result = await _finished(session, prepared, args, as_of, known)
-    assert prepared.peek is not None
-    query = prepared.peek.query
+    as_of = await awaited(context, as_of)
+    result = await _finished(context, as_of, known)
+    assert context.prepared.peek is not None
+    query = context.prepared.peek.query
     if not query.row_outputs:
         return result
     rows = await whole(result)
     replace = parameter_bindings(
-        args, session.environment_values(session.coordinator.oracle.read_ts())
+        context.args, context.environment_values(context.coordinator.oracle.read_ts())
     )
-    called = await carried_out_by_row(session, counted(rows), query.row_outputs, replace)
+    called = await carried_out_by_row(context, counted(rows), query.row_outputs, replace)
     return await _finished_result(
         called.select([*range(len(query.desc.columns)), called.num_columns - 1]), None
     )
@@ -118,67 +114,61 @@ async def whole(result: Result) -> pa.RecordBatch:
         return await blocking.run(None, result.whole)
 
 
-async def awaited(
-    session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None
-) -> AsOf | None:
+async def awaited(context: StatementContext, as_of: AsOf | None) -> AsOf | None:
     """Return AS OF with its time as a literal, when that has come.
 
     If it is waited for, `prepared` may have another plan then.
     """
-    peek = prepared.peek
+    peek = context.prepared.peek
     assert peek is not None
     refuse_past_of_system(peek, as_of)
-    wanted = asked(session, as_of, peek.query.changes, args)
-    if wanted is not None and await come(session, collections_read(session, peek), wanted):
-        await session.planner.ready(prepared)  # much may have happened meanwhile
+    wanted = asked(context, as_of, peek.query.changes)
+    if wanted is not None and await come(context, collections_read(context, peek), wanted):
+        await context.planner.ready(context.prepared)  # much may have happened meanwhile
     return None if as_of is None else wanted
 
 
 async def _finished(
-    session: "Session",
-    prepared: "Prepared",
-    args: Sequence[Datum],
+    context: StatementContext,
     as_of: AsOf | None,
     known: Given,
 ) -> Result:
-    transaction = session.begin()
-    coordinator = session.coordinator
-    peek = prepared.peek
+    transaction = context.transaction
+    coordinator = context.coordinator
+    peek = context.prepared.peek
     assert peek is not None
     if peek.key is not None:
-        found = await by_key(session, peek, args, as_of)
+        found = await by_key(context, peek, as_of)
         if found is not None:
             return Result.of(finish(expanded(*found), found[1]))
-    peek = peek_at(session, prepared, args, as_of)
-    if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
+    peek = peek_at(context, as_of)
+    if as_of is None and transaction.reads_own_writes(tables_below(context, peek.sources)):
         if peek.query.changes:
             raise FeatureNotSupported(
                 "CHANGES after writes in the same transaction is not supported"
             )
-        return await _own_result(session, peek, args, known)
+        return await _own_result(context, peek, known)
     if not peek.is_timed and as_of is None:
         time = 0
         if transaction.time is not None:
-            require(session, (), transaction.time)
+            require(context, (), transaction.time)
     else:
-        ids = collections_read(session, peek)
-        time = read_time(session, ids, as_of, args, also=peek.shards)
-        tell_of_waiting(session, ids, time)
+        ids = collections_read(context, peek)
+        time = read_time(context, ids, as_of, also=peek.shards)
+        tell_of_waiting(context, ids, time)
     given = dict(known)
     for each in peek.query.changes:
-        given[each.id] = await changes(session, each, args, time)
-    relation, finishing, replace = await bind_peek(session, peek, args, time)
+        given[each.id] = await changes(context, each, time)
+    relation, finishing, replace = await bind_peek(context, peek, time)
     if peek.acts:
         relations = peek.block(relation, replace).relations()
         calls = dict.fromkeys(call for each in relations for call in calls_in(each))
-        values = await carried_out(session, list(calls))
-        relation, finishing, replace = await bind_peek(
-            session, peek, args, time
-        )  # of what is set now
+        values = await carried_out(context, list(calls))
+        relation, finishing, replace = await bind_peek(context, peek, time)  # of what is set now
         relation = bind_relation(relation, values.get)
     match peek.way_of(relation):
         case "constant":
-            with session.interrupts.running():
+            with context.interrupts.running():
                 rows = await evaluated(
                     coordinator.executor, relation, counted_each(given), is_large=peek.is_large
                 )
@@ -187,7 +177,7 @@ async def _finished(
             block = peek.block(relation, replace, finishing)
             if peek.acts:
                 block = bind_block(block, values.get)
-            return await _result_here(session, block, finishing, time, given, own=as_of is None)
+            return await _result_here(context, block, finishing, time, given, own=as_of is None)
         case "index":
             assert peek.lookup is not None
             keys = None
@@ -201,10 +191,10 @@ async def _finished(
                 finishing,
                 peek.lookup.index,
                 keys,
-                replica=pinned_replica(session),
+                replica=pinned_replica(context),
             )
         case "bulk":
-            indexes = {id: index for id in peek.shards if (index := index_of(session, id)) != id}
+            indexes = {id: index for id in peek.shards if (index := index_of(context, id)) != id}
             request = PeekRequest(
                 time,
                 relation,
@@ -212,9 +202,9 @@ async def _finished(
                 imports=tuple(sorted(peek.shards - indexes.keys())),
                 indexes=indexes,
                 tables=given,
-                replica=pinned_replica(session),
+                replica=pinned_replica(context),
             )
-    cluster = answering_cluster(session)
+    cluster = answering_cluster(context)
     try:
         return await coordinator.compute.peek(cluster.id, request)
     except DatabaseError as error:
@@ -241,33 +231,29 @@ def refuse_past_of_system(peek: PeekPlan, as_of: AsOf | None) -> None:
         )
 
 
-def peek_at(
-    session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None
-) -> PeekPlan:
+def peek_at(context: StatementContext, as_of: AsOf | None) -> PeekPlan:
     """Return how a statement's query is answered at the time at which it reads."""
-    assert prepared.peek is not None
-    if _is_before_indexes(session, prepared.peek, args, as_of):
-        return session.planner.peek_without_indexes(prepared)
-    return prepared.peek
+    assert context.prepared.peek is not None
+    if _is_before_indexes(context, context.prepared.peek, as_of):
+        return context.planner.peek_without_indexes(context.prepared)
+    return context.prepared.peek
 
 
-def _is_before_indexes(
-    session: "Session", peek: PeekPlan, args: Sequence[Datum], as_of: AsOf | None
-) -> bool:
+def _is_before_indexes(context: StatementContext, peek: PeekPlan, as_of: AsOf | None) -> bool:
     """Whether the query reads at a time that an index which it would use does not know."""
-    transaction = session.begin()
+    transaction = context.transaction
     if as_of is not None:
         if as_of.at_least:
             return False
-        time = timestamp_of(session, as_of.time, args)
+        time = timestamp_of(context, as_of.time)
     elif transaction.time is not None:
         time = transaction.time
     else:
         return False
-    used = {index_of(session, id) for id in peek.shards} - peek.shards
+    used = {index_of(context, id) for id in peek.shards} - peek.shards
     if peek.lookup is not None:
         used.add(peek.lookup.index)
-    since = session.coordinator.holds.since
+    since = context.coordinator.holds.since
     return any(since(index) > time for index in used)
 
 
@@ -278,22 +264,22 @@ def _no_rows(peek: PeekPlan) -> pa.RecordBatch:
     )
 
 
-def collections_read(session: "Session", peek: PeekPlan) -> set[GlobalId]:
+def collections_read(context: StatementContext, peek: PeekPlan) -> set[GlobalId]:
     """Return the shards and indexes that a query reads."""
     ids = peek.shards if peek.lookup is None else {peek.lookup.index}
-    return {index_of(session, id) for id in ids} | {each.of for each in peek.query.changes}
+    return {index_of(context, id) for id in ids} | {each.of for each in peek.query.changes}
 
 
-def index_of(session: "Session", id: GlobalId) -> GlobalId:
+def index_of(context: StatementContext, id: GlobalId) -> GlobalId:
     """Return what stands for a source in a cluster: for a view its index, else itself."""
-    coordinator = session.coordinator
+    coordinator = context.coordinator
     if (
         id in coordinator.capabilities
         or id in coordinator.as_ofs
         or id not in coordinator.state.objects
     ):
         return id
-    ready = coordinator.index_for(id, session.cluster)
+    ready = coordinator.index_for(id, context.cluster)
     if not ready:
         raise ObjectNotInPrerequisiteState(f"the index on {id} was dropped by another session")
     return ready[0].id
@@ -303,18 +289,18 @@ def index_of(session: "Session", id: GlobalId) -> GlobalId:
 
 
 async def bind_peek(
-    session: "Session", peek: PeekPlan, args: Sequence[Datum], time: Timestamp
+    context: StatementContext, peek: PeekPlan, time: Timestamp
 ) -> tuple[Relation, Finishing, Replace]:
     """Return the relation and what finishes it, with arguments and the environment put in."""
-    replace = parameter_bindings(args, session.environment_values(time))
+    replace = parameter_bindings(context.args, context.environment_values(time))
     if not peek.open:
         return peek.relation, peek.query.finishing, replace
-    finishing = finishing_of(session, peek, args)
+    finishing = finishing_of(context, peek)
     if not peek.is_large:
         return bind_relation(peek.relation, replace), finishing, replace
-    with session.interrupts.running():
+    with context.interrupts.running():
         relation = await blocking.run(
-            session.coordinator.executor, bind_relation, peek.relation, replace
+            context.coordinator.executor, bind_relation, peek.relation, replace
         )
     return relation, finishing, replace
 
@@ -322,21 +308,19 @@ async def bind_peek(
 # --- here ----------------------------------------------------------------------------------
 
 
-async def _own_result(
-    session: "Session", peek: PeekPlan, args: Sequence[Datum], given: Given
-) -> Result:
+async def _own_result(context: StatementContext, peek: PeekPlan, given: Given) -> Result:
     """Return the rows of a query that sees what its transaction has written.
 
     Nothing that is maintained knows of it; the plan has its definitions (`Basis.own`).
     """
-    time = read_time(session, peek.shards, None, args)
-    relation, finishing, replace = await bind_peek(session, peek, args, time)
+    time = read_time(context, peek.shards, None)
+    relation, finishing, replace = await bind_peek(context, peek, time)
     block = peek.block(relation, replace, finishing)
-    return await _result_here(session, block, finishing, time, given)
+    return await _result_here(context, block, finishing, time, given)
 
 
 async def _result_here(
-    session: "Session",
+    context: StatementContext,
     block: Block,
     finishing: Finishing,
     time: Timestamp,
@@ -345,14 +329,14 @@ async def _result_here(
     own: bool = True,
 ) -> Result:
     """Return the finished rows of `block`, computed by this process; see `evaluate_here`."""
-    if not given and question_of(session, block) is not None:
-        table = await evaluate_here(session, block, time, given, own=own)
+    if not given and question_of(context, block) is not None:
+        table = await evaluate_here(context, block, time, given, own=own)
         return await _finished_result(table, finishing)
     result = await _evaluated(
-        session, block, time, given, own, lambda parts: collected(finished_parts(parts, finishing))
+        context, block, time, given, own, lambda parts: collected(finished_parts(parts, finishing))
     )
     if result.spilled_bytes > LARGE_RESULT:
-        await blocking.run(session.coordinator.executor, give_back)
+        await blocking.run(context.coordinator.executor, give_back)
     return result
 
 
@@ -365,7 +349,7 @@ async def _finished_result(rows: pa.Table, finishing: Finishing | None) -> Resul
 
 
 async def evaluate_here(
-    session: "Session",
+    context: StatementContext,
     block: Block,
     time: Timestamp,
     given: Given = NOTHING_GIVEN,
@@ -376,17 +360,17 @@ async def evaluate_here(
 
     What the transaction has written itself is among them if `own` is said.
     """
-    question = question_of(session, block) if not given else None
-    evaluate = partial(_evaluated, session, block, time, given, own, pa.concat_tables)
+    question = question_of(context, block) if not given else None
+    evaluate = partial(_evaluated, context, block, time, given, own, pa.concat_tables)
     if question is None:
         return await evaluate()
-    return await session.environment.catalog_answers.answer(
-        session.coordinator.state, question, evaluate
+    return await context.coordinator.catalog_answers.answer(
+        context.coordinator.state, question, evaluate
     )
 
 
 async def _evaluated(
-    session: "Session",
+    context: StatementContext,
     block: Block,
     time: Timestamp,
     given: Given,
@@ -394,8 +378,8 @@ async def _evaluated(
     take: Callable[[Iterator[pa.Table]], T],
 ) -> T:
     """Return what `take` makes of the rows of `block` with `__diff`, computed on a thread."""
-    coordinator = session.coordinator
-    transaction = session.begin()
+    coordinator = context.coordinator
+    transaction = context.transaction
     inputs: dict[GlobalId, Input] = {
         id: Input(rows.schema, (), (insertions_at(rows, 0),)) for id, rows in given.items()
     }
@@ -408,7 +392,7 @@ async def _evaluated(
     try:
         for id in read:
             if id in BUILTINS:
-                rows = builtin_rows(session, BUILTINS[id])
+                rows = builtin_rows(context, BUILTINS[id])
                 inputs[id] = Input(rows.schema, (), (insertions_at(rows, 0),))
                 continue
             parts = [part.rows for part in transaction.writes.get(id, ())] if with_own else []
@@ -418,7 +402,7 @@ async def _evaluated(
             if id not in coordinator.capabilities:
                 if not transaction.made(id):
                     raise TableAltered()
-                desc = session.planner.reader().planned[id].desc
+                desc = context.planner.reader().planned[id].desc
                 inputs[id] = Input(desc.stored_schema(), (), own)
                 continue
             snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)

@@ -15,6 +15,7 @@ rows as collections that it alone knows.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.read.by_key import bound_of, locked_by_key, row_not_available
 from foreshore.adapter.read.peek import Given, result_of, rows_of, whole
 from foreshore.adapter.read.times import move_forward, tables_below
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.tables import plan_of_table, unique_constraints
 from foreshore.compute.engine import rows_schema
@@ -32,128 +34,117 @@ from foreshore.compute.result import Result
 from foreshore.errors import ConcurrentUpdate, LockNotAvailable, NoActiveSqlTransaction
 from foreshore.ids import GlobalId, is_user
 from foreshore.sql.plan import Locking, LockTable, Select
-from foreshore.types import Datum
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
-    from foreshore.adapter.session.session import Session
     from foreshore.adapter.write.key_index import KeyIndex
 
 ATTEMPTS = 10
 
 
-async def selected_result(
-    session: "Session", prepared: "Prepared", plan: Select, args: Sequence[Datum]
-) -> Result:
+async def selected_result(context: StatementContext, plan: Select) -> Result:
     """Return the finished rows of a SELECT, after what it locks has been locked."""
     if plan.locking is None:
-        known = await found_by_init_plans(session, prepared, args)
-        return await result_of(session, prepared, args, plan.as_of, known)
-    return Result.of(await _locked_rows(session, prepared, plan.locking, args))
+        known = await found_by_init_plans(context)
+        return await result_of(context, plan.as_of, known)
+    return Result.of(await _locked_rows(context, plan.locking))
 
 
-async def _locked_rows(
-    session: "Session", prepared: "Prepared", locking: Locking, args: Sequence[Datum]
-) -> pa.RecordBatch:
+async def _locked_rows(context: StatementContext, locking: Locking) -> pa.RecordBatch:
     """Return the finished rows of a SELECT that locks them."""
-    transaction = session.begin()
+    transaction = context.transaction
     transaction.require_writable(f"SELECT {locking.strength}")
     if transaction.time is None:  # who locks wants the newest, at any isolation
         transaction.isolation = "strict serializable"
     if locking.key:
-        return await _unlocked_rows(session, prepared, locking, args)
-    peek = prepared.peek
+        return await _unlocked_rows(context, locking)
+    peek = context.prepared.peek
     assert peek is not None
-    tables = _committed(session, locking.tables)
+    tables = _committed(context, locking.tables)
     if peek.key is not None and tables == {peek.key.table} and not peek.query.row_outputs:
-        found = await locked_by_key(session, peek, args, nowait=locking.wait == "error")
+        found = await locked_by_key(context, peek, nowait=locking.wait == "error")
         if found is not None:
-            _refuse_changed(session)
+            _refuse_changed(context)
             return finish(expanded(*found), found[1])
-    if not await _take(session, tables, locking):
+    if not await _take(context, tables, locking):
         assert locking.wait == "skip", locking
-        rows = await rows_of(session, prepared, args)
+        rows = await rows_of(context)
         return rows.slice(0, 0)  # a table without a key is locked as a whole
-    return await rows_of(session, prepared, args)
+    return await rows_of(context)
 
 
-async def found_by_init_plans(
-    session: "Session", prepared: "Prepared", args: Sequence[Datum]
-) -> Given:
+async def found_by_init_plans(context: StatementContext) -> Given:
     """Return the rows of the locking subqueries of a statement, which are locked now."""
     found = {}
-    for id, each in prepared.init_plans:
+    for id, each in context.prepared.init_plans:
         assert isinstance(each.plan, Select), each.plan
-        rows = await whole(await selected_result(session, each, each.plan, args))
+        rows = await whole(await selected_result(replace(context, prepared=each), each.plan))
         schema = rows_schema(each.plan.desc.columns)
         found[id] = pa.Table.from_arrays(rows.columns, schema=schema)
     return found
 
 
-async def _take(session: "Session", tables: set[GlobalId], locking: Locking) -> bool:
+async def _take(context: StatementContext, tables: set[GlobalId], locking: Locking) -> bool:
     """Take whole tables; False if others have them and they are to be left out."""
-    transaction, coordinator = session.begin(), session.coordinator
+    transaction, coordinator = context.transaction, context.coordinator
     if locking.wait == "block":
         await coordinator.locks.acquire(tables, transaction)
     elif not await coordinator.locks.try_acquire(tables, transaction):
         if locking.wait == "skip":
             return False
-        raise row_not_available(session, min(tables))
-    move_forward(session)
+        raise row_not_available(context, min(tables))
+    move_forward(context)
     group, time = coordinator.group, transaction.time
     if time is not None and any(id in group and group.changed(id) > time for id in tables):
         raise ConcurrentUpdate
     return True
 
 
-def _refuse_changed(session: "Session") -> None:
+def _refuse_changed(context: StatementContext) -> None:
     """Raise ConcurrentUpdate if a key that is locked and has been read is another by now."""
-    coordinator, transaction = session.coordinator, session.begin()
+    coordinator, transaction = context.coordinator, context.transaction
     assert transaction.time is not None
     locked = {key for key in transaction.key_reads if coordinator.locks.holds((key,), transaction)}
     if coordinator.keys.changed(frozenset(locked), transaction.time):
         raise ConcurrentUpdate
 
 
-def _committed(session: "Session", ids: Sequence[GlobalId]) -> set[GlobalId]:
+def _committed(context: StatementContext, ids: Sequence[GlobalId]) -> set[GlobalId]:
     """Return the tables that `ids` come from, but for those that nobody else knows.
 
     Nor are the system's own among them: no client may keep the system from writing.
     """
     return {
         id
-        for id in tables_below(session, ids)
-        if is_user(id) and id in session.coordinator.state.objects
+        for id in tables_below(context, ids)
+        if is_user(id) and id in context.coordinator.state.objects
     }
 
 
 # --- SKIP LOCKED ---------------------------------------------------------------------------
 
 
-async def _unlocked_rows(
-    session: "Session", prepared: "Prepared", locking: Locking, args: Sequence[Datum]
-) -> pa.RecordBatch:
+async def _unlocked_rows(context: StatementContext, locking: Locking) -> pa.RecordBatch:
     """Return the rows of a query that nobody else has, up to its LIMIT; they are locked."""
-    transaction, coordinator = session.begin(), session.coordinator
+    transaction, coordinator = context.transaction, context.coordinator
     (table,) = locking.tables
     index = None
     if table in coordinator.state.objects:
         await coordinator.keys.ready(table)
-        index = _index(session, table, locking.key)
+        index = _index(context, table, locking.key)
     width = len(locking.key)
     for _ in range(ATTEMPTS):
         read, key_reads = set(transaction.read), set(transaction.key_reads)
-        rows = await rows_of(session, prepared, args)
+        rows = await rows_of(context)
         transaction.read, transaction.key_reads = read, key_reads
-        limit = bound_of(session, locking.limit, args, "LIMIT")
-        offset = bound_of(session, locking.offset, args, "OFFSET") or 0
+        limit = bound_of(context, locking.limit, "LIMIT")
+        offset = bound_of(context, locking.offset, "OFFSET") or 0
         shown = rows.select(list(range(rows.num_columns - width)))
         if index is None:  # the transaction's own table
             return shown.slice(offset, limit)
         keys = _keys(index, rows.columns[rows.num_columns - width :])
         if not keys:  # of what cannot have rows nothing is read, at no time
             return shown
-        taken = list(_taken(session, keys, None if limit is None else limit + offset))
+        taken = list(_taken(context, keys, None if limit is None else limit + offset))
         locked = {keys[i] for i in taken}
         time = transaction.time
         assert time is not None
@@ -161,16 +152,16 @@ async def _unlocked_rows(
             transaction.key_reads |= locked
             places = np.array(taken[offset:], np.int64)
             return shown.take(pa.array(places))
-        move_forward(session)
+        move_forward(context)
         if transaction.time == time:
             break
     raise ConcurrentUpdate
 
 
-def _index(session: "Session", table: GlobalId, key: tuple[int, ...]) -> "KeyIndex | None":
-    for each in unique_constraints(plan_of_table(session, table)):
+def _index(context: StatementContext, table: GlobalId, key: tuple[int, ...]) -> "KeyIndex | None":
+    for each in unique_constraints(plan_of_table(context, table)):
         if each.columns == key:
-            return session.coordinator.keys.named(table, each)
+            return context.coordinator.keys.named(table, each)
     return None
 
 
@@ -181,9 +172,9 @@ def _keys(index: "KeyIndex", columns: Sequence[pa.Array]) -> list[KeyLock]:
     return [KeyLock(index.table, name, hash) for hash in index.hashes_of(columns)]
 
 
-def _taken(session: "Session", keys: Sequence[KeyLock], most: int | None) -> Iterator[int]:
+def _taken(context: StatementContext, keys: Sequence[KeyLock], most: int | None) -> Iterator[int]:
     """Lock up to `most` of `keys` that nobody has; yield their places."""
-    locks, transaction = session.coordinator.locks, session.begin()
+    locks, transaction = context.coordinator.locks, context.transaction
     count = 0
     for place, key in enumerate(keys):
         if count == most:
@@ -196,16 +187,16 @@ def _taken(session: "Session", keys: Sequence[KeyLock], most: int | None) -> Ite
 # --- LOCK TABLE ----------------------------------------------------------------------------
 
 
-async def lock_table(session: "Session", plan: LockTable, *, alone: bool) -> Completed:
+async def lock_table(context: StatementContext, plan: LockTable) -> Completed:
     """Run LOCK TABLE.
 
     The modes that conflict with a write of rows are one here, and so are those that do not; who
     reads never waits.
     """
-    transaction, locks = session.begin(), session.coordinator.locks
-    if alone and not transaction.block:
+    transaction, locks = context.transaction, context.coordinator.locks
+    if context.alone and not transaction.block:
         raise NoActiveSqlTransaction("LOCK TABLE can only be used in transaction blocks")
-    tables = sorted(_committed(session, plan.tables))
+    tables = sorted(_committed(context, plan.tables))
     for table in tables:
         if not plan.nowait:
             await (
@@ -221,7 +212,7 @@ async def lock_table(session: "Session", plan: LockTable, *, alone: bool) -> Com
             else locks.try_locks((), (beside,), transaction)
         )
         if not got:
-            name = session.planner.state.item(table).name
+            name = context.planner.state.item(table).name
             raise LockNotAvailable(f'could not obtain lock on relation "{name}"')
-    move_forward(session)
+    move_forward(context)
     return Completed("LOCK TABLE")

@@ -13,6 +13,7 @@ from foreshore.adapter.read.timestamp_selection import (
     standard_level,
 )
 from foreshore.adapter.session import temporary
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.errors import (
@@ -221,7 +222,7 @@ def show_variable(session: "Session", plan: ShowVariable) -> Selected:
     return Selected(plan.desc, BatchSource(batch), "SHOW")
 
 
-async def discard(session: "Session", plan: Discard) -> Completed:
+async def discard(session: "Session", context: StatementContext, plan: Discard) -> Completed:
     """Run DISCARD."""
     if plan.what in ("all", "plans"):
         if plan.what == "all":
@@ -230,15 +231,14 @@ async def discard(session: "Session", plan: Discard) -> Completed:
             session.statements.clear()
             session.close_portals()
             session.variables.reset_all()
-            session.environment.advisory.release_session(session)
+            session.coordinator.advisory.release_session(session.pid)
         else:
             for prepared in session.statements.values():
                 prepared.basis = None
     if plan.what in ("all", "temp"):
-        temporary.discard(session)
+        temporary.discard(context)
     if plan.what in ("all", "sequences"):
-        session.numbers.clear()
-        session.last_sequence = None
+        session.last_values.clear()
     return Completed(f"DISCARD {plan.what.upper()}")
 
 
@@ -283,7 +283,7 @@ def named(session: "Session", name: str) -> Prepared:
     return prepared
 
 
-def execute_args(session: "Session", plan: Execute, prepared: Prepared) -> list[Datum]:
+def execute_args(context: StatementContext, plan: Execute, prepared: Prepared) -> list[Datum]:
     """Return the arguments of EXECUTE, as data of the parameters' types."""
     wanted = prepared.parameters
     if len(plan.args) != len(wanted):
@@ -292,25 +292,25 @@ def execute_args(session: "Session", plan: Execute, prepared: Prepared) -> list[
             detail=f"Expected {len(wanted)} parameters but got {len(plan.args)}.",
         )
     return [
-        _argument(session, number, arg, type)
+        _argument(context, number, arg, type)
         for number, (arg, type) in enumerate(zip(plan.args, wanted, strict=True), 1)
     ]
 
 
-def _argument(session: "Session", number: int, arg: Scalar, type: SqlType) -> Datum:
+def _argument(context: StatementContext, number: int, arg: Scalar, type: SqlType) -> Datum:
     source = type_of(arg)
     if isinstance(arg, Literal) and source.name == "unknown":
         value = arg.value
-        return None if value is None else parse_text(str(value), type, zone=session.time_zone)
+        return None if value is None else parse_text(str(value), type, zone=context.time_zone)
     if source == type:
-        return value_of(session, arg, (), 0)
+        return value_of(context, arg, 0)
     cast = resolve_cast(source, type, "assignment")
     if cast is None:
         raise DatatypeMismatch(
             f"parameter ${number} of type {source} cannot be coerced to the expected type {type}"
         )
-    call = SessionZone(session.time_zone).applied(Call(cast.key, (arg,), cast.result))
-    return value_of(session, call, (), 0)
+    call = SessionZone(context.time_zone).applied(Call(cast.key, (arg,), cast.result))
+    return value_of(context, call, 0)
 
 
 def deallocate(session: "Session", plan: Deallocate) -> Outcome:

@@ -1,7 +1,6 @@
 """DECLARE, FETCH, MOVE, CLOSE: results that the client takes a few rows at a time."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.result import ALL, Outcome, ResultSource, Selected
 from foreshore.adapter.read.select import selected
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.prepared import BoundPortal
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.compute.result import Result
@@ -21,37 +21,29 @@ from foreshore.errors import (
     NoActiveSqlTransaction,
 )
 from foreshore.sql.plan import CloseCursor, Declare, Fetch, Select
-from foreshore.types import Datum, arrow_type
+from foreshore.types import arrow_type
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
     from foreshore.adapter.session.session import Session
 
 
-async def declare(
-    session: "Session",
-    prepared: "Prepared",
-    plan: Declare,
-    args: Sequence[Datum],
-    *,
-    alone: bool,
-) -> Completed:
+async def declare(session: "Session", context: StatementContext, plan: Declare) -> Completed:
     """Run DECLARE: the rows are those of its own time, also when they are fetched later."""
-    if alone and not plan.hold and not session.begin().block:
+    if context.alone and not plan.hold and not context.transaction.block:
         raise NoActiveSqlTransaction("DECLARE CURSOR can only be used in transaction blocks")
     if plan.name in session.portals:
         raise DuplicateCursor(f'cursor "{plan.name}" already exists')
     if isinstance(plan.query, Select):
-        result = await selected(session, prepared, plan.query, args, "FETCH")
+        result = await selected(context, plan.query, "FETCH")
     elif plan.hold:
         raise FeatureNotSupported(
             "DECLARE ... CURSOR WITH HOLD over SUBSCRIBE is not supported",
             hint="Declare it without HOLD in a transaction block: a subscription ends with it.",
         )
     else:
-        result = await subscribe(session, prepared, plan.query, args)
+        result = await subscribe(context, plan.query)
     session.portals[plan.name] = BoundPortal(
-        plan.name, prepared, result=result, hold=plan.hold, cursor=True, desc=result.desc
+        plan.name, context.prepared, result=result, hold=plan.hold, cursor=True, desc=result.desc
     )
     return Completed("DECLARE CURSOR")
 

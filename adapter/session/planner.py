@@ -169,6 +169,8 @@ class SessionPlanner:
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.init_plans = init_plans
         prepared.used = frozenset(reader.used)
+        for _, each in init_plans:
+            each.used = prepared.used
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
         prepared.depends_on_zone = zone.was_used

@@ -78,6 +78,9 @@ class Prepared:
         return self.point is not None and self.peek is not None and self.peek.lookup is None
 
 
+NO_STATEMENT = Prepared("", None)
+
+
 @dataclass(eq=False, slots=True)
 class BoundPortal:
     """A statement with its arguments, and what is left of its result; or a cursor."""

@@ -25,16 +25,16 @@ from foreshore.adapter.read.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness, isolation_of
 from foreshore.adapter.retry import SideEffectLog, attempted
 from foreshore.adapter.session import temporary
-from foreshore.adapter.session.environment_values import EnvironmentValues
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.interrupt import Interrupts
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short
-from foreshore.adapter.session.prepared import BoundPortal, Prepared
+from foreshore.adapter.session.prepared import NO_STATEMENT, BoundPortal, Prepared
 from foreshore.adapter.session.variables import Variables, milliseconds
 from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import Transaction
+from foreshore.adapter.write.sequence_numbers import LastValues
 from foreshore.catalog.item import Role
-from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
     Conflict,
     DatabaseError,
@@ -49,7 +49,7 @@ from foreshore.errors import (
     SyntaxError_,
 )
 from foreshore.garbage import collection_paused
-from foreshore.ids import GlobalId, temporary_schema
+from foreshore.ids import temporary_schema
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Commit, CopyFrom, Execute, Fetch, Plan, Rollback, Savepoint
 from foreshore.text import OutputStyle
@@ -92,14 +92,11 @@ class Session:
         self.planner = SessionPlanner(self)
         self.transaction: Transaction | None = None
         self.failed = False
-        self.used: frozenset[GlobalId] = frozenset()  # the items that the statement at hand names
         self.is_one_of_several = False  # the statement at hand, in its Query message
         self.statements: dict[str, Prepared] = {}
         self.batch = 0  # of messages, in the extended protocol: grows when the client is told more
         self.portals: dict[str, BoundPortal] = {}
-        self.numbers: dict[GlobalId, int] = {}  # the last that each sequence gave: currval()
-        self.last_sequence: GlobalId | None = None  # the one that gave the last: lastval()
-        self.acted = SideEffectLog()  # of the statement at hand
+        self.last_values = LastValues()
         self._streams: list[RowSource] = []  # of COPY; they end with the transaction
         self._notices: list[Notice] = []
         self._tell: Callable[[], None] = lambda: None
@@ -134,7 +131,7 @@ class Session:
     def output_style(self, *, names: bool) -> OutputStyle:
         """Return how the session has values shown; with the `names` of objects if asked for."""
         digits = int(self.variables["extra_float_digits"])
-        return OutputStyle(self.time_zone, digits, object_names(self) if names else None)
+        return OutputStyle(self.time_zone, digits, object_names(self.context()) if names else None)
 
     @property
     def temporary_schema(self) -> str:
@@ -193,35 +190,52 @@ class Session:
             if now:
                 self._tell()
 
-    # --- environment ---------------------------------------------------------------------------
-
-    def environment_values(self, time: int) -> Mapping[str, Callable[[], Datum]]:
-        """Return what plans may ask of the environment, each as a function."""
-        return EnvironmentValues(self, time)
-
     # --- transactions --------------------------------------------------------------------------
 
     def begin(self, *, block: bool = False) -> Transaction:
         """Return the running transaction, a new one if there is none."""
         if self.transaction is None:
-            isolation = isolation_of(self.variables["transaction_isolation"])
-            self.transaction = Transaction(
-                isolation,
-                isinstance(isolation, BoundedStaleness)
-                or self.variables["transaction_read_only"] == "on",
-                self.coordinator.clock.now() * 1000,
-                self.coordinator.oracle.read_ts(),
-            )
+            self.transaction = self._new_transaction()
         if block:
             self.transaction.block = True
         return self.transaction
 
-    def catalog_change(self) -> CatalogTransaction:
-        """Return the running transaction's change of the catalog."""
-        transaction = self.begin()
-        if transaction.catalog is None:
-            transaction.catalog = self.coordinator.catalog.transaction()
-        return transaction.catalog
+    def _new_transaction(self) -> Transaction:
+        isolation = isolation_of(self.variables["transaction_isolation"])
+        return Transaction(
+            isolation,
+            isinstance(isolation, BoundedStaleness)
+            or self.variables["transaction_read_only"] == "on",
+            self.coordinator.clock.now() * 1000,
+            self.coordinator.oracle.read_ts(),
+        )
+
+    def context(
+        self,
+        prepared: Prepared = NO_STATEMENT,
+        args: Sequence[Datum] = (),
+        side_effects: SideEffectLog | None = None,
+        *,
+        alone: bool = False,
+    ) -> StatementContext:
+        """Return the context of one run of a statement, in the running transaction if any."""
+        return StatementContext(
+            prepared,
+            args,
+            alone,
+            self.transaction or self._new_transaction(),
+            self.planner,
+            self.coordinator,
+            self.environment.sessions,
+            self.pid,
+            self.role,
+            self.variables,
+            self.last_values,
+            side_effects or SideEffectLog(),
+            self.interrupts,
+            self.notice,
+            self._streams.append,
+        )
 
     async def commit(self) -> None:
         """Make what the transaction did durable and visible; its end, whatever comes of it."""
@@ -230,14 +244,15 @@ class Session:
             return
         try:
             if transaction.has_effects:
-                temporary.before_commit(self)
+                context = self.context()
+                temporary.before_commit(context)
             if transaction.has_effects:
                 if transaction.catalog is not None or self.coordinator.locks.any_table:
                     with self.interrupts.running():
-                        await committing.wait_for_tables(self, transaction)
-                        await committing.wait_for_views(self, transaction)
+                        await committing.wait_for_tables(context)
+                        await committing.wait_for_views(context)
                 with self.interrupts.sheltered():
-                    await committing.commit_effects(self, transaction)
+                    await committing.commit_effects(context)
         except BaseException:
             await self.rollback()
             raise
@@ -252,7 +267,7 @@ class Session:
         self.coordinator.sequences.forget_private(transaction)
         if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction)
-        self.environment.advisory.release_transaction(self, advisory)
+        self.coordinator.advisory.release_transaction(self.pid, advisory)
 
     def begin_again(self, transaction: Transaction, advisory: int) -> None:
         """Undo the first statement of a transaction, or find it undone, to try it again.
@@ -272,10 +287,6 @@ class Session:
             self._let_go(transaction)
         self.variables.rollback()
         self._close_portals(committed=False)
-
-    def streaming(self, source: RowSource) -> None:
-        """Close `source` when the transaction ends, whatever becomes of who reads it."""
-        self._streams.append(source)
 
     def _close_portals(self, *, committed: bool) -> None:
         """Close those that end with the transaction: WITH HOLD, if that has not committed."""
@@ -309,7 +320,7 @@ class Session:
         transaction.forget()
         if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction)
-        self.environment.advisory.release_transaction(self)
+        self.coordinator.advisory.release_transaction(self.pid)
         self._close_portals(committed=False)
 
     # --- savepoints ----------------------------------------------------------------------------
@@ -322,7 +333,7 @@ class Session:
             self.variables.mark(),
             frozenset(self.portals.values()),
             self.coordinator.locks.mark(transaction),
-            self.environment.advisory.mark(self),
+            self.coordinator.advisory.mark(self.pid),
         )
 
     def return_to(self, place: int) -> None:
@@ -338,7 +349,7 @@ class Session:
         savepoint = transaction.savepoints[-1]
         if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction, savepoint.locks)
-        self.environment.advisory.release_transaction(self, savepoint.advisory)
+        self.coordinator.advisory.release_transaction(self.pid, savepoint.advisory)
 
     # --- running -------------------------------------------------------------------------------
 
@@ -356,7 +367,7 @@ class Session:
         self.interrupts.begin()
         if self.transaction is not None and self.transaction.catalog is not None:
             with suppress(Conflict):  # the commit raises it again, unless the client rolls back
-                follow_catalog(self)
+                follow_catalog(self.transaction, self.coordinator.state)
         timeout = self.variables["statement_timeout"]
         if timeout != "0":
             ms = milliseconds(timeout) or 0
@@ -380,13 +391,13 @@ class Session:
         """Run one statement; if it is `alone`, its transaction ends with it."""
         assert prepared.plan is not None
 
-        async def attempt() -> Outcome:
-            outcome = await sequence.run(self, prepared, args, alone=alone)
+        async def attempt(context: StatementContext) -> Outcome:
+            outcome = await sequence.run(self, context)
             if alone and not isinstance(outcome, CopyIn):
                 await self.commit_implicit()
             return outcome
 
-        return await attempted(self, attempt, prepared, alone=alone)
+        return await attempted(self, attempt, prepared, args, alone=alone)
 
     async def commit_implicit(self) -> None:
         """Commit what the statement at hand has done, if its transaction is no block."""
@@ -473,7 +484,7 @@ class Session:
         bound = BoundPortal(
             portal,
             prepared,
-            sequence.resolved_args(self, prepared, args),
+            sequence.resolved_args(self.planner, prepared, args),
             result_formats,
             desc=prepared.desc,
         )

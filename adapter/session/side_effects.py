@@ -16,7 +16,6 @@ for the rows of the result, in order.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.session import signals
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.adapter.write import nextval as numbering
 from foreshore.compute.local.linear import evaluate_linear
-from foreshore.errors import DataError, FeatureNotSupported, UndefinedObject
+from foreshore.errors import DataError, FeatureNotSupported
 from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import constant, is_constant, outcome
 from foreshore.expr.functions.system import ADVISORY, SIGNALS, SLEEP
@@ -51,9 +51,6 @@ from foreshore.ids import GlobalId
 from foreshore.rows import repeated, split_diffs
 from foreshore.sql.rewrite.bind_parameters import Replace, bind_scalar
 from foreshore.types import INT8, ColumnType, Datum, arrow_type
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
 ROWS_AT_ONCE = 256
@@ -81,22 +78,22 @@ def calls_of(scalars: Iterable[Scalar]) -> list[Call]:
     return list(found)
 
 
-async def carried_out(session: "Session", calls: Sequence[Call]) -> dict[Scalar, Literal]:
+async def carried_out(context: StatementContext, calls: Sequence[Call]) -> dict[Scalar, Literal]:
     """Carry out `calls`, whose arguments are filled in; return what stands for each."""
     values: dict[Scalar, Literal] = {}
     for call in calls:
         args = [_argument(arg) for arg in call.args]
-        values[call] = Literal(await _value(session, call, args), type_of(call))
+        values[call] = Literal(await _value(context, call, args), type_of(call))
     return values
 
 
-async def _value(session: "Session", call: Call, args: Sequence[Datum]) -> Datum:
+async def _value(context: StatementContext, call: Call, args: Sequence[Datum]) -> Datum:
     """Return what a call gives, which it does not do again when its statement is tried again."""
-    value = session.acted.take(call.function, args)
+    value = context.side_effects.take(call.function, args)
     if value is None:
-        value = await _made(session, call, args)
+        value = await _made(context, call, args)
         if value is not None and _lasts(call.function, value):
-            session.acted.note(call.function, args, value)
+            context.side_effects.note(call.function, args, value)
     return value
 
 
@@ -107,42 +104,35 @@ def _lasts(function: str, value: Datum) -> bool:
     return function not in ADVISORY or (value is not False and not advisory.ends(function))
 
 
-async def _made(session: "Session", call: Call, args: Sequence[Datum]) -> Datum:
+async def _made(context: StatementContext, call: Call, args: Sequence[Datum]) -> Datum:
     if call.function in numbering.FUNCTIONS:
-        return await numbering.value(session, call.function, args)
+        return await numbering.value(context, call.function, args)
     if call.function in ADVISORY:
-        return await advisory.value(session, call.function, args)
+        return await advisory.value(context, call.function, args)
     if call.function in SIGNALS:
-        return await signals.value(session, call.function, args)
+        return await signals.value(context, call.function, args)
     if call.function == SLEEP:
         seconds = None if args[0] is None else float(str(args[0]))
         if seconds is not None and seconds > 0:  # NaN is not
             await asyncio.sleep(seconds)
         return ""
     if call.function in SETTINGS:
-        return None if None in args else setting(session, str(args[0]), missing_ok=True in args)
+        if None in args:
+            return None
+        show = context.variables.show_if_known if True in args else context.variables.show
+        return show(str(args[0]))
     name, value, local = args
     if name is None:
         raise DataError("SET requires parameter name", sqlstate="22004")
-    session.variables.set(str(name), None if value is None else (str(value),), local=local is True)
-    return session.variables.show(str(name))
-
-
-def setting(session: "Session", name: str, *, missing_ok: bool) -> str | None:
-    """Return the value of a variable; None if there is none and that is `missing_ok`."""
-    try:
-        return session.variables.show(name)
-    except UndefinedObject:
-        if missing_ok:
-            return None
-        raise
+    context.variables.set(str(name), None if value is None else (str(value),), local=local is True)
+    return context.variables.show(str(name))
 
 
 # --- for each row --------------------------------------------------------------------------
 
 
 async def carried_out_by_row(
-    session: "Session", rows: pa.Table, over: Sequence[Scalar], replace: Replace
+    context: StatementContext, rows: pa.Table, over: Sequence[Scalar], replace: Replace
 ) -> pa.Table:
     """Return `over` of each of `rows`, with `__diff`, with its calls carried out row by row."""
     rows = repeated(rows)
@@ -154,7 +144,7 @@ async def carried_out_by_row(
         for call, places in conditions(bind_peek, _acts).items()
         if isinstance(call, Call)
     }
-    found = _numbered(session, due) if all(map(_is_drawn, due)) else _by_row(session, due, columns)
+    found = _numbered(context, due) if all(map(_is_drawn, due)) else _by_row(context, due, columns)
     places: dict[Scalar, Scalar] = {
         call: Column(len(columns) + i, type_of(call)) for i, call in enumerate(due)
     }
@@ -201,7 +191,7 @@ def _is_drawn(call: Call) -> bool:
     )
 
 
-async def _numbered(session: "Session", due: Due) -> list[pa.Array]:
+async def _numbered(context: StatementContext, due: Due) -> list[pa.Array]:
     """Return the numbers of each call: a sequence is asked once, and serves row by row."""
     found: dict[Call, pa.Array] = {}
     by_sequence: dict[Scalar, list[Call]] = {}
@@ -213,14 +203,16 @@ async def _numbered(session: "Session", due: Due) -> list[pa.Array]:
         total = int(drawn.sum())
         numbers = np.zeros(drawn.shape, np.int64)
         if total:
-            item, definition = numbering.find(session, named.value)
-            numbers[drawn] = await numbering.taken(session, item, definition, total)
+            item, definition = numbering.find(context, named.value)
+            numbers[drawn] = await numbering.taken(context, item, definition, total)
         for i, call in enumerate(calls):
             found[call] = pa.array(numbers[:, i], mask=~drawn[:, i])
     return [found[call] for call in due]
 
 
-async def _by_row(session: "Session", due: Due, columns: Sequence[pa.Array]) -> list[pa.Array]:
+async def _by_row(
+    context: StatementContext, due: Due, columns: Sequence[pa.Array]
+) -> list[pa.Array]:
     """Return what each call gives for each row, made row by row: one may see what another did."""
     places: dict[Scalar, Scalar] = {}
     arguments: list[list[Cell]] = []
@@ -242,7 +234,7 @@ async def _by_row(session: "Session", due: Due, columns: Sequence[pa.Array]) -> 
         for call, cells, values in zip(due, arguments, found, strict=True):
             value: Datum = None
             if due[call][i]:
-                value = await _value(session, call, [cell(row) for cell in cells])
+                value = await _value(context, call, [cell(row) for cell in cells])
             row.append(value)
             values.append(value)
     return [

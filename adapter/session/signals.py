@@ -7,16 +7,13 @@ What it has not committed is rolled back.
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from foreshore.adapter.session.context import StatementContext
 from foreshore.errors import AdminShutdown, NumericValueOutOfRange, QueryCanceled
 from foreshore.types import Datum
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-async def value(session: "Session", function: str, args: Sequence[Datum]) -> bool | None:
+async def value(context: StatementContext, function: str, args: Sequence[Datum]) -> bool | None:
     """Return whether the session that the first argument names was told; None for NULL."""
     if None in args:
         return None
@@ -24,17 +21,17 @@ async def value(session: "Session", function: str, args: Sequence[Datum]) -> boo
     timeout_ms = rest[0] if rest else 0
     if timeout_ms < 0:
         raise NumericValueOutOfRange('"timeout" must not be negative')
-    target = session.environment.sessions.get(pid)
+    target = context.sessions.get(pid)
     if target is None:
-        _warn(session, f"PID {pid} is not a PostgreSQL backend process")
+        _warn(context, f"PID {pid} is not a PostgreSQL backend process")
         return False
     if function.startswith("pg_cancel_backend"):
-        if target is session:
+        if pid == context.pid:
             raise QueryCanceled
         target.interrupt(QueryCanceled())
         return True
     target.terminate(AdminShutdown())
-    if target is session:
+    if pid == context.pid:
         await asyncio.sleep(0)  # which is where it ends
     if timeout_ms:
         try:
@@ -42,10 +39,10 @@ async def value(session: "Session", function: str, args: Sequence[Datum]) -> boo
                 await target.closed.wait()
         except TimeoutError:
             unit = "millisecond" if timeout_ms == 1 else "milliseconds"
-            _warn(session, f"backend with PID {pid} did not terminate within {timeout_ms} {unit}")
+            _warn(context, f"backend with PID {pid} did not terminate within {timeout_ms} {unit}")
             return False
     return True
 
 
-def _warn(session: "Session", message: str) -> None:
-    session.notice(message, severity="WARNING", sqlstate="01000")
+def _warn(context: StatementContext, message: str) -> None:
+    context.notice(message, severity="WARNING", sqlstate="01000")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.drop import drop_quietly
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.state import PERMANENT
@@ -30,20 +31,20 @@ logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_S = 1.0
 
 
-def before_commit(session: "Session") -> None:
+def before_commit(context: StatementContext) -> None:
     """Do what ON COMMIT says of the session's tables to the transaction that is to be committed."""
-    items = session.planner.state.temporary_items(session.temporary_schema)
+    items = context.planner.state.temporary_items(context.temporary_schema)
     for item in items:
         if item.on_commit == "delete rows":  # as every time: there are no others than its own
-            session.begin().unwrite(item.id)
+            context.transaction.unwrite(item.id)
     if dropped := [item for item in items if item.on_commit == "drop"]:
-        drop_quietly(session, dropped)
+        drop_quietly(context, dropped)
 
 
-def discard(session: "Session") -> None:
+def discard(context: StatementContext) -> None:
     """Drop all temporary objects of the session, in its transaction."""
-    if items := session.planner.state.temporary_items(session.temporary_schema):
-        drop_quietly(session, items)
+    if items := context.planner.state.temporary_items(context.temporary_schema):
+        drop_quietly(context, items)
 
 
 class TemporarySchemas:

@@ -331,11 +331,15 @@ class Variables:
         return self._current[name]
 
     def show(self, name: str) -> str:
-        """Return the value for SHOW."""
-        key = self._key(name)
-        if key not in self._current:
+        """Return the value for SHOW; raises UndefinedObject if there is no such variable."""
+        value = self.show_if_known(name)
+        if value is None:
             raise _unknown(name)
-        return self._current[key]
+        return value
+
+    def show_if_known(self, name: str) -> str | None:
+        """Return the value for SHOW; None if there is no such variable."""
+        return self._current.get(self._key(name))
 
     def show_all(self) -> Iterator[tuple[str, str, str]]:
         """Yield name, value and description of all, in order."""

@@ -4,9 +4,6 @@ A position moves when its transaction commits. The transaction moves it from whe
 transaction subscribed to it, or otherwise began; if another has moved it since, it gets 40001.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
@@ -16,6 +13,7 @@ from foreshore.adapter.ddl.definitions import plan_item
 from foreshore.adapter.ddl.drop import describe
 from foreshore.adapter.ddl.table_rewrite import above
 from foreshore.adapter.read.times import timestamp_of
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_positions import Move
 from foreshore.catalog.durable import Position
 from foreshore.catalog.item import Item
@@ -29,55 +27,51 @@ from foreshore.errors import (
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Advance, CreateSubscription
-from foreshore.types import Datum
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
 
-def create_subscription(session: "Session", plan: CreateSubscription) -> Completed:
+def create_subscription(context: StatementContext, plan: CreateSubscription) -> Completed:
     """Run CREATE SUBSCRIPTION; it begins at the time at which the transaction commits."""
     refuse_system_inputs(plan.query.relation, "a subscription")
-    if is_there(session, plan.name, if_not_exists=plan.if_not_exists):
+    if is_there(context, plan.name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE SUBSCRIPTION")
-    change, transaction = session.catalog_change(), session.begin()
+    change, transaction = context.catalog_change(), context.transaction
     id = change.allot_item()
     item = change.create_item(
         id,
         "subscription",
-        schema_of(session, plan.name),
+        schema_of(context, plan.name),
         plan.name.item,
-        session.role.id,
+        context.role.id,
         plan.sql,
         items_of(plan.depends_on),
     )
     # Plan it from its text as the next start will, so that the same history is held.
-    planned = session.planner.reader().planned
+    planned = context.planner.reader().planned
     transaction.planned[id] = plan_item(change.state, planned, item)
     return Completed("CREATE SUBSCRIPTION")
 
 
-async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> Completed:
+async def advance(context: StatementContext, plan: Advance) -> Completed:
     """Run ALTER SUBSCRIPTION ... ADVANCE TO; the position moves when the transaction commits."""
-    transaction, coordinator = session.begin(), session.coordinator
+    transaction, coordinator = context.transaction, context.coordinator
     transaction.require_writable("ALTER SUBSCRIPTION")
     for notice in plan.notices:
-        session.notice(notice)
+        context.notice(notice)
     if plan.id is None:
         return Completed("ALTER SUBSCRIPTION")
-    item = session.planner.state.item(plan.id)
-    name, full_name = item.name, session.planner.state.full_name(item)
+    item = context.planner.state.item(plan.id)
+    name, full_name = item.name, context.planner.state.full_name(item)
     if transaction.followed_as.get(full_name, plan.id) != plan.id:
         raise ConcurrentUpdate  # the one that the transaction subscribed to was renamed
-    to = timestamp_of(session, plan.to, args, transaction.time)
+    to = timestamp_of(context, plan.to, transaction.time)
     if to <= coordinator.clock.now():  # tables may be a moment behind the clock
         await coordinator.group.reached(to)
-        if session.planner.state.get(plan.id) is None:
+        if context.planner.state.get(plan.id) is None:
             raise UndefinedObject(f'subscription "{name}" does not exist')
-    position = readable_position(session, plan.id)
-    before = _position_before(session, plan.id, position)
+    position = readable_position(context, plan.id)
+    before = _position_before(context, plan.id, position)
     if plan.since is not None:
-        since = timestamp_of(session, plan.since, args, transaction.time)
+        since = timestamp_of(context, plan.since, transaction.time)
         if since != position.reached:
             raise ObjectNotInPrerequisiteState(
                 f'cannot move subscription "{name}" from {since}',
@@ -99,9 +93,9 @@ async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> C
     return Completed("ALTER SUBSCRIPTION")
 
 
-def _position_before(session: "Session", id: GlobalId, position: Position) -> Position:
+def _position_before(context: StatementContext, id: GlobalId, position: Position) -> Position:
     """Return the position from which the transaction moves; raise if another has moved it."""
-    transaction, positions = session.begin(), session.coordinator.subscriptions
+    transaction, positions = context.transaction, context.coordinator.subscriptions
     before = position
     if id in transaction.moves:
         before = transaction.moves[id].before
@@ -114,22 +108,22 @@ def _position_before(session: "Session", id: GlobalId, position: Position) -> Po
     return before
 
 
-def start_from_position(session: "Session", id: GlobalId) -> Position:
+def start_from_position(context: StatementContext, id: GlobalId) -> Position:
     """Return the position from which a SUBSCRIBE starts, and note that the transaction uses it."""
-    transaction, state = session.begin(), session.planner.state
-    position = readable_position(session, id)
+    transaction, state = context.transaction, context.planner.state
+    position = readable_position(context, id)
     transaction.followed.setdefault(id, position)
     transaction.followed_as.setdefault(state.full_name(state.item(id)), id)
     return position
 
 
-def readable_position(session: "Session", id: GlobalId) -> Position:
+def readable_position(context: StatementContext, id: GlobalId) -> Position:
     """Return a subscription's position.
 
     Raise 55000 if its history is lost: a materialized view below it had no replica for too long.
     """
-    coordinator, transaction = session.coordinator, session.begin()
-    name = session.planner.state.item(id).name
+    coordinator, transaction = context.coordinator, context.transaction
+    name = context.planner.state.item(id).name
     if transaction.made(id):
         raise ObjectNotInPrerequisiteState(
             f'subscription "{name}" has not begun',
@@ -138,7 +132,7 @@ def readable_position(session: "Session", id: GlobalId) -> Position:
     position = coordinator.subscriptions.position(id, transaction.moves)
     if position is None:
         raise UndefinedObject(f'subscription "{name}" does not exist')
-    since = max(map(coordinator.since, _sources(session, id)), default=0)
+    since = max(map(coordinator.since, _sources(context, id)), default=0)
     if since > position.as_of:
         raise ObjectNotInPrerequisiteState(
             f'subscription "{name}" cannot go on from its position',
@@ -148,19 +142,19 @@ def readable_position(session: "Session", id: GlobalId) -> Position:
     return position
 
 
-def refuse_subscribed(session: "Session", table: Item) -> None:
+def refuse_subscribed(context: StatementContext, table: Item) -> None:
     """Raise if a durable subscription reads `table`, whose history an ALTER TABLE would end."""
-    for item in above(session.planner.reader().state, table.id):
-        if item.type == "subscription" and table.id in _sources(session, item.id):
+    for item in above(context.planner.reader().state, table.id):
+        if item.type == "subscription" and table.id in _sources(context, item.id):
             raise DependentObjectsStillExist(
-                f"cannot alter {describe(session, table)} because other objects depend on it",
-                detail=f"{describe(session, item)} depends on {describe(session, table)}",
+                f"cannot alter {describe(context, table)} because other objects depend on it",
+                detail=f"{describe(context, item)} depends on {describe(context, table)}",
                 hint="Its history ends with this change: drop the subscription first, "
                 "and create it anew.",
             )
 
 
-def _sources(session: "Session", id: GlobalId) -> frozenset[GlobalId]:
-    definition = session.planner.reader().planned[id].definition
+def _sources(context: StatementContext, id: GlobalId) -> frozenset[GlobalId]:
+    definition = context.planner.reader().planned[id].definition
     assert definition is not None, id
     return sources_of(definition)

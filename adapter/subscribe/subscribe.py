@@ -5,7 +5,6 @@ table or a materialized view is read from its shard and an indexed view from its
 and Project over these are done here, once for all equal statements. Any other query has a dataflow.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from foreshore.adapter.read.peek import bind_peek
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected
 from foreshore.adapter.read.times import choose, tell_of_waiting, timestamp_of
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.durable_statements import start_from_position
 from foreshore.adapter.subscribe.envelope import Form, Rendering
@@ -29,38 +29,35 @@ from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Subscribe
 from foreshore.storage.selection import ALL, Selection
-from foreshore.types import MZ_TIMESTAMP, Datum
+from foreshore.types import MZ_TIMESTAMP
 from foreshore.update import at_time
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
-    from foreshore.adapter.session.session import Session
+    pass
 
 
-async def subscribe(
-    session: "Session", prepared: "Prepared", plan: Subscribe, args: Sequence[Datum]
-) -> Selected:
+async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
     """Run a SUBSCRIBE."""
-    if session.begin().has_effects:
+    if context.transaction.has_effects:
         raise FeatureNotSupported("SUBSCRIBE after writes in the same transaction is not supported")
-    coordinator = session.coordinator
-    peek = _peek(session, prepared, plan, args)
+    coordinator = context.coordinator
+    peek = _peek(context, plan)
     read = {peek.lookup.index} if peek.lookup is not None else peek.shards
     coordinator.compute.maintained.check_not_corrupt(read)
     beginning, snapshot = plan.as_of, plan.snapshot
     if plan.subscription is not None:
-        position = start_from_position(session, plan.subscription)
+        position = start_from_position(context, plan.subscription)
         beginning = AsOf(Literal(position.as_of, MZ_TIMESTAMP))
         snapshot = not position.confirmed if snapshot is None else snapshot
     assert snapshot is not None, plan
-    as_of = choose(session, sorted(read), beginning, args).time
-    tell_of_waiting(session, read, as_of)
-    until = None if plan.up_to is None else timestamp_of(session, plan.up_to, args)
+    as_of = choose(context, sorted(read), beginning).time
+    tell_of_waiting(context, read, as_of)
+    until = None if plan.up_to is None else timestamp_of(context, plan.up_to)
     if until is not None and until < as_of:
         raise InvalidParameterValue(
             f"UP TO {until} is before AS OF {as_of}", detail="Nothing could come of it."
         )
-    relation, _, _ = await bind_peek(session, peek, args, as_of)
+    relation, _, _ = await bind_peek(context, peek, as_of)
     form = Form.of(plan)
     # A durable subscription that goes on from its position begins there, not at AS OF.
     progress_from = as_of if snapshot or plan.subscription is None else as_of + 1
@@ -77,12 +74,12 @@ async def subscribe(
         pieces += rendering.progress(end if until is None else min(end, until))
         rows = _batch_of(pieces)
     else:
-        source, over = _source(session, peek, relation)
+        source, over = _source(context, peek, relation)
         selection, rest = _pushed_down(relation) if source.is_shard else (ALL, None)
-        constrained = _constrained(session, prepared, plan, peek)
+        constrained = _constrained(context, plan, peek)
         request = Request(
             source, over, form, as_of, until, snapshot,
-            progress_from, constrained, session.pid, selection, rest,
+            progress_from, constrained, context.pid, selection, rest,
         )  # fmt: skip
         rows = Subscriber(coordinator, request)
     return Selected(plan.desc, rows, "SUBSCRIBE")
@@ -93,31 +90,27 @@ def _batch_of(pieces: list[pa.RecordBatch]) -> BatchSource:
     return BatchSource(pa.concat_batches(pieces) if pieces else empty)
 
 
-def _peek(
-    session: "Session", prepared: "Prepared", plan: Subscribe, args: Sequence[Datum]
-) -> PeekPlan:
+def _peek(context: StatementContext, plan: Subscribe) -> PeekPlan:
     """Return the plan of the query, without an index that it cannot subscribe to as of the time."""
-    peek = prepared.peek
+    peek = context.prepared.peek
     assert peek is not None
     refuse_system_inputs(peek.relation, "SUBSCRIBE")
     if peek.lookup is None:
         return peek
     usable = _single_input(peek.relation) is not None
     if usable and plan.as_of is not None and not plan.as_of.at_least:
-        since = session.coordinator.holds.since(peek.lookup.index)
-        usable = timestamp_of(session, plan.as_of.time, args) >= since
-    return peek if usable else session.planner.peek_without_indexes(prepared)
+        since = context.coordinator.holds.since(peek.lookup.index)
+        usable = timestamp_of(context, plan.as_of.time) >= since
+    return peek if usable else context.planner.peek_without_indexes(context.prepared)
 
 
-def _constrained(
-    session: "Session", prepared: "Prepared", plan: Subscribe, peek: PeekPlan
-) -> frozenset[GlobalId]:
+def _constrained(context: StatementContext, plan: Subscribe, peek: PeekPlan) -> frozenset[GlobalId]:
     """Return the tables whose constraints the plan may need, also those that it does not read.
 
     A subscription to a table itself needs none.
     """
-    state = session.planner.state
-    named = set(prepared.used)
+    state = context.planner.state
+    named = set(context.prepared.used)
     if plan.is_of_relation and not any(
         isinstance(item := state.get(id), Item) and item.type != "table" for id in named
     ):
@@ -128,13 +121,13 @@ def _constrained(
 
 
 def _source(
-    session: "Session", peek: PeekPlan, relation: Relation
+    context: StatementContext, peek: PeekPlan, relation: Relation
 ) -> tuple[Source, Relation | None]:
     """Return what to subscribe to for `relation`, and what remains to be done over its updates."""
     below = _single_input(relation)
-    if below is not None and below.id in session.coordinator.capabilities:
+    if below is not None and below.id in context.coordinator.capabilities:
         return Source(Get(below.id, ()), frozenset({below.id})), relation
-    cluster = answering_cluster(session).id
+    cluster = answering_cluster(context).id
     if below is not None and peek.lookup is not None:
         index = peek.lookup.index
         return Source(below, frozenset({index}), cluster, index), relation

@@ -14,16 +14,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
 from typing import Literal as OneOf
+from typing import NamedTuple
 
-from foreshore.adapter.session.variables import milliseconds
+from foreshore.adapter.session.context import StatementContext
 from foreshore.errors import Conflict, LockNotAvailable
 from foreshore.expr.functions.system import ADVISORY
 from foreshore.types import Datum
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
 Mode = OneOf["exclusive", "shared"]
 Scope = OneOf["session", "transaction"]
@@ -50,7 +47,7 @@ class Had(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    session: "Session"
+    pid: int  # of the session that asks
     key: Key
     had: Had
     granted: asyncio.Future[None] = field(default_factory=asyncio.Future)
@@ -60,33 +57,33 @@ class AdvisoryLocks:
     """All advisory locks of the environment; owned by the event loop."""
 
     def __init__(self) -> None:
-        self._holders: dict[Key, dict[Session, Counter[Had]]] = {}
-        self._held: dict[Session, set[Key]] = {}
-        self._by_transactions: dict[Session, list[tuple[Key, Had]]] = {}  # in the order of taking
+        self._holders: dict[Key, dict[int, Counter[Had]]] = {}
+        self._held: dict[int, set[Key]] = {}
+        self._by_transactions: dict[int, list[tuple[Key, Had]]] = {}  # in the order of taking
         self._waiting: list[_Request] = []
 
     # --- taking
 
-    def try_take(self, session: "Session", key: Key, had: Had) -> bool:
+    def try_take(self, pid: int, key: Key, had: Had) -> bool:
         """Take a lock if nobody has to be waited for; else say so."""
-        request = _Request(session, key, had)
+        request = _Request(pid, key, had)
         if any(self._before(request, len(self._waiting))):
             return False
         self._grant(request)
         return True
 
-    async def take(self, session: "Session", key: Key, had: Had) -> None:
+    async def take(self, pid: int, key: Key, had: Had, timeout_ms: int) -> None:
         """Take a lock, as soon as those who have it and who wait before let that be.
 
-        Raises Conflict 40P01 if that would be never, LockNotAvailable after `lock_timeout`.
+        Raises Conflict 40P01 if that would be never, LockNotAvailable after `timeout_ms`, unless
+        that is 0.
         """
-        if self.try_take(session, key, had):
+        if self.try_take(pid, key, had):
             return
-        request = _Request(session, key, had)
+        request = _Request(pid, key, had)
         if self._closes_circle(request):
             raise Conflict("deadlock detected", sqlstate="40P01")
         self._waiting.append(request)
-        timeout_ms = milliseconds(session.variables["lock_timeout"]) or 0
         try:
             async with asyncio.timeout(timeout_ms / 1000 or None):
                 await request.granted
@@ -94,7 +91,7 @@ class AdvisoryLocks:
             if request in self._waiting:
                 self._waiting.remove(request)
             elif had.scope == "session":  # a transaction gives up its own when it fails
-                self._give(session, key, had)
+                self._give(pid, key, had)
             self._wake()
             if isinstance(error, TimeoutError):
                 raise LockNotAvailable from None
@@ -102,102 +99,102 @@ class AdvisoryLocks:
 
     # --- giving back
 
-    def give_back(self, session: "Session", key: Key, mode: Mode) -> bool:
+    def give_back(self, pid: int, key: Key, mode: Mode) -> bool:
         """Give back what was taken for the session once; False if it does not have that."""
         had = Had(mode, "session")
-        if not self._holders.get(key, {}).get(session, Counter())[had]:
+        if not self._holders.get(key, {}).get(pid, Counter())[had]:
             return False
-        self._give(session, key, had)
+        self._give(pid, key, had)
         self._wake()
         return True
 
-    def mark(self, session: "Session") -> int:
+    def mark(self, pid: int) -> int:
         """Return how often a session has taken something for its transaction."""
-        return len(self._by_transactions.get(session, ()))
+        return len(self._by_transactions.get(pid, ()))
 
-    def release_transaction(self, session: "Session", since: int = 0) -> None:
+    def release_transaction(self, pid: int, since: int = 0) -> None:
         """Give back what a session has taken for its transaction `since` that `mark`."""
-        taken = self._by_transactions.get(session, [])
+        taken = self._by_transactions.get(pid, [])
         if len(taken) <= since:
             return
         for key, had in taken[since:]:
-            self._give(session, key, had)
+            self._give(pid, key, had)
         del taken[since:]
         if not taken:
-            del self._by_transactions[session]
+            del self._by_transactions[pid]
         self._wake()
 
-    def release_session(self, session: "Session") -> None:
+    def release_session(self, pid: int) -> None:
         """Give back what a session has taken for itself."""
-        for key in list(self._held.get(session, ())):
-            counts = self._holders[key][session]
+        for key in list(self._held.get(pid, ())):
+            counts = self._holders[key][pid]
             for had in [had for had in counts if had.scope == "session"]:
                 del counts[had]
-            self._forget_if_none(session, key)
+            self._forget_if_none(pid, key)
         self._wake()
 
-    def _give(self, session: "Session", key: Key, had: Had) -> None:
-        counts = self._holders[key][session]
+    def _give(self, pid: int, key: Key, had: Had) -> None:
+        counts = self._holders[key][pid]
         counts[had] -= 1
         if not counts[had]:
             del counts[had]
-        self._forget_if_none(session, key)
+        self._forget_if_none(pid, key)
 
-    def _forget_if_none(self, session: "Session", key: Key) -> None:
-        if self._holders[key][session]:
+    def _forget_if_none(self, pid: int, key: Key) -> None:
+        if self._holders[key][pid]:
             return
-        del self._holders[key][session]
+        del self._holders[key][pid]
         if not self._holders[key]:
             del self._holders[key]
-        self._held[session].discard(key)
-        if not self._held[session]:
-            del self._held[session]
+        self._held[pid].discard(key)
+        if not self._held[pid]:
+            del self._held[pid]
 
     # --- what there is
 
-    def rows(self) -> Iterator[tuple[Key, "Session", Mode, bool]]:
+    def rows(self) -> Iterator[tuple[Key, int, Mode, bool]]:
         """Yield who has, or waits for, which lock, how, and whether it has it."""
         for key, holders in self._holders.items():
-            for session, counts in holders.items():
+            for pid, counts in holders.items():
                 for mode in dict.fromkeys(had.mode for had in counts):
-                    yield key, session, mode, True
+                    yield key, pid, mode, True
         for request in self._waiting:
-            yield request.key, request.session, request.had.mode, False
+            yield request.key, request.pid, request.had.mode, False
 
     # --- waiting
 
-    def _before(self, request: _Request, place: int) -> Iterator["Session"]:
+    def _before(self, request: _Request, place: int) -> Iterator[int]:
         """Yield those for whom `request`, at `place` of those who wait, has to wait."""
         holders = self._holders.get(request.key, {})
-        for session, counts in holders.items():
-            if session is not request.session and _conflict(request.had, counts):
-                yield session
-        if request.session not in holders:
+        for pid, counts in holders.items():
+            if pid != request.pid and _conflict(request.had, counts):
+                yield pid
+        if request.pid not in holders:
             for other in self._waiting[:place]:
                 if other.key == request.key and _conflict(request.had, (other.had,)):
-                    yield other.session
+                    yield other.pid
 
     def _closes_circle(self, request: _Request) -> bool:
-        if request.session not in self._held:
+        if request.pid not in self._held:
             return False  # nobody waits for who has nothing
-        places = {each.session: place for place, each in enumerate(self._waiting)}
-        seen: set[Session] = set()
+        places = {each.pid: place for place, each in enumerate(self._waiting)}
+        seen: set[int] = set()
         stack = list(self._before(request, len(self._waiting)))
         while stack:
-            session = stack.pop()
-            if session is request.session:
+            pid = stack.pop()
+            if pid == request.pid:
                 return True
-            if session not in seen and session in places:
-                seen.add(session)
-                stack += self._before(self._waiting[places[session]], places[session])
+            if pid not in seen and pid in places:
+                seen.add(pid)
+                stack += self._before(self._waiting[places[pid]], places[pid])
         return False
 
     def _grant(self, request: _Request) -> None:
         holders = self._holders.setdefault(request.key, {})
-        holders.setdefault(request.session, Counter())[request.had] += 1
-        self._held.setdefault(request.session, set()).add(request.key)
+        holders.setdefault(request.pid, Counter())[request.had] += 1
+        self._held.setdefault(request.pid, set()).add(request.key)
         if request.had.scope == "transaction":
-            taken = self._by_transactions.setdefault(request.session, [])
+            taken = self._by_transactions.setdefault(request.pid, [])
             taken.append((request.key, request.had))
         if not request.granted.done():
             request.granted.set_result(None)
@@ -220,22 +217,24 @@ def _conflict(wanted: Had, others: "Counter[Had] | tuple[Had, ...]") -> bool:
 # --- calls ---------------------------------------------------------------------------------
 
 
-async def value(session: "Session", function: str, args: Sequence[Datum]) -> bool | str | None:
+async def value(
+    context: StatementContext, function: str, args: Sequence[Datum]
+) -> bool | str | None:
     """Return what a call of one of the functions gives."""
     if None in args:
         return None
-    locks = session.environment.advisory
-    key, had = _asked(session, function, args)
+    locks, pid = context.coordinator.advisory, context.pid
+    key, had = _asked(context.database, function, args)
     mode = had.mode
     if "unlock" in function:
-        given = locks.give_back(session, key, mode)
+        given = locks.give_back(pid, key, mode)
         if not given:
             message = f"you don't own a lock of type {LOCK_TYPES[mode]}"
-            session.notice(message, severity="WARNING", sqlstate="01000")
+            context.notice(message, severity="WARNING", sqlstate="01000")
         return given
     if function.startswith("pg_try_"):
-        return locks.try_take(session, key, had)
-    await locks.take(session, key, had)
+        return locks.try_take(pid, key, had)
+    await locks.take(pid, key, had, context.lock_timeout_ms)
     return ""
 
 
@@ -244,17 +243,19 @@ def ends(function: str) -> bool:
     return "_xact_" in function
 
 
-def undo(session: "Session", function: str, args: Sequence[Datum]) -> None:
+def undo(
+    locks: AdvisoryLocks, pid: int, database: str, function: str, args: Sequence[Datum]
+) -> None:
     """Give back what a call has taken for the session; nothing to do for any other function."""
     if function in ADVISORY and "unlock" not in function:
-        key, had = _asked(session, function, args)
-        session.environment.advisory.give_back(session, key, had.mode)
+        key, had = _asked(database, function, args)
+        locks.give_back(pid, key, had.mode)
 
 
-def _asked(session: "Session", function: str, args: Sequence[Datum]) -> tuple[Key, Had]:
+def _asked(database: str, function: str, args: Sequence[Datum]) -> tuple[Key, Had]:
     """Return which lock a call is about, and how it takes it."""
     mode: Mode = "shared" if "_shared(" in function else "exclusive"
-    key = _key(session.database, [int(str(arg)) for arg in args])
+    key = _key(database, [int(str(arg)) for arg in args])
     return key, Had(mode, "transaction" if ends(function) else "session")
 
 

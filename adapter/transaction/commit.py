@@ -1,27 +1,25 @@
 """The end of a transaction: what it did becomes one write, with what that rests on."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from foreshore import blocking
 from foreshore.adapter.ddl.alter import altered_indexes
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.group_commit import Reads, Write
-from foreshore.adapter.transaction.transaction import Transaction, Written
+from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.key_index import Keyed, KeyIndex
 from foreshore.ids import GlobalId
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-async def wait_for_tables(session: "Session", transaction: Transaction) -> None:
+async def wait_for_tables(context: StatementContext) -> None:
     """Wait for others who have all of a table that the transaction writes.
 
     Here that can be interrupted, and a deadlock is found. A change of the catalog keeps them
     away from now on: while it waited for a table, so would all other changes.
     """
-    locks, left = session.coordinator.locks, list(transaction.writes)
+    locks, transaction = context.coordinator.locks, context.transaction
+    left = list(transaction.writes)
     while left:  # others may take one while another is waited for
         ahead = transaction.catalog is not None
         id = next((id for id in left if ahead or locks.is_taken(id, transaction)), None)
@@ -31,21 +29,22 @@ async def wait_for_tables(session: "Session", transaction: Transaction) -> None:
         await locks.acquire_beside(id, transaction, by_name=False)
 
 
-async def wait_for_views(session: "Session", transaction: Transaction) -> None:
+async def wait_for_views(context: StatementContext) -> None:
     """Wait for the materialized views over tables whose columns the transaction changes.
 
     They are to have come so far that they lose nothing. This can be interrupted, as above.
     """
+    transaction = context.transaction
     if transaction.catalog is not None:
-        await session.coordinator.view_handoff.ready(transaction.planned, transaction.catalog.state)
+        await context.coordinator.view_handoff.ready(transaction.planned, transaction.catalog.state)
 
 
-async def commit_effects(session: "Session", transaction: Transaction) -> None:
+async def commit_effects(context: StatementContext) -> None:
     """Make what a transaction did durable and visible, provided that what it read is still so.
 
     Raises Conflict if it is not, and what a broken constraint says.
     """
-    reads = None
+    transaction, reads = context.transaction, None
     has_read = transaction.read or transaction.key_reads
     if has_read and transaction.has_effects:
         assert transaction.time is not None
@@ -54,7 +53,7 @@ async def commit_effects(session: "Session", transaction: Transaction) -> None:
     change = None
     altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
     if transaction.catalog is not None:
-        altered = altered_indexes(session)
+        altered = altered_indexes(context)
         change = CatalogChange(
             transaction.catalog, transaction.planned, altered, transaction.contents
         )
@@ -62,7 +61,7 @@ async def commit_effects(session: "Session", transaction: Transaction) -> None:
     for id, parts in transaction.writes.items():
         if id in altered:  # its rows may have been written before it was
             keyed[id] = await blocking.run(
-                session.coordinator.executor, _by_keys, parts, altered[id]
+                context.coordinator.executor, _by_keys, parts, altered[id]
             )
         elif parts[0].keyed:
             keyed[id] = [part.keyed for part in parts]
@@ -75,9 +74,9 @@ async def commit_effects(session: "Session", transaction: Transaction) -> None:
         checked=transaction.checked or 0,
         described=transaction.described,
         moves=transaction.moves,
-        zone=session.time_zone,
+        zone=context.time_zone,
     )
-    await session.coordinator.commit(write, change)
+    await context.coordinator.commit(write, change)
 
 
 def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[Keyed]:

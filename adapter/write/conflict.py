@@ -6,13 +6,13 @@ with what it has written itself. No row is changed twice by one statement.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from foreshore.adapter.read.by_key import locks_of_rows
 from foreshore.adapter.read.times import move_forward, read_time
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.key_index import MANY, KeyIndex
 from foreshore.adapter.write.tables import (
@@ -34,11 +34,7 @@ from foreshore.errors import CardinalityViolation, ConcurrentUpdate
 from foreshore.rows import counted, negated, split_diffs
 from foreshore.sql.plan import Insert, OnConflict
 from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
-from foreshore.types import Datum
 from foreshore.update import DIFF_FIELD
-
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
 Arbiter = tuple[KeyIndex, tuple[Arrangement, ...]]
 
@@ -46,26 +42,25 @@ NONE = -1
 
 
 async def insert_on_conflict(
-    session: "Session",
+    context: StatementContext,
     plan: Insert,
     conflict: OnConflict,
     planned: Planned,
     rows: pa.Table,
-    args: Sequence[Datum],
 ) -> pa.Table:
     """Write `rows`, with `__diff`; return those that were inserted or that replaced others.
 
     They are of a statement to which the table was what is `planned`. Raises ConcurrentUpdate if
     the transaction reads at a time since which a row has come to have such a key, or none any more.
     """
-    coordinator, transaction = session.coordinator, session.begin()
+    coordinator, transaction = context.coordinator, context.transaction
     id = plan.table
-    require_unaltered(session, id, planned)
-    proposed = expanded(checked(session, id, rows))
+    require_unaltered(context, id, planned)
+    proposed = expanded(checked(context, id, rows))
     constraints = unique_constraints(planned)
     await coordinator.keys.ready(id)
     arbiters = [
-        (base_index(session, id, each), own_index(session, id, each))
+        (base_index(context, id, each), own_index(context, id, each))
         for each in constraints
         if each.name in conflict.arbiters
     ]
@@ -76,11 +71,11 @@ async def insert_on_conflict(
             rows = counted(proposed)
             keys = {index: locks_of_rows(index, rows) for index, _ in arbiters}
             await coordinator.locks.acquire_keys(chain.from_iterable(keys.values()), transaction)
-            move_forward(session)
+            move_forward(context)
         else:
             await coordinator.locks.acquire((id,), transaction)
-        require_unaltered(session, id, planned)  # while that was waited for
-    time = read_time(session, (id,), None, args, by_key=few)
+        require_unaltered(context, id, planned)  # while that was waited for
+    time = read_time(context, (id,), None, by_key=few)
     for index, read in keys.items():
         if index.arrangement.since <= time:
             transaction.key_reads |= read
@@ -97,17 +92,17 @@ async def insert_on_conflict(
     first = new[_firsts(arbiters, proposed.take(pa.array(new)))]
     inserted = counted(proposed.take(pa.array(first)))
     if conflict.update is None:
-        await write_rows(session, id, planned, as_stored(session, id, inserted))
+        await write_rows(context, id, planned, as_stored(context, id, inserted))
         return inserted
     if len(first) < len(new):
         raise _twice()
-    places, replacing = _replaced(session, plan, conflict, proposed, there, existing, args)
+    places, replacing = _replaced(context, plan, conflict, proposed, there, existing)
     _require_met_once(existing, there, places)
     old = existing.take(pa.array(there[places]))
-    replacing = checked(session, id, replacing)
-    replaced = as_stored(session, id, counted(old))
-    inserted = as_stored(session, id, inserted)
-    await write_rows(session, id, planned, negated(replaced), inserted, replacing)
+    replacing = checked(context, id, replacing)
+    replaced = as_stored(context, id, counted(old))
+    inserted = as_stored(context, id, inserted)
+    await write_rows(context, id, planned, negated(replaced), inserted, replacing)
     order = np.argsort(np.concatenate([first, places]), kind="stable")
     return pa.concat_tables([inserted, replacing]).take(pa.array(order))
 
@@ -151,13 +146,12 @@ def _firsts(arbiters: Sequence[Arbiter], rows: pa.RecordBatch) -> Ints:
 
 
 def _replaced(
-    session: "Session",
+    context: StatementContext,
     plan: Insert,
     conflict: OnConflict,
     proposed: pa.RecordBatch,
     there: Ints,
     existing: pa.RecordBatch,
-    args: Sequence[Datum],
 ) -> tuple[Ints, pa.Table]:
     """Return which proposed rows change the one that is there, and what that becomes."""
     assert conflict.update is not None
@@ -169,9 +163,9 @@ def _replaced(
     fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
     ones = pa.array(np.ones(len(meeting), np.int64))
     given = pa.Table.from_arrays([*columns, ones], schema=pa.schema([*fields, DIFF_FIELD]))
-    values = session.environment_values(session.coordinator.oracle.read_ts())
+    values = context.environment_values(context.coordinator.oracle.read_ts())
     result = evaluate_linear(
-        bind_relation(conflict.update, parameter_bindings(args, values)), {0: given}
+        bind_relation(conflict.update, parameter_bindings(context.args, values)), {0: given}
     )
     (places, *new), diffs = split_diffs(result)
     assert len(new) == width

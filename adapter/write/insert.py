@@ -26,6 +26,7 @@ from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.result import BatchSource, Outcome, Selected
 from foreshore.adapter.read.row_locks import found_by_init_plans
 from foreshore.adapter.read.times import read_time, tables_below
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import (
     calls_in,
     calls_of,
@@ -74,61 +75,60 @@ from foreshore.ids import GlobalId, is_builtin
 from foreshore.rows import count, counted, negated, repeated, split_diffs, table_of
 from foreshore.sql.plan import AsOf, ChangedKeys, Delete, Insert, Merge, Query, Update
 from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
-from foreshore.types import ColumnType, Datum
+from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.prepared import Prepared
-    from foreshore.adapter.session.session import Session
 
 _CHANGED = GlobalId("t0")  # stands for the rows that a RETURNING list is over
 
 
-async def insert(
-    session: "Session", prepared: "Prepared", plan: Insert, args: Sequence[Datum]
-) -> Outcome:
+async def insert(context: StatementContext, plan: Insert) -> Outcome:
     """Run an INSERT."""
     as_of = None
     if plan.as_of is not None:
-        as_of = await awaited(session, prepared, args, plan.as_of)
-        assert isinstance(prepared.plan, Insert), prepared.plan
-        plan = prepared.plan
-    require_writable(session, "INSERT", plan.table)
-    planned = plan_of_table(session, plan.table)
-    await lock_shared_against_ddl(session, plan.table)
-    peek = prepared.peek
+        as_of = await awaited(context, plan.as_of)
+        assert isinstance(context.prepared.plan, Insert), context.prepared.plan
+        plan = context.prepared.plan
+    require_writable(context, "INSERT", plan.table)
+    planned = plan_of_table(context, plan.table)
+    await lock_shared_against_ddl(context, plan.table)
+    peek = context.prepared.peek
     if peek is not None and peek.reads_nothing and peek.draws:
-        whole = plan.on_conflict is not None and not _is_few(prepared, peek)
-        await lock_before_nextval(session, plan.table, planned, whole=whole)
-    few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
+        whole = plan.on_conflict is not None and not _is_few(context.prepared, peek)
+        await lock_before_nextval(context, plan.table, planned, whole=whole)
+    few = (
+        None
+        if context.prepared.template is None
+        else await _rows_of(context, context.prepared.template)
+    )
     if few is None or plan.row_outputs or plan.order_by:
-        rows = await _new_rows(session, prepared, plan, planned, args, few, as_of)
+        rows = await _new_rows(context, plan, planned, few, as_of)
     else:
-        rules = prepared.rules
-        desc = table_desc(session, plan.table) if rules is None else rules.planned.desc
+        rules = context.prepared.rules
+        desc = table_desc(context, plan.table) if rules is None else rules.planned.desc
         values = Values.coming(desc, few)
         if (
             rules is not None
             and plan.on_conflict is None
             and len(few) <= MOST_IN_PASSING
-            and await insert_rows(session, plan.table, rules, values)
+            and await insert_rows(context, plan.table, rules, values)
         ):
-            return await _written(session, "INSERT 0", plan.returning, values, args)
+            return await _written(context, "INSERT 0", plan.returning, values)
         rows = values.table()
     if plan.on_conflict is not None:
-        rows = await insert_on_conflict(session, plan, plan.on_conflict, planned, rows, args)
-        return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
-    rows = checked(session, plan.table, rows)
-    await write_rows(session, plan.table, planned, rows)
-    return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
+        rows = await insert_on_conflict(context, plan, plan.on_conflict, planned, rows)
+        return await returned_rows(context, "INSERT 0", plan.returning, rows)
+    rows = checked(context, plan.table, rows)
+    await write_rows(context, plan.table, planned, rows)
+    return await returned_rows(context, "INSERT 0", plan.returning, rows)
 
 
 async def _new_rows(
-    session: "Session",
-    prepared: "Prepared",
+    context: StatementContext,
     plan: Insert,
     planned: Planned,
-    args: Sequence[Datum],
     few: list[Row] | None,
     as_of: AsOf | None,
 ) -> pa.Table:
@@ -137,23 +137,25 @@ async def _new_rows(
     The table is what was `planned`. `few` are the rows of the source, if they have been made.
     """
     if few is None:
-        found = await found_by_init_plans(session, prepared, args)
-        rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
+        found = await found_by_init_plans(context)
+        rows = await written_rows(context, (plan.table,), found, as_of=as_of)
     else:
         rows = table_of_rows(few, columns_of(plan.source))
     if plan.order_by:
-        rows = await _in_order(session, rows, plan.order_by)
+        rows = await _in_order(context, rows, plan.order_by)
     if draws(calls_of(plan.row_outputs)):
         whole = plan.on_conflict is not None and count(rows) > MANY
-        await lock_before_nextval(session, plan.table, planned, whole=whole)
+        await lock_before_nextval(context, plan.table, planned, whole=whole)
     if plan.row_outputs:
-        return await with_numbers(session, rows, plan.row_outputs, args)
+        return await with_numbers(context, rows, plan.row_outputs)
     columns, diffs = split_diffs(rows)
     width = len(planned.desc.names)
     return rows if len(columns) == width else table_of(columns[:width], diffs)
 
 
-async def _in_order(session: "Session", rows: pa.Table, order_by: tuple[OrderKey, ...]) -> pa.Table:
+async def _in_order(
+    context: StatementContext, rows: pa.Table, order_by: tuple[OrderKey, ...]
+) -> pa.Table:
     """Return each of `rows`, with `__diff`, as often as that says, in order."""
 
     def ordered() -> pa.Table:
@@ -163,8 +165,8 @@ async def _in_order(session: "Session", rows: pa.Table, order_by: tuple[OrderKey
 
     if rows.num_rows <= MOST_IN_PASSING:
         return ordered()
-    with session.interrupts.running():
-        return await blocking.run(session.coordinator.executor, ordered)
+    with context.interrupts.running():
+        return await blocking.run(context.coordinator.executor, ordered)
 
 
 def _is_few(prepared: "Prepared", peek: PeekPlan) -> bool:
@@ -174,82 +176,75 @@ def _is_few(prepared: "Prepared", peek: PeekPlan) -> bool:
     return most is not None and most <= MANY
 
 
-async def _rows_of(
-    session: "Session", template: Template, args: Sequence[Datum]
-) -> list[Row] | None:
+async def _rows_of(context: StatementContext, template: Template) -> list[Row] | None:
     """Return the rows of a template; None if that is too much to be done in passing."""
-    given = template.givens.values(args, session.environment_values(_now(session)))
+    given = template.givens.values(context.args, context.environment_values(_now(context)))
     if template.calls:
-        found = await carried_out(session, template.calls)
+        found = await carried_out(context, template.calls)
         given += [found[call].value for call in template.calls]
     if template.is_large(given):
         return None
     if len(template.cells) <= MOST_IN_PASSING:
         return template.rows(given)
-    with session.interrupts.running():
+    with context.interrupts.running():
         return await blocking.run(None, template.rows, given)
 
 
-def _now(session: "Session") -> Timestamp:
+def _now(context: StatementContext) -> Timestamp:
     """Return what mz_now() is where nothing is read that would decide it."""
-    time = session.begin().time
-    return session.coordinator.oracle.read_ts() if time is None else time
+    time = context.transaction.time
+    return context.coordinator.oracle.read_ts() if time is None else time
 
 
-async def update(
-    session: "Session", prepared: "Prepared", plan: Update, args: Sequence[Datum]
-) -> Outcome:
+async def update(context: StatementContext, plan: Update) -> Outcome:
     """Run an UPDATE."""
-    require_writable(session, "UPDATE", plan.table)
-    planned = plan_of_table(session, plan.table)
-    if prepared.point is not None:
-        changed = await changed_by_key(session, prepared.point, args)
+    require_writable(context, "UPDATE", plan.table)
+    planned = plan_of_table(context, plan.table)
+    if context.prepared.point is not None:
+        changed = await changed_by_key(context, context.prepared.point)
         if changed is not None:
-            return await _written(session, "UPDATE", plan.returning, changed[1], args)
-    both = await changing_rows(session, prepared, plan, args)
+            return await _written(context, "UPDATE", plan.returning, changed[1])
+    both = await changing_rows(context, plan)
     if draws(calls_of(plan.row_outputs)):
-        await lock_before_nextval(session, plan.table, planned)
+        await lock_before_nextval(context, plan.table, planned)
     if plan.row_outputs:
-        both = await with_numbers(session, both, plan.row_outputs, args)
+        both = await with_numbers(context, both, plan.row_outputs)
     columns, diffs = split_diffs(both)
-    width = len(table_desc(session, plan.table).names)
-    old = as_stored(session, plan.table, table_of(columns[:width], diffs))
-    new = checked(session, plan.table, table_of(columns[width : 2 * width], diffs))
-    await write_rows(session, plan.table, planned, negated(old), new)
+    width = len(table_desc(context, plan.table).names)
+    old = as_stored(context, plan.table, table_of(columns[:width], diffs))
+    new = checked(context, plan.table, table_of(columns[width : 2 * width], diffs))
+    await write_rows(context, plan.table, planned, negated(old), new)
     new = _beside(new, columns[2 * width :])
-    return await returned_rows(session, "UPDATE", plan.returning, new, args)
+    return await returned_rows(context, "UPDATE", plan.returning, new)
 
 
-async def delete(
-    session: "Session", prepared: "Prepared", plan: Delete, args: Sequence[Datum]
-) -> Outcome:
+async def delete(context: StatementContext, plan: Delete) -> Outcome:
     """Run a DELETE."""
-    require_writable(session, "DELETE", plan.table)
-    planned = plan_of_table(session, plan.table)
-    if prepared.point is not None:
-        changed = await changed_by_key(session, prepared.point, args, deleting=True)
+    require_writable(context, "DELETE", plan.table)
+    planned = plan_of_table(context, plan.table)
+    if context.prepared.point is not None:
+        changed = await changed_by_key(context, context.prepared.point, deleting=True)
         if changed is not None:
             gone = Values.coming(changed[0].desc, changed[0].rows)
-            return await _written(session, "DELETE", plan.returning, gone, args)
-    rows = await changing_rows(session, prepared, plan, args)
+            return await _written(context, "DELETE", plan.returning, gone)
+    rows = await changing_rows(context, plan)
     columns, diffs = split_diffs(rows)
-    width = len(table_desc(session, plan.table).names)
-    gone = as_stored(session, plan.table, table_of(columns[:width], diffs))
-    await write_rows(session, plan.table, planned, negated(gone))
+    width = len(table_desc(context, plan.table).names)
+    gone = as_stored(context, plan.table, table_of(columns[:width], diffs))
+    await write_rows(context, plan.table, planned, negated(gone))
     gone = _beside(gone, columns[width:])
-    return await returned_rows(session, "DELETE", plan.returning, gone, args)
+    return await returned_rows(context, "DELETE", plan.returning, gone)
 
 
 async def _written(
-    session: "Session",
+    context: StatementContext,
     verb: str,
     returning: Query | None,
     values: Values,
-    args: Sequence[Datum],
 ) -> Outcome:
     if returning is None:
         return Completed(f"{verb} {values.num_rows}")
-    return await returned_rows(session, verb, returning, values.table(), args)
+    return await returned_rows(context, verb, returning, values.table())
 
 
 def _beside(rows: pa.Table, others: Sequence[pa.Array]) -> pa.Table:
@@ -261,9 +256,7 @@ def _beside(rows: pa.Table, others: Sequence[pa.Array]) -> pa.Table:
 
 
 async def written_rows(
-    session: "Session",
-    prepared: "Prepared",
-    args: Sequence[Datum],
+    context: StatementContext,
     targets: Sequence[GlobalId],
     given: Given = NOTHING_GIVEN,
     *,
@@ -278,58 +271,53 @@ async def written_rows(
     for it.
     """
     if as_of is not None:
-        return counted(await rows_of(session, prepared, args, as_of))
-    transaction = session.begin()
-    coordinator = session.coordinator
-    peek = prepared.peek
+        return counted(await rows_of(context, as_of))
+    transaction = context.transaction
+    coordinator = context.coordinator
+    peek = context.prepared.peek
     assert peek is not None
     if peek.reads_nothing:
-        now = _now(session)
-        filled_relation, _, _ = await bind_peek(session, peek, args, now)
+        now = _now(context)
+        filled_relation, _, _ = await bind_peek(context, peek, now)
         if peek.acts:
-            values = await carried_out(session, calls_in(filled_relation))
+            values = await carried_out(context, calls_in(filled_relation))
             filled_relation = bind_relation(filled_relation, values.get)
         if peek.way_of(filled_relation) == "constant":
             return await evaluated(
                 coordinator.executor, filled_relation, counted_each(given), is_large=peek.is_large
             )
-        return await evaluate_here(session, Block(filled_relation), now, given)
+        return await evaluate_here(context, Block(filled_relation), now, given)
     if transaction.time is None:  # what is written follows from the newest, at any isolation
         transaction.isolation = "strict serializable"
     if peek.key is not None:
-        found = await locked_by_key(session, peek, args)
+        found = await locked_by_key(context, peek)
         if found is not None:
             return found[0]
     if keys is not None:
-        rows = await _rows_by_key(session, peek, args, targets[0], keys, given)
+        rows = await _rows_by_key(context, peek, targets[0], keys, given)
         if rows is not None:
             return rows
-    tables = {id for id in tables_below(session, peek.sources) if not is_builtin(id)}
+    tables = {id for id in tables_below(context, peek.sources) if not is_builtin(id)}
     # Who has locked something already does not wait for tables: those who do would wait for it.
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
         await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
     if transaction.reads_own_writes(tables) or peek.way == "local":
-        time = read_time(session, peek.shards, None, args)
-        filled_relation, _, replace = await bind_peek(session, peek, args, time)
-        return await evaluate_here(session, peek.block(filled_relation, replace), time, given)
-    return counted(await rows_of(session, prepared, args, None, given))
+        time = read_time(context, peek.shards, None)
+        filled_relation, _, replace = await bind_peek(context, peek, time)
+        return await evaluate_here(context, peek.block(filled_relation, replace), time, given)
+    return counted(await rows_of(context, None, given))
 
 
-async def changing_rows(
-    session: "Session", prepared: "Prepared", plan: Update | Delete | Merge, args: Sequence[Datum]
-) -> pa.Table:
+async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
     """Return the rows of the selection of a statement that changes rows, which are locked."""
-    found = await found_by_init_plans(session, prepared, args)
-    return await written_rows(
-        session, prepared, args, (plan.table,), found, locking=True, keys=plan.keys
-    )
+    found = await found_by_init_plans(context)
+    return await written_rows(context, (plan.table,), found, locking=True, keys=plan.keys)
 
 
 async def _rows_by_key(
-    session: "Session",
+    context: StatementContext,
     peek: PeekPlan,
-    args: Sequence[Datum],
     table: GlobalId,
     changed: ChangedKeys,
     given: Given,
@@ -338,20 +326,22 @@ async def _rows_by_key(
 
     None, if they do not have all columns of a key, or are more than are locked one by one.
     """
-    coordinator, transaction = session.coordinator, session.begin()
+    coordinator, transaction = context.coordinator, context.transaction
     if table not in coordinator.state.objects or not can_evaluate_locally(changed.source):
         return None
     constraint = next(
         (
             each
-            for each in unique_constraints(plan_of_table(session, table))
+            for each in unique_constraints(plan_of_table(context, table))
             if set(each.columns) <= set(changed.columns)
         ),
         None,
     )
     if constraint is None:
         return None
-    replace = parameter_bindings(args, session.environment_values(coordinator.oracle.read_ts()))
+    replace = parameter_bindings(
+        context.args, context.environment_values(coordinator.oracle.read_ts())
+    )
     columns, _ = split_diffs(
         evaluate_linear(bind_relation(changed.source, replace), counted_each(given))
     )
@@ -361,39 +351,38 @@ async def _rows_by_key(
     if present.num_rows > MANY:
         return None
     keys = [column.combine_chunks() for column in present.columns]
-    rows = await locked_rows(session, table, constraint, keys)
+    rows = await locked_rows(context, table, constraint, keys)
     if rows is None:
         return None
     time = transaction.time
     assert time is not None
-    replace = parameter_bindings(args, session.environment_values(time))
+    replace = parameter_bindings(context.args, context.environment_values(time))
     is_whole = set(changed.columns) == set(constraint.columns)
     if changed.under is not None and is_whole and not (changed.single and named.num_rows > 1):
         under = bind_relation(changed.under, replace)
         if can_evaluate_locally(under):
             return evaluate_linear(under, {table: counted(rows)})
     block = peek.block(bind_relation(peek.query.relation, replace), replace)
-    return await evaluate_here(session, block, time, {**given, table: rows})
+    return await evaluate_here(context, block, time, {**given, table: rows})
 
 
 async def with_numbers(
-    session: "Session", rows: pa.Table, over: Sequence[Scalar], args: Sequence[Datum]
+    context: StatementContext, rows: pa.Table, over: Sequence[Scalar]
 ) -> pa.Table:
     """Return what `over`, if there is any, makes of rows that are about to be written."""
     if not over:
         return rows
-    now = session.coordinator.oracle.read_ts()
+    now = context.coordinator.oracle.read_ts()
     return await carried_out_by_row(
-        session, rows, over, parameter_bindings(args, session.environment_values(now))
+        context, rows, over, parameter_bindings(context.args, context.environment_values(now))
     )
 
 
 async def returned_rows(
-    session: "Session",
+    context: StatementContext,
     verb: str,
     returning: Query | None,
     rows: pa.Table,
-    args: Sequence[Datum],
 ) -> Outcome:
     """Return how many `rows` have been changed, or what RETURNING gives of them."""
     if returning is None:
@@ -401,7 +390,7 @@ async def returned_rows(
     columns = tuple(ColumnType(each.type) for each in returning_columns(returning.relation))
     relation = over_rows(returning.relation, columns)
     replace = parameter_bindings(
-        args, session.environment_values(session.coordinator.oracle.read_ts())
+        context.args, context.environment_values(context.coordinator.oracle.read_ts())
     )
     relation = bind_relation(relation, replace)
     if not can_evaluate_locally(relation):

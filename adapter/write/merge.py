@@ -4,7 +4,6 @@ Which rows these can be may be known by their keys, as for UPDATE (`written_rows
 reads tables whole, and conflicts with whoever writes to them.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_of, draws
 from foreshore.adapter.write.insert import changing_rows, returned_rows, with_numbers
 from foreshore.adapter.write.tables import (
@@ -27,24 +27,20 @@ from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
 from foreshore.rows import negated, split_diffs, table_of
 from foreshore.sql.plan import Merge
-from foreshore.types import Datum
 
 if TYPE_CHECKING:
-    from foreshore.adapter.session.prepared import Prepared
-    from foreshore.adapter.session.session import Session
+    pass
 
 
-async def merge(
-    session: "Session", prepared: "Prepared", plan: Merge, args: Sequence[Datum]
-) -> Outcome:
+async def merge(context: StatementContext, plan: Merge) -> Outcome:
     """Run a MERGE."""
-    require_writable(session, "MERGE", plan.table)
-    planned = plan_of_table(session, plan.table)
-    both = await changing_rows(session, prepared, plan, args)
+    require_writable(context, "MERGE", plan.table)
+    planned = plan_of_table(context, plan.table)
+    both = await changing_rows(context, plan)
     if draws(calls_of(plan.row_outputs)):
-        await lock_before_nextval(session, plan.table, planned)
+        await lock_before_nextval(context, plan.table, planned)
     if plan.row_outputs:
-        both = await with_numbers(session, both, plan.row_outputs, args)
+        both = await with_numbers(context, both, plan.row_outputs)
     (action, count, *columns), diffs = split_diffs(both)
     width = len(planned.desc.names)
     old, new, source = columns[:width], columns[width : 2 * width], columns[2 * width :]
@@ -57,10 +53,10 @@ async def merge(
             hint="Ensure that not more than one source row matches any one target row.",
         )
     times = pc.if_else(pa.array(acts == "insert"), diffs, count)
-    come = checked(session, plan.table, table_of(new, times).filter(pa.array(acts != "delete")))
+    come = checked(context, plan.table, table_of(new, times).filter(pa.array(acts != "delete")))
     gone = table_of(old, times).filter(pa.array(acts != "insert"))
-    gone = as_stored(session, plan.table, gone)
-    await write_rows(session, plan.table, planned, negated(gone), come)
+    gone = as_stored(context, plan.table, gone)
+    await write_rows(context, plan.table, planned, negated(gone), come)
     if plan.returning is None:
         return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
     deleted = gone.filter(pa.array(acts[acts != "insert"] == "delete"))
@@ -69,4 +65,4 @@ async def merge(
     beside = [column.take(pa.array(order)) for column in source]
     done = pa.array(np.char.upper(acts[order]))
     rows = table_of([*beside, *became, done], times)
-    return await returned_rows(session, "MERGE", plan.returning, rows, args)
+    return await returned_rows(context, "MERGE", plan.returning, rows)

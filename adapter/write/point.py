@@ -4,10 +4,8 @@ The same happens as on the way of columns (`by_key.py`, `insert.py`, `tables.py`
 where this one does not lead: None is returned then, and nothing has been written.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from foreshore.adapter.read.times import move_forward, read_time
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.key_index import Changes, Duplicate, KeyIndex
@@ -20,28 +18,23 @@ from foreshore.ids import GlobalId
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
-
 FEW_ROWS = 16  # up to which rows with keys are looked at one by one
 
 Own = dict[Row, Row | None]
 
 
-async def row_by_key(
-    session: "Session", point: PointPlan, args: Sequence[Datum]
-) -> list[Row] | None:
+async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:
     """Return what a query selects of the one row under its key, if there is one."""
-    indexes = await _indexes(session, point.table, point.rules)
-    transaction = session.begin()
+    indexes = await _indexes(context, point.table, point.rules)
+    transaction = context.transaction
     if indexes is None:
         return None
     index = indexes[point.constraint.name]
     own = transaction.own_of(point.table, point.constraint.name)
     if own is None:
         return None
-    time = read_time(session, (point.table,), None, args, by_key=True)
-    givens = _givens(session, point, args, time)
+    time = read_time(context, (point.table,), None, by_key=True)
+    givens = _givens(context, point, time)
     key = point.key(givens)
     if key is None:
         return []
@@ -55,14 +48,14 @@ async def row_by_key(
 
 
 async def changed_by_key(
-    session: "Session", point: PointPlan, args: Sequence[Datum], *, deleting: bool = False
+    context: StatementContext, point: PointPlan, *, deleting: bool = False
 ) -> tuple[Values, Values] | None:
     """Let the transaction change or delete the one row under a key; return it, and what it became.
 
     Its keys are locked first, by all unique constraints of the table.
     """
-    coordinator, transaction, id = session.coordinator, session.begin(), point.table
-    indexes = await _indexes(session, id, point.rules)
+    coordinator, transaction, id = context.coordinator, context.transaction, point.table
+    indexes = await _indexes(context, id, point.rules)
     if indexes is None:
         return None
     index = indexes[point.constraint.name]
@@ -70,15 +63,15 @@ async def changed_by_key(
         return None
     desc = point.rules.planned.desc
     nothing = Values(desc, [], []), Values(desc, [], [])
-    givens = _givens(session, point, args, coordinator.oracle.read_ts())
+    givens = _givens(context, point, coordinator.oracle.read_ts())
     key = point.key(givens)
     hash = None if key is None else index.hash(key)
     wanted = frozenset(() if hash is None else (KeyLock(id, point.constraint.name, hash),))
     while True:
         if not coordinator.locks.try_keys(wanted, transaction):
             await coordinator.locks.acquire_keys(wanted, transaction)
-        move_forward(session)
-        time = read_time(session, (id,), None, args, by_key=True)
+        move_forward(context)
+        time = read_time(context, (id,), None, by_key=True)
         if key is None or hash is None:
             return nothing
         transaction.key_reads |= wanted
@@ -99,40 +92,44 @@ async def changed_by_key(
         if others == wanted:
             break
         wanted = others
-    givens = _givens(session, point, args, time)
+    givens = _givens(context, point, time)
     selected = point.selected(givens, row)
     if selected is None:
         return nothing
     width = len(desc.columns)
     old = Values(desc, [row], [-1])
     if deleting:
-        return (old, nothing[1]) if _write(session, id, point.rules, indexes, old) else None
+        return (old, nothing[1]) if _write(context, id, point.rules, indexes, old) else None
     new = selected[width:]
-    _check(session, id, point.rules, Values.coming(desc, [new]))
+    _check(context, id, point.rules, Values.coming(desc, [new]))
     both = Values(desc, [row, new], [-1, 1])
-    if not _write(session, id, point.rules, indexes, both):
+    if not _write(context, id, point.rules, indexes, both):
         return None
     return old, Values.coming(desc, [new])
 
 
-async def insert_rows(session: "Session", id: GlobalId, rules: RowRules, values: Values) -> bool:
+async def insert_rows(
+    context: StatementContext, id: GlobalId, rules: RowRules, values: Values
+) -> bool:
     """Let the transaction write new rows to table `id`; False if they go by columns.
 
     Raises what a broken constraint says.
     """
     if rules.unique and values.num_rows > FEW_ROWS:
         return False
-    indexes = await _indexes(session, id, rules)
+    indexes = await _indexes(context, id, rules)
     if indexes is None:
         return False
-    _check(session, id, rules, values)
-    return _write(session, id, rules, indexes, values)
+    _check(context, id, rules, values)
+    return _write(context, id, rules, indexes, values)
 
 
-async def _indexes(session: "Session", id: GlobalId, rules: RowRules) -> dict[str, KeyIndex] | None:
+async def _indexes(
+    context: StatementContext, id: GlobalId, rules: RowRules
+) -> dict[str, KeyIndex] | None:
     """Return the indexes of a table's keys, if all that is committed and written is in them."""
-    coordinator = session.coordinator
-    if session.begin().catalog is not None:
+    coordinator = context.coordinator
+    if context.transaction.catalog is not None:
         return None
     if not rules.unique:
         return {}
@@ -144,10 +141,8 @@ async def _indexes(session: "Session", id: GlobalId, rules: RowRules) -> dict[st
     return indexes if len(indexes) == len(rules.unique) == len(found) else None
 
 
-def _givens(
-    session: "Session", point: PointPlan, args: Sequence[Datum], time: Timestamp
-) -> list[Datum]:
-    return point.givens.values(args, session.environment_values(time))
+def _givens(context: StatementContext, point: PointPlan, time: Timestamp) -> list[Datum]:
+    return point.givens.values(context.args, context.environment_values(time))
 
 
 def _row(
@@ -162,19 +157,19 @@ def _row(
     return (entry.row,)
 
 
-def _check(session: "Session", id: GlobalId, rules: RowRules, values: Values) -> None:
+def _check(context: StatementContext, id: GlobalId, rules: RowRules, values: Values) -> None:
     """Raise what PostgreSQL says of a row that the table does not allow."""
     try:
         if all(map(rules.allow, values.rows)):
             return
     except DataError:
         pass  # the first error counts, and that may be another's
-    checked(session, id, values.table())
+    checked(context, id, values.table())
     raise InternalError("a row was refused for no reason")
 
 
 def _write(
-    session: "Session",
+    context: StatementContext,
     id: GlobalId,
     rules: RowRules,
     indexes: dict[str, KeyIndex],
@@ -184,7 +179,7 @@ def _write(
 
     Returns False, and has done nothing, if they cannot be written one by one.
     """
-    transaction, coordinator = session.begin(), session.coordinator
+    transaction, coordinator = context.transaction, context.coordinator
     coordinator.storage.corruptions.check(id)
     keyed: dict[str, Changes] = {}
     owns: list[Own] = []
@@ -196,8 +191,8 @@ def _write(
         key = index.newest.taken(changes.changes, own)
         if key is not None:
             duplicate = Duplicate(id, index.constraint, key)
-            state = session.planner.reader().state
-            raise key_exists(state, rules.planned.desc, duplicate, session.time_zone)
+            state = context.planner.reader().state
+            raise key_exists(state, rules.planned.desc, duplicate, context.time_zone)
         keyed[name] = changes
         owns.append(own)
     transaction.described.setdefault(id, rules.planned)

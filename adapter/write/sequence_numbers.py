@@ -19,10 +19,12 @@ as his catalog is of an earlier time, means the one that is live.
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
+from foreshore.catalog.item import Item
 from foreshore.errors import DataCorrupted, UndefinedTable
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
@@ -45,6 +47,24 @@ class Generation(NamedTuple):
     def key(self) -> str:
         """What the register calls it."""
         return f"{self.id}/{self.number}"
+
+
+def generation_of(item: Item) -> Generation:
+    """Return the generation at which a sequence is."""
+    return Generation(item.id, item.generation or 0)
+
+
+@dataclass(slots=True)
+class LastValues:
+    """The last value that each sequence gave to one session, for currval() and lastval()."""
+
+    by_sequence: dict[GlobalId, int] = field(default_factory=dict)
+    last: GlobalId | None = None  # the sequence that gave the last of all
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.by_sequence.clear()
+        self.last = None
 
 
 class Positions(State, frozen=True, kw_only=True):

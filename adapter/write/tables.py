@@ -6,13 +6,13 @@ transaction commits (`adapter/transaction/constraint_guard.py`).
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.key_index import MANY, Changes, KeyIndex
 from foreshore.adapter.write.violations import check_fails, failing_row, key_exists, null_in
@@ -30,37 +30,34 @@ from foreshore.sql.rewrite.bind_parameters import bind_scalar, is_open_scalar, p
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF, Timestamp
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-def plan_of_table(session: "Session", id: GlobalId) -> Planned:
+def plan_of_table(context: StatementContext, id: GlobalId) -> Planned:
     """Return what the table `id` is to the running transaction.
 
     Raises TableAltered or TableDropped if it has gone since the statement was planned.
     """
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
-    planned = session.planner.reader().planned.get(id)
+    planned = context.planner.reader().planned.get(id)
     if planned is None:
-        raise session.coordinator.group.gone(id)
+        raise context.coordinator.group.gone(id)
     return planned
 
 
-def require_writable(session: "Session", what: str, table: GlobalId) -> None:
+def require_writable(context: StatementContext, what: str, table: GlobalId) -> None:
     """Raise if the transaction is read-only, unless the table is the session's own."""
-    transaction = session.begin()
+    transaction = context.transaction
     if not transaction.read_only:
         return
-    item = session.planner.state.get(table)
+    item = context.planner.state.get(table)
     temporary = isinstance(item, Item) and item.temporary
     if not temporary or isinstance(transaction.isolation, BoundedStaleness):
         transaction.require_writable(what)
 
 
-def table_desc(session: "Session", id: GlobalId) -> RelationDesc:
+def table_desc(context: StatementContext, id: GlobalId) -> RelationDesc:
     """Return the columns of table `id`."""
-    return plan_of_table(session, id).desc
+    return plan_of_table(context, id).desc
 
 
 def unique_constraints(planned: Planned) -> list[Unique]:
@@ -68,53 +65,53 @@ def unique_constraints(planned: Planned) -> list[Unique]:
     return [each for each in planned.constraints if isinstance(each, Unique)]
 
 
-def as_stored(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
+def as_stored(context: StatementContext, id: GlobalId, rows: pa.Table) -> pa.Table:
     """Return rows with `__diff` in the columns of table `id`."""
     columns, diffs = split_diffs(rows)
-    schema = table_desc(session, id).stored_schema()
+    schema = table_desc(context, id).stored_schema()
     return pa.Table.from_arrays(
         [*columns, diffs], schema=schema.append(pa.field(DIFF, pa.int64(), nullable=False))
     )
 
 
-async def take_to_alter(session: "Session", ids: Iterable[GlobalId]) -> None:
+async def take_to_alter(context: StatementContext, ids: Iterable[GlobalId]) -> None:
     """Take tables that the transaction alters, renames or drops, until it ends.
 
     Raises TableAltered if others have altered one since the transaction changed the catalog first.
     """
-    coordinator, change = session.coordinator, session.catalog_change()
+    coordinator, change = context.coordinator, context.catalog_change()
     taken = [id for id in ids if id in coordinator.state.objects]
     if not taken:
         return
-    transaction = session.begin()
+    transaction = context.transaction
     await coordinator.locks.acquire_to_alter(taken, transaction)
     if any(coordinator.state.get(id) is not change.base.get(id) for id in taken):
         raise TableAltered
 
 
-async def lock_shared_against_ddl(session: "Session", id: GlobalId) -> None:
+async def lock_shared_against_ddl(context: StatementContext, id: GlobalId) -> None:
     """Let a plain write of table `id`, which takes no locks, meet ALTER TABLE at most once.
 
     It waits for who is altering the table, and for others to come it stands in the way until the
     transaction ends. Raises TableAltered if the table became another.
     """
-    transaction, locks = session.begin(), session.coordinator.locks
+    transaction, locks = context.transaction, context.coordinator.locks
     if transaction.met_alter or locks.alters_another(id, transaction):
-        known = plan_of_table(session, id)
+        known = plan_of_table(context, id)
         await locks.acquire_beside(id, transaction)
-        require_unaltered(session, id, known)
+        require_unaltered(context, id, known)
 
 
 async def lock_before_nextval(
-    session: "Session", id: GlobalId, known: Planned, *, whole: bool = False
+    context: StatementContext, id: GlobalId, known: Planned, *, whole: bool = False
 ) -> None:
     """Wait for who has all of table `id`, for whose rows numbers are about to be drawn.
 
     Whoever has it may begin the sequence anew. Outside of a block it is taken, beside others or as
     a `whole`, so that nobody comes between. Raises TableAltered if it is not what was `known`.
     """
-    transaction, locks = session.begin(), session.coordinator.locks
-    if id not in session.coordinator.state.objects:
+    transaction, locks = context.transaction, context.coordinator.locks
+    if id not in context.coordinator.state.objects:
         return
     if transaction.block and not locks.is_taken(id, transaction):
         return
@@ -122,24 +119,24 @@ async def lock_before_nextval(
         await locks.acquire((id,), transaction)
     else:  # a block's table may be renamed meanwhile
         await locks.acquire_beside(id, transaction, by_name=not transaction.block)
-    require_unaltered(session, id, known)
+    require_unaltered(context, id, known)
 
 
-def require_unaltered(session: "Session", id: GlobalId, known: Planned) -> None:
+def require_unaltered(context: StatementContext, id: GlobalId, known: Planned) -> None:
     """Raise TableAltered if table `id` is no longer what it was `known` to be.
 
     Its rows may be held to other constraints or get other defaults, and the shard be the same.
     """
-    if plan_of_table(session, id) is not known:
+    if plan_of_table(context, id) is not known:
         raise TableAltered
 
 
-def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
+def checked(context: StatementContext, id: GlobalId, rows: pa.Table) -> pa.Table:
     """Return new rows with `__diff` in the columns of table `id`.
 
     Raises NotNullViolation or CheckViolation for the first row that may not be there.
     """
-    planned = plan_of_table(session, id)
+    planned = plan_of_table(context, id)
     columns, _ = split_diffs(rows)
     broken: list[tuple[int, int, str | Check]] = []  # row, order of checks, what it breaks
     for name, column, values in zip(planned.desc.names, planned.desc.columns, columns, strict=True):
@@ -147,27 +144,27 @@ def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
             broken.append((pc.index(pc.is_null(values), True).as_py(), len(broken), name))
     checks = [each for each in planned.constraints if isinstance(each, Check)]
     for check in sorted(checks, key=lambda each: each.name):
-        failing = first_failing(session, check.condition, columns, rows.num_rows)
+        failing = first_failing(context, check.condition, columns, rows.num_rows)
         if failing is not None:
             broken.append((failing, len(broken), check))
     if broken:
         row, _, what = min(broken, key=lambda each: each[:2])
-        state = session.planner.reader().state
+        state = context.planner.reader().state
         table = state.item(id)
-        detail = failing_row(columns, planned.desc, row, session.time_zone)
+        detail = failing_row(columns, planned.desc, row, context.time_zone)
         if isinstance(what, Check):
             raise check_fails(state, table, what, detail)
         raise null_in(state, table, what, detail)
-    return as_stored(session, id, rows)
+    return as_stored(context, id, rows)
 
 
 def first_failing(
-    session: "Session", condition: Scalar, columns: Sequence[pa.Array], rows: int
+    context: StatementContext, condition: Scalar, columns: Sequence[pa.Array], rows: int
 ) -> int | None:
     """Return the first row for which `condition` is FALSE; raises the error of one that fails."""
     if is_open_scalar(condition):
-        now = session.coordinator.oracle.read_ts()
-        condition = bind_scalar(condition, parameter_bindings((), session.environment_values(now)))
+        now = context.coordinator.oracle.read_ts()
+        condition = bind_scalar(condition, parameter_bindings((), context.environment_values(now)))
     values, errors = outcome(condition, columns, rows)
     if errors is not None and errors.null_count < len(errors):
         raise DataError.parse(errors.drop_null()[0].as_py())
@@ -175,7 +172,9 @@ def first_failing(
     return None if place < 0 else int(place)
 
 
-async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts: pa.Table) -> None:
+async def write_rows(
+    context: StatementContext, id: GlobalId, planned: Planned, *parts: pa.Table
+) -> None:
     """Let the transaction write rows with `__diff`, in the table's columns, to table `id`.
 
     The rows are of a statement to which the table was what is `planned`. What leaves and what comes
@@ -183,9 +182,9 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
     have the same one, CollectionCorrupted if the table is damaged, TableAltered if it is another
     now, InternalError if more would leave than is there.
     """
-    transaction = session.begin()
-    coordinator = session.coordinator
-    require_unaltered(session, id, planned)
+    transaction = context.transaction
+    coordinator = context.coordinator
+    require_unaltered(context, id, planned)
     parts = tuple(part for part in parts if part.num_rows)
     if not parts:
         return
@@ -202,7 +201,7 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
     if transaction.checked is None:
         transaction.checked = coordinator.oracle.read_ts()
     indexes = [
-        (base_index(session, id, each), own_index(session, id, each)) for each in constraints
+        (base_index(context, id, each), own_index(context, id, each)) for each in constraints
     ]
     read = transaction.checked if transaction.time is None else transaction.time
 
@@ -212,8 +211,8 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
             updates = [base.prepare(part) for part in parts]
             duplicate = base.duplicate(updates, *own)
             if duplicate is not None:
-                state = session.planner.reader().state
-                raise key_exists(state, planned.desc, duplicate, session.time_zone)
+                state = context.planner.reader().state
+                raise key_exists(state, planned.desc, duplicate, context.time_zone)
             over = base.overdrawn(updates, *own)
             # What others have taken away since it was read is for the commit to refuse.
             if len(over) and base.arrangement.latest(over) <= read:
@@ -235,20 +234,20 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
     transaction.forget_own(id, rows=True)
 
 
-def base_index(session: "Session", id: GlobalId, constraint: Unique) -> KeyIndex:
+def base_index(context: StatementContext, id: GlobalId, constraint: Unique) -> KeyIndex:
     """Return the index of what is committed, settled; an empty one for a new table."""
-    index = committed_index(session, id, constraint)
+    index = committed_index(context, id, constraint)
     if index is None:
-        return KeyIndex(id, constraint, table_desc(session, id), 0)
+        return KeyIndex(id, constraint, table_desc(context, id), 0)
     return index.settled()
 
 
-def committed_index(session: "Session", id: GlobalId, constraint: Unique) -> KeyIndex | None:
+def committed_index(context: StatementContext, id: GlobalId, constraint: Unique) -> KeyIndex | None:
     """Return the index of what is committed; None if the transaction has made the table.
 
     The transaction may have renamed the constraint, or given its name to another one.
     """
-    coordinator, transaction = session.coordinator, session.begin()
+    coordinator, transaction = context.coordinator, context.transaction
     named = coordinator.keys.named(id, constraint)
     if named is not None:
         return named
@@ -259,15 +258,17 @@ def committed_index(session: "Session", id: GlobalId, constraint: Unique) -> Key
     return None
 
 
-def own_index(session: "Session", id: GlobalId, constraint: Unique) -> tuple[Arrangement, ...]:
+def own_index(
+    context: StatementContext, id: GlobalId, constraint: Unique
+) -> tuple[Arrangement, ...]:
     """Return what the transaction has written to table `id`, by key; nothing if there is none."""
-    transaction = session.begin()
+    transaction = context.transaction
     if id not in transaction.writes:
         return ()
     key = (id, constraint.name)
     found = transaction.own.get(key)
     if found is None:
-        found = transaction.own[key] = KeyIndex(id, constraint, table_desc(session, id), 0)
+        found = transaction.own[key] = KeyIndex(id, constraint, table_desc(context, id), 0)
         for written in transaction.writes[id]:
             updates = written.keyed.get(constraint.name)
             if updates is None:  # the constraint is newer than the rows
@@ -279,12 +280,12 @@ def own_index(session: "Session", id: GlobalId, constraint: Unique) -> tuple[Arr
 
 
 async def committed_rows(
-    session: "Session", id: GlobalId, desc: RelationDesc, time: Timestamp
+    context: StatementContext, id: GlobalId, desc: RelationDesc, time: Timestamp
 ) -> pa.Table:
     """Return a table's rows with `__diff` at `time`, without what the transaction has written."""
-    coordinator = session.coordinator
-    if id in session.begin().contents:
-        return session.begin().contents[id]
+    coordinator = context.coordinator
+    if id in context.transaction.contents:
+        return context.transaction.contents[id]
     if id not in coordinator.capabilities:
         schema = desc.stored_schema().append(pa.field(DIFF, pa.int64(), nullable=False))
         return schema.empty_table()

@@ -9,11 +9,11 @@ before, and not yet written the row, draws another.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.sequences import restart_identity
 from foreshore.adapter.read.times import read_time
+from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.tables import (
     committed_rows,
     plan_of_table,
@@ -24,29 +24,26 @@ from foreshore.adapter.write.tables import (
 from foreshore.rows import negated
 from foreshore.sql.plan import Truncate
 
-if TYPE_CHECKING:
-    from foreshore.adapter.session.session import Session
 
-
-async def truncate(session: "Session", plan: Truncate) -> Completed:
+async def truncate(context: StatementContext, plan: Truncate) -> Completed:
     """Run TRUNCATE."""
-    transaction = session.begin()
-    coordinator = session.coordinator
+    transaction = context.transaction
+    coordinator = context.coordinator
     time = coordinator.oracle.read_ts()
     known = [id for id in plan.tables if id in coordinator.state.objects]
     if known:
         await coordinator.locks.acquire(known, transaction)
-        time = read_time(session, known, None, ())
-    state = session.planner.reader().state
+        time = read_time(context, known, None)
+    state = context.planner.reader().state
     restarted = [id for id in plan.tables if plan.restart_identity and state.sequences_of(id)]
     if restarted:
-        await take_to_alter(session, restarted)
+        await take_to_alter(context, restarted)
     for id in plan.tables:
         transaction.unwrite(id)
         if id in known or id in transaction.contents:
-            rows = await committed_rows(session, id, table_desc(session, id), time)
-            await write_rows(session, id, plan_of_table(session, id), negated(rows))
+            rows = await committed_rows(context, id, table_desc(context, id), time)
+            await write_rows(context, id, plan_of_table(context, id), negated(rows))
         if id in restarted:
-            transaction.planned[id] = replace(plan_of_table(session, id))
-            restart_identity(session, id)
+            transaction.planned[id] = replace(plan_of_table(context, id))
+            restart_identity(context, id)
     return Completed("TRUNCATE TABLE")

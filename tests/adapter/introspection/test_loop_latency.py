@@ -27,8 +27,8 @@ def test_a_loop_that_was_held_up_is_shown(tmp_path: Path) -> None:
             assert await env.query("s", shown) == "0\nSELECT 1"
             seen = REGISTRY.get_sample_value("adapter_loop_latency_seconds_sum") or 0
             time.sleep(held_up / 1000)  # noqa: ASYNC251 - the fault that is to be found
-            began = env.environment.loop_latency.windows
-            await until(lambda: env.environment.loop_latency.windows != began)
+            began = env.environment.coordinator.loop_latency.windows
+            await until(lambda: env.environment.coordinator.loop_latency.windows != began)
             assert await env.query("s", shown) == "1\nSELECT 1"
             total = REGISTRY.get_sample_value("adapter_loop_latency_seconds_sum")
             assert total is not None

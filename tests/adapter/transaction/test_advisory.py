@@ -19,7 +19,7 @@ async def free(env: TestEnvironment) -> None:
     """Let nobody have anything."""
     for name in list(env.sessions):
         await env.query(name, "ROLLBACK; RESET lock_timeout; SELECT pg_advisory_unlock_all()")
-    assert not list(env.environment.advisory.rows())
+    assert not list(env.environment.coordinator.advisory.rows())
 
 
 async def one(env: TestEnvironment, session: str, call: str) -> str:
@@ -29,9 +29,9 @@ async def one(env: TestEnvironment, session: str, call: str) -> str:
 
 async def waiting(env: TestEnvironment, session: str, call: str) -> asyncio.Task[str]:
     """Make a call that has to wait."""
-    before = len(env.environment.advisory._waiting)
+    before = len(env.environment.coordinator.advisory._waiting)
     task = asyncio.create_task(env.query(session, f"SELECT {call}", alone=False))
-    await until(lambda: task.done() or len(env.environment.advisory._waiting) > before)
+    await until(lambda: task.done() or len(env.environment.coordinator.advisory._waiting) > before)
     assert not task.done(), task.result()
     return task
 
@@ -122,7 +122,7 @@ def test_where_they_may_not_stand(runner: asyncio.Runner, env: TestEnvironment) 
 async def tried_again(env: TestEnvironment, sql: str) -> str:
     """Run `sql` in session a, which calls pg_advisory_lock(-1), and alter `w` meanwhile."""
     await one(env, "b", "pg_advisory_lock(-1)")
-    locks = env.environment.advisory
+    locks = env.environment.coordinator.advisory
     task = asyncio.create_task(env.query("a", sql, alone=False))
     await until(lambda: task.done() or bool(locks._waiting))
     assert not task.done(), task.result()
@@ -186,15 +186,16 @@ def test_locks_that_only_an_attempt_in_vain_took_are_given_back(
         session = await env.session("a")
         calls = ["pg_advisory_lock(int8)", "pg_advisory_lock_shared(int8)"]
         acted = SideEffectLog()
-        locks = env.environment.advisory
+        locks = env.environment.coordinator.advisory
         for number in (1, 2):
             for call in calls:
-                session.acted = acted
-                await advisory.value(session, call, [number])
+                context = session.context(side_effects=acted)
+                await advisory.value(context, call, [number])
                 acted.note(call, [number], "")
         acted.begin_again()
         assert acted.take(calls[0], [1]) == ""
-        acted.end(session)
+        for function, args in acted.drain_unrepeated():
+            advisory.undo(locks, session.pid, session.database, function, args)
         assert [(key.objid, mode) for key, _, mode, _ in locks.rows()] == [(1, "exclusive")]
         await free(env)
 
@@ -209,7 +210,7 @@ def test_setval_is_not_done_again_over_what_others_have_drawn(
         await one(env, "b", "pg_advisory_lock(-1)")
         sql = "INSERT INTO w SELECT setval('s', 100), (pg_advisory_lock(-1) IS NULL)::text"
         task = asyncio.create_task(env.query("a", sql, alone=False))
-        await until(lambda: task.done() or bool(env.environment.advisory._waiting))
+        await until(lambda: task.done() or bool(env.environment.coordinator.advisory._waiting))
         assert await one(env, "b", "nextval('s')") == "101"
         await env.ran("b", "ALTER TABLE w ADD COLUMN more int")
         await one(env, "b", "pg_advisory_unlock(-1)")

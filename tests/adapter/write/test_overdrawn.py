@@ -29,7 +29,8 @@ def test_a_row_is_not_taken_away_twice(
         await env.query("s", "INSERT INTO t VALUES (1, 1), (2, 2)")
         await env.query("s", f"BEGIN; SELECT count(*) FROM t; {before}")
         session, id = await env.session("s"), id_of(env, "t")
-        planned = plan_of_table(session, id)
+        context = session.context()
+        planned = plan_of_table(context, id)
         schema = planned.desc.stored_schema()
 
         def rows(values: list[int]) -> pa.Table:
@@ -37,11 +38,11 @@ def test_a_row_is_not_taken_away_twice(
             return counted(pa.Table.from_arrays(columns, schema=schema))
 
         with pytest.raises(InternalError):
-            await write_rows(session, id, planned, negated(rows([1, 1])), rows(new))
-        await write_rows(session, id, planned, negated(rows([1])), rows(new[:1]))
+            await write_rows(context, id, planned, negated(rows([1, 1])), rows(new))
+        await write_rows(context, id, planned, negated(rows([1])), rows(new[:1]))
         if not new:
             with pytest.raises(InternalError):
-                await write_rows(session, id, planned, negated(rows([1])))
+                await write_rows(context, id, planned, negated(rows([1])))
         assert await env.query("s", "COMMIT") == "COMMIT"
         left = await env.query("s", "SELECT v FROM t WHERE k = 1")
         assert left == ("7\nSELECT 1" if new else "SELECT 0")

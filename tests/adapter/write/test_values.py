@@ -41,11 +41,11 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             assert prepared.template is not None, sql
             assert prepared.peek is not None
             assert isinstance(prepared.plan, Insert)
-            session.begin()
-            relation, _, _ = await bind_peek(session, prepared.peek, args, 0)
+            context = session.context(prepared, args)
+            relation, _, _ = await bind_peek(context, prepared.peek, 0)
             desc = session.planner.reader().planned[prepared.plan.table].desc
             template = prepared.template
-            rows = template.rows(template.givens.values(args, session.environment_values(0)))
+            rows = template.rows(template.givens.values(args, context.environment_values(0)))
             given, expected = Values.coming(desc, rows).table(), evaluate_linear(relation)
             assert given.num_rows == len(rows)
             for column, wanted in zip(given.columns, expected.columns, strict=True):
