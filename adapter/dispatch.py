@@ -13,7 +13,7 @@ from foreshore.adapter.ddl.create_as import create_table_as
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.introspection.explain import explain
 from foreshore.adapter.introspection.explain_freshness import explain_freshness
-from foreshore.adapter.read.peek import awaited
+from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.read.row_locks import lock_table
 from foreshore.adapter.read.select import select
@@ -130,7 +130,7 @@ async def _locked(context: StatementContext, plan: Plan) -> Plan:
         case CreateMaterializedView():
             await create.wait_for_start(context, plan)
         case CreateTableAs(with_data=True, as_of=AsOf() as as_of):
-            await awaited(context, as_of)
+            await wait_until_requested(context, as_of)
         case _:
             pass
     await lock_catalog(context)

@@ -10,7 +10,9 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.sequences import add_sequence
-from foreshore.adapter.read.times import asked, choose, come, timestamp_of
+from foreshore.adapter.read.as_of import requested_time, wait_for_time
+from foreshore.adapter.read.scalar_values import timestamp_of
+from foreshore.adapter.read.timestamp import choose
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
@@ -221,9 +223,9 @@ async def wait_for_start(context: StatementContext, plan: CreateMaterializedView
             "AS OF over relations that the same transaction has made is not possible",
             detail="They have no history yet.",
         )
-    wanted = asked(context, plan.as_of, ())
+    wanted = requested_time(context, plan.as_of, ())
     assert wanted is not None
-    await come(context, ids, wanted)
+    await wait_for_time(context, ids, wanted)
 
 
 def _beginning(context: StatementContext, ids: frozenset[GlobalId], as_of: AsOf) -> Timestamp:
@@ -231,7 +233,7 @@ def _beginning(context: StatementContext, ids: frozenset[GlobalId], as_of: AsOf)
 
     AT LEAST is as far back as they can be read, but not before.
     """
-    wanted = asked(context, as_of, ())
+    wanted = requested_time(context, as_of, ())
     assert wanted is not None
     holds = context.coordinator.holds
     chosen = choose(context, ids, wanted)

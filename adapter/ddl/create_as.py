@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import add_table, is_there
-from foreshore.adapter.read.peek import awaited
+from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.insert import with_numbers, written_rows
 from foreshore.adapter.write.tables import checked, plan_of_table, write_rows
@@ -23,7 +23,7 @@ async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Com
     """Run CREATE TABLE ... AS."""
     as_of = None
     if plan.as_of is not None and plan.with_data:
-        as_of = await awaited(context, plan.as_of)
+        as_of = await wait_until_requested(context, plan.as_of)
         assert isinstance(context.prepared.plan, CreateTableAs), context.prepared.plan
         plan = context.prepared.plan
     if is_there(context, plan.definition.name, if_not_exists=plan.if_not_exists):

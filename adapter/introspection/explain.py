@@ -2,31 +2,36 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.by_key import literal_keys
-from foreshore.adapter.read.peek import (
-    bind_peek,
-    collections_read,
-    peek_at,
-    refuse_past_of_system,
+from foreshore.adapter.read.access_path import (
+    Bulk,
+    Constant,
+    IndexRead,
+    InProcess,
+    KeyLookup,
+    Keys,
+    PeekPlan,
 )
-from foreshore.adapter.read.peek_plan import IndexLookup, KeyLookup, PeekPlan
+from foreshore.adapter.read.as_of import fixed_time, requested_time
+from foreshore.adapter.read.bind import bind_peek
+from foreshore.adapter.read.cluster_choice import collections_read
+from foreshore.adapter.read.key_lookup import literal_keys
+from foreshore.adapter.read.pipeline import plan_for_time, prepared_peek, refuse_past_of_system
 from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.read.times import asked, choose
+from foreshore.adapter.read.timestamp import choose
 from foreshore.adapter.read.timestamp_selection import Selection
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of
 from foreshore.expr.explain import explain_scalar
-from foreshore.expr.ir import Column, Scalar
+from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
-from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 
 if TYPE_CHECKING:
     pass
@@ -34,24 +39,31 @@ if TYPE_CHECKING:
 
 async def explain(context: StatementContext, plan: Explain) -> Selected:
     """Run an EXPLAIN."""
-    assert context.prepared.peek is not None
-    refuse_past_of_system(context.prepared.peek, plan.as_of)
+    peek = prepared_peek(context)
+    refuse_past_of_system(peek, plan.as_of)
     match plan.stage:
         case "timestamp":
-            peek = peek_at(context, plan.as_of)
+            peek = plan_for_time(context, peek, fixed_time(context, plan.as_of))
             text = _timestamp(context, peek, plan)
         case "physical":
-            text = await _physical(context, context.prepared.peek, plan)
-        case "optimized" if context.prepared.peek.key is not None:
-            used = _key_read(context, context.prepared.peek, context.prepared.peek.key)
-            text = f"{plan.text}\n\nUsed key:\n{used}"
-        case "optimized" if context.prepared.peek.lookup is not None:
-            used = _index_read(context, context.prepared.peek, context.prepared.peek.lookup)
-            text = f"{plan.text}\n\nUsed index:\n{used}"
+            text = await _physical(context, peek, plan)
+        case "optimized":
+            text = f"{plan.text}{_used(context, peek)}"
         case _:
             text = plan.text
     rows = pa.RecordBatch.from_arrays([pa.array(text.splitlines(), pa.string())], names=["c0"])
     return Selected(EXPLAIN_DESC, BatchSource(rows), "EXPLAIN")
+
+
+def _used(context: StatementContext, peek: PeekPlan) -> str:
+    """Return which key or index is used, if one is."""
+    match peek.path:
+        case KeyLookup() as path:
+            return f"\n\nUsed key:\n{_key_read(context, path)}"
+        case IndexRead() as path:
+            return f"\n\nUsed index:\n{_index_read(context, path)}"
+        case _:
+            return ""
 
 
 def _name(context: StatementContext, id: GlobalId) -> str:
@@ -59,7 +71,7 @@ def _name(context: StatementContext, id: GlobalId) -> str:
     return context.planner.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
 
 
-def _index_read(context: StatementContext, peek: PeekPlan, lookup: IndexLookup) -> str:
+def _index_read(context: StatementContext, lookup: IndexRead) -> str:
     """Return which index is read, where, and which values are looked up in it."""
     reader = context.planner.reader()
     item = reader.state.item(lookup.index)
@@ -75,27 +87,20 @@ def _index_read(context: StatementContext, peek: PeekPlan, lookup: IndexLookup) 
         names[scalar.index] if isinstance(scalar, Column) else explain_scalar(scalar)
         for scalar in reader.planned[lookup.index].key
     ]
-    return "\n".join([*lines, _values(context, peek, key, lookup.keys)])
+    return "\n".join([*lines, _values(context, key, lookup.keys)])
 
 
-def _key_read(context: StatementContext, peek: PeekPlan, lookup: KeyLookup) -> str:
+def _key_read(context: StatementContext, lookup: KeyLookup) -> str:
     """Return which unique constraint's rows are read, and which values are looked up."""
     names = context.planner.reader().planned[lookup.table].desc.names
     key = [names[i] for i in lookup.constraint.columns]
     of = f"  {quote_identifier(lookup.constraint.name)} of {_name(context, lookup.table)}"
-    return f"{of}\n{_values(context, peek, key, lookup.keys)}"
+    return f"{of}\n{_values(context, key, lookup.keys)}"
 
 
-def _values(
-    context: StatementContext,
-    peek: PeekPlan,
-    key: Sequence[str],
-    keys: tuple[tuple[Scalar, ...], ...],
-) -> str:
-    replace = parameter_bindings(
-        context.args, context.environment_values(context.coordinator.oracle.read_ts())
-    )
-    values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, replace)]
+def _values(context: StatementContext, key: Sequence[str], keys: Keys) -> str:
+    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, bindings)]
     return f"    look-up of ({', '.join(key)}) = {' or '.join(values) or 'nothing'}"
 
 
@@ -115,7 +120,7 @@ def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
         read_ts = coordinator.oracle.read_ts()
         chosen = Selection(transaction.time, read_ts, transaction.isolation, intervals)
     else:
-        wanted = asked(context, plan.as_of, peek.query.changes)
+        wanted = requested_time(context, plan.as_of, peek.query.changes)
         chosen = choose(context, ids, wanted)
     lines = [
         f"                query timestamp: {chosen.time:>13}",
@@ -135,25 +140,22 @@ def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
 
 async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
     coordinator = context.coordinator
-    if peek.key is not None:
-        used = _key_read(context, peek, peek.key)
-        return f"Key look-up, in this process\n{used}\n{plan.text}"
-    match peek.way:
-        case "constant":
+    match peek.path:
+        case KeyLookup() as path:
+            return f"Key look-up, in this process\n{_key_read(context, path)}\n{plan.text}"
+        case Constant():
             return f"Constant, computed at once\n{plan.text}"
-        case "index":
-            assert peek.lookup is not None
-            return f"Index\n{_index_read(context, peek, peek.lookup)}\n\n{plan.text}"
-        case "local" | "bulk":
-            cluster = coordinator.state.cluster(context.cluster)
-            where = (
-                _where(context, cluster.id)
-                if cluster is not None and peek.way == "bulk"
-                else "in this process"
-            )
-            relation, _, _ = await bind_peek(context, peek, coordinator.oracle.read_ts())
+        case IndexRead() as path:
+            return f"Index\n{_index_read(context, path)}\n\n{plan.text}"
+        case InProcess() | Bulk():
+            cluster = coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
+            where = "in this process" if cluster is None else _where(context, cluster.id)
+            bound = await bind_peek(context, peek, coordinator.oracle.read_ts())
+            name_of = partial(_name, context)
             described = await blocking.run(
                 coordinator.executor,
-                partial(coordinator.engine.describe, relation, partial(_name, context)),
+                partial(coordinator.engine.describe, bound.block.relation, name_of),
             )
             return f"Bulk query, {where}\n{plan.text}\n\nIf maintained:\n{described}"
+        case path:
+            assert_never(path)

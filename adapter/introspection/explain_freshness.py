@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.introspection.freshness import LATE_MS, Collection, Freshness, freshness_of
-from foreshore.adapter.read.peek import collections_read
+from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.values import batch_of_rows

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.times import timestamp_of
+from foreshore.adapter.read.scalar_values import timestamp_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import output_schema, rows_schema

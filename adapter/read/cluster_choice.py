@@ -4,9 +4,11 @@ With `cluster_replica` only that replica is asked, even if it is slower, away, o
 would not. That is for looking at one replica; answers are the same everywhere.
 """
 
+from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
 from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.ids import GlobalId
 
 
 def answering_cluster(context: StatementContext) -> Cluster:
@@ -44,3 +46,27 @@ def pinned_replica(context: StatementContext) -> str | None:
             hint="RESET cluster_replica to have any replica of the cluster answer.",
         )
     return replica.id
+
+
+def collections_read(context: StatementContext, plan: PeekPlan) -> set[GlobalId]:
+    """Return the shards and indexes that a plan reads."""
+    ids = plan.shards if plan.index is None else {plan.index.index}
+    return {index_of(context, id) for id in ids} | {each.of for each in plan.query.changes}
+
+
+def index_of(context: StatementContext, id: GlobalId) -> GlobalId:
+    """Return the collection that is read for a source: the index of a view, else the source.
+
+    Raises ObjectNotInPrerequisiteState if the view's index was dropped.
+    """
+    coordinator = context.coordinator
+    if (
+        id in coordinator.capabilities
+        or id in coordinator.as_ofs
+        or id not in coordinator.state.objects
+    ):
+        return id
+    ready = coordinator.index_for(id, context.cluster)
+    if not ready:
+        raise ObjectNotInPrerequisiteState(f"the index on {id} was dropped by another session")
+    return ready[0].id

@@ -5,7 +5,9 @@ to one portal or cursor, which may ask for a few rows at a time.
 """
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
@@ -13,11 +15,31 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
 from foreshore.adapter.session.interrupt import Interrupts
-from foreshore.compute.result import Result, empty_batch
+from foreshore.compute.finish import finished_parts
+from foreshore.compute.result import Result, collected, empty_batch
+from foreshore.expr.ir import Finishing
+from foreshore.rows import count
 from foreshore.types import RelationDesc
 
 BATCH_ROWS = 8_192
+FEW_ROWS = 4_096  # finished on the event loop
 ALL = 2**62
+
+
+async def all_rows(result: Result) -> pa.RecordBatch:
+    """Return all rows of a result as one batch."""
+    if not result.spilled_bytes:
+        return result.whole()
+    with closing(result):
+        return await blocking.run(None, result.whole)
+
+
+async def finished(rows: pa.Table, finishing: Finishing | None) -> Result:
+    """Return finished rows, given with `__diff`; many are finished on a thread."""
+    parts = partial(finished_parts, (rows,), finishing)
+    if rows.num_rows <= FEW_ROWS and count(rows) <= FEW_ROWS:
+        return collected(parts())
+    return await blocking.run(None, lambda: collected(parts()))
 
 
 class RowSource(Protocol):

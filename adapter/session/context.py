@@ -16,6 +16,7 @@ from foreshore.adapter.session.catalog_reader import TEMPORARY
 from foreshore.adapter.session.variables import VERSION, milliseconds, split_list
 from foreshore.adapter.write.sequence_numbers import generation_of
 from foreshore.ids import temporary_schema
+from foreshore.sql.rewrite.bind_parameters import Replace, parameter_bindings
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 
@@ -113,6 +114,10 @@ class StatementContext:
     def environment_values(self, time: Timestamp) -> Mapping[str, Callable[[], Datum]]:
         """Return the environment values that plans may ask for at `time`, each as a function."""
         return _EnvironmentValues(self, time)
+
+    def bindings(self, time: Timestamp) -> Replace:
+        """Return what replaces parameters and environment values in a plan, as of `time`."""
+        return parameter_bindings(self.args, self.environment_values(time))
 
 
 class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):

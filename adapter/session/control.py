@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.result import BatchSource, Outcome, Selected
-from foreshore.adapter.read.times import value_of
+from foreshore.adapter.read.scalar_values import value_of
 from foreshore.adapter.read.timestamp_selection import (
     BoundedStaleness,
     isolation_of,

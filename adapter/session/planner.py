@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.dispatch import described
-from foreshore.adapter.read.peek_plan import IndexOn, PeekPlan, plan_peek, whole
+from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek, query_of
 from foreshore.adapter.session.catalog_reader import SessionCatalog, effective_path
 from foreshore.adapter.session.plan_cache import PlanKey
 from foreshore.adapter.session.prepared import Basis, Prepared
@@ -23,7 +23,6 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.constraint import Unique
 from foreshore.errors import FeatureNotSupported, SyntaxError_
-from foreshore.expr.block import Block
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
@@ -153,9 +152,9 @@ class SessionPlanner:
         plan = plan_statement(prepared.syntax, reader, types, zone=zone)
         peek = self._peek_of(plan)
         init_plans = self._init_plans(prepared, peek)
-        ways = ("index",) if followed_by(plan) is not None else ("index", "bulk")
+        follows = followed_by(plan) is not None
         peeks = [peek, *(each.peek for _, each in init_plans)]
-        if reader.unexpanded_views and any(each is None or each.way not in ways for each in peeks):
+        if reader.unexpanded_views and not all(_uses_indexes(each, follows) for each in peeks):
             types = ParameterTypes(declared)
             plan = plan_statement(prepared.syntax, reader.as_defined(), types, zone=zone)
             peek = self._peek_of(plan)
@@ -182,8 +181,8 @@ class SessionPlanner:
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = None
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
-            calls = calls_in(peek.relation) if peek.acts else ()
-            prepared.template = template_of(peek.relation, calls)
+            calls = calls_in(peek.query.relation) if peek.acts else ()
+            prepared.template = template_of(peek.query.relation, calls)
             if prepared.template is not None and not plan.row_outputs:
                 prepared.rules = rules_of(planned[plan.table])
         elif peek is not None and (
@@ -204,7 +203,7 @@ class SessionPlanner:
         """Return the locking subqueries that a statement reads; others are not run."""
         if peek is None or not peek.query.init_plans:
             return ()
-        read = Block(peek.query.relation, peek.query.recursions).sources()
+        read = peek.query.block.sources()
         return tuple(
             (
                 each.id,
@@ -244,7 +243,7 @@ class SessionPlanner:
         for each in query.init_plans:
             if each.id == prepared.within:
                 query = each.select.query
-        return plan_peek(query, lambda id: [], self._keys_of)
+        return plan_peek(query, lambda id: [], self._keys_of, by_keys=False)
 
     def plan_query(self, query: Query) -> PeekPlan:
         """Return how `query` would be answered on the session's cluster."""
@@ -293,11 +292,11 @@ def read_by(plan: Plan) -> Query | None:
         case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
             return query
         case CreateTableAs(source=relation, with_data=True):
-            return whole(relation)
+            return query_of(relation)
         case Insert(source=relation):
-            return whole(relation, plan.init_plans)
+            return query_of(relation, plan.init_plans)
         case Update(selection=relation) | Delete(selection=relation) | Merge(selection=relation):
-            return whole(relation, plan.init_plans)
+            return query_of(relation, plan.init_plans)
         case _:
             return None
 
@@ -311,6 +310,11 @@ def followed_by(plan: Plan) -> Query | None:
             return query
         case _:
             return None
+
+
+def _uses_indexes(peek: PeekPlan | None, follows: bool) -> bool:
+    """Whether a plan can read indexes; SUBSCRIBE (`follows`) reads one alone."""
+    return peek is not None and (peek.index is not None or (not follows and peek.asks_cluster))
 
 
 def _shape(desc: RelationDesc | None) -> object:

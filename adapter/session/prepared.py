@@ -9,7 +9,7 @@ use; a result whose columns then differ is refused, as clients rely on what they
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from foreshore.adapter.read.peek_plan import PeekPlan
+from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.result import Selected
 from foreshore.adapter.write.point_plan import PointPlan, RowRules
 from foreshore.adapter.write.values import Template
@@ -75,7 +75,7 @@ class Prepared:
         """Whether its plan makes use of tables alone, and of nothing maintained over them."""
         if self.template is not None:
             return True
-        return self.point is not None and self.peek is not None and self.peek.lookup is None
+        return self.point is not None and self.peek is not None and self.peek.index is None
 
 
 NO_STATEMENT = Prepared("", None)

@@ -12,7 +12,7 @@ from foreshore.adapter.ddl.create import is_there, items_of, schema_of
 from foreshore.adapter.ddl.definitions import plan_item
 from foreshore.adapter.ddl.drop import describe
 from foreshore.adapter.ddl.table_rewrite import above
-from foreshore.adapter.read.times import timestamp_of
+from foreshore.adapter.read.scalar_values import timestamp_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_positions import Move
 from foreshore.catalog.durable import Position

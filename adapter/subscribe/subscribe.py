@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.coordinator import refuse_system_inputs
+from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.bind import bind_peek
 from foreshore.adapter.read.cluster_choice import answering_cluster
-from foreshore.adapter.read.peek import bind_peek
-from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected
-from foreshore.adapter.read.times import choose, tell_of_waiting, timestamp_of
+from foreshore.adapter.read.scalar_values import timestamp_of
+from foreshore.adapter.read.timestamp import choose, notify_of_waiting
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.durable_statements import start_from_position
@@ -42,7 +43,7 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
         raise FeatureNotSupported("SUBSCRIBE after writes in the same transaction is not supported")
     coordinator = context.coordinator
     peek = _peek(context, plan)
-    read = {peek.lookup.index} if peek.lookup is not None else peek.shards
+    read = {peek.index.index} if peek.index is not None else peek.shards
     coordinator.compute.maintained.check_not_corrupt(read)
     beginning, snapshot = plan.as_of, plan.snapshot
     if plan.subscription is not None:
@@ -51,13 +52,13 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
         snapshot = not position.confirmed if snapshot is None else snapshot
     assert snapshot is not None, plan
     as_of = choose(context, sorted(read), beginning).time
-    tell_of_waiting(context, read, as_of)
+    notify_of_waiting(context, read, as_of)
     until = None if plan.up_to is None else timestamp_of(context, plan.up_to)
     if until is not None and until < as_of:
         raise InvalidParameterValue(
             f"UP TO {until} is before AS OF {as_of}", detail="Nothing could come of it."
         )
-    relation, _, _ = await bind_peek(context, peek, as_of)
+    relation = (await bind_peek(context, peek, as_of)).block.relation
     form = Form.of(plan)
     # A durable subscription that goes on from its position begins there, not at AS OF.
     progress_from = as_of if snapshot or plan.subscription is None else as_of + 1
@@ -94,12 +95,12 @@ def _peek(context: StatementContext, plan: Subscribe) -> PeekPlan:
     """Return the plan of the query, without an index that it cannot subscribe to as of the time."""
     peek = context.prepared.peek
     assert peek is not None
-    refuse_system_inputs(peek.relation, "SUBSCRIBE")
-    if peek.lookup is None:
+    refuse_system_inputs(peek.path.relation, "SUBSCRIBE")
+    if peek.index is None:
         return peek
-    usable = _single_input(peek.relation) is not None
+    usable = _single_input(peek.path.relation) is not None
     if usable and plan.as_of is not None and not plan.as_of.at_least:
-        since = context.coordinator.holds.since(peek.lookup.index)
+        since = context.coordinator.holds.since(peek.index.index)
         usable = timestamp_of(context, plan.as_of.time) >= since
     return peek if usable else context.planner.peek_without_indexes(context.prepared)
 
@@ -128,8 +129,8 @@ def _source(
     if below is not None and below.id in context.coordinator.capabilities:
         return Source(Get(below.id, ()), frozenset({below.id})), relation
     cluster = answering_cluster(context).id
-    if below is not None and peek.lookup is not None:
-        index = peek.lookup.index
+    if below is not None and peek.index is not None:
+        index = peek.index.index
         return Source(below, frozenset({index}), cluster, index), relation
     return Source(relation, sources_of(relation), cluster), None
 

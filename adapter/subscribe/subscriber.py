@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.coordinator import Coordinator
-from foreshore.adapter.read.peek import whole
+from foreshore.adapter.read.result import all_rows
 from foreshore.adapter.subscribe.changelog import Changelog, End, earliest
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.envelope import Form
@@ -255,7 +255,7 @@ class Subscriber:
         imports = () if source.index is not None else tuple(sorted(source.inputs))
         request = PeekRequest(as_of, source.relation, imports=imports, index=source.index)
         result = await self._coordinator.compute.peek(source.cluster, request)
-        return insertions_at(pa.Table.from_batches([await whole(result)]), as_of)
+        return insertions_at(pa.Table.from_batches([await all_rows(result)]), as_of)
 
     async def _read_shard(self, state: Reading) -> tuple[pa.Table | None, Timestamp]:
         """Return the shard's updates later than `state.after`, and the time that they reach.

@@ -10,8 +10,8 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from foreshore.adapter.read.by_key import locks_of_rows
-from foreshore.adapter.read.times import move_forward, read_time
+from foreshore.adapter.read.key_lookup import locks_of_rows
+from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.key_index import MANY, KeyIndex

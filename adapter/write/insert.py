@@ -12,23 +12,16 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.by_key import locked_by_key, locked_rows
-from foreshore.adapter.read.peek import (
-    NOTHING_GIVEN,
-    Given,
-    awaited,
-    bind_peek,
-    counted_each,
-    evaluate_here,
-    rows_of,
-)
-from foreshore.adapter.read.peek_plan import PeekPlan
+from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.bind import NOTHING_GIVEN, Given, bind_peek, call_side_effects
+from foreshore.adapter.read.execute import counted_each, execute_unfinished
+from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows
+from foreshore.adapter.read.pipeline import read_rows, wait_until_requested
 from foreshore.adapter.read.result import BatchSource, Outcome, Selected
-from foreshore.adapter.read.row_locks import found_by_init_plans
-from foreshore.adapter.read.times import read_time, tables_below
+from foreshore.adapter.read.select import rows_of_init_plans
+from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import (
-    calls_in,
     calls_of,
     carried_out,
     carried_out_by_row,
@@ -58,9 +51,8 @@ from foreshore.adapter.write.values import (
 )
 from foreshore.catalog.catalog import Planned
 from foreshore.compute.finish import expanded, finish, places_in_order
-from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear, evaluated
+from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.block import Block
 from foreshore.expr.ir import (
     Get,
     LocalGet,
@@ -88,7 +80,7 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
     """Run an INSERT."""
     as_of = None
     if plan.as_of is not None:
-        as_of = await awaited(context, plan.as_of)
+        as_of = await wait_until_requested(context, plan.as_of)
         assert isinstance(context.prepared.plan, Insert), context.prepared.plan
         plan = context.prepared.plan
     require_writable(context, "INSERT", plan.table)
@@ -137,7 +129,7 @@ async def _new_rows(
     The table is what was `planned`. `few` are the rows of the source, if they have been made.
     """
     if few is None:
-        found = await found_by_init_plans(context)
+        found = await rows_of_init_plans(context)
         rows = await written_rows(context, (plan.table,), found, as_of=as_of)
     else:
         rows = table_of_rows(few, columns_of(plan.source))
@@ -172,7 +164,7 @@ async def _in_order(
 def _is_few(prepared: "Prepared", peek: PeekPlan) -> bool:
     """Whether the plan says that it makes no more rows than have locks of their own."""
     template = prepared.template
-    most = most_rows(peek.relation) if template is None else len(template.cells)
+    most = most_rows(peek.query.relation) if template is None else len(template.cells)
     return most is not None and most <= MANY
 
 
@@ -271,22 +263,14 @@ async def written_rows(
     for it.
     """
     if as_of is not None:
-        return counted(await rows_of(context, as_of))
+        return await read_rows(context, as_of)
     transaction = context.transaction
     coordinator = context.coordinator
     peek = context.prepared.peek
     assert peek is not None
     if peek.reads_nothing:
-        now = _now(context)
-        filled_relation, _, _ = await bind_peek(context, peek, now)
-        if peek.acts:
-            values = await carried_out(context, calls_in(filled_relation))
-            filled_relation = bind_relation(filled_relation, values.get)
-        if peek.way_of(filled_relation) == "constant":
-            return await evaluated(
-                coordinator.executor, filled_relation, counted_each(given), is_large=peek.is_large
-            )
-        return await evaluate_here(context, Block(filled_relation), now, given)
+        bound = await bind_peek(context, peek, _now(context), given)
+        return await execute_unfinished(context, await call_side_effects(context, bound))
     if transaction.time is None:  # what is written follows from the newest, at any isolation
         transaction.isolation = "strict serializable"
     if peek.key is not None:
@@ -302,16 +286,12 @@ async def written_rows(
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
         await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
-    if transaction.reads_own_writes(tables) or peek.way == "local":
-        time = read_time(context, peek.shards, None)
-        filled_relation, _, replace = await bind_peek(context, peek, time)
-        return await evaluate_here(context, peek.block(filled_relation, replace), time, given)
-    return counted(await rows_of(context, None, given))
+    return await read_rows(context, None, given)
 
 
 async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
     """Return the rows of the selection of a statement that changes rows, which are locked."""
-    found = await found_by_init_plans(context)
+    found = await rows_of_init_plans(context)
     return await written_rows(context, (plan.table,), found, locking=True, keys=plan.keys)
 
 
@@ -339,12 +319,8 @@ async def _rows_by_key(
     )
     if constraint is None:
         return None
-    replace = parameter_bindings(
-        context.args, context.environment_values(coordinator.oracle.read_ts())
-    )
-    columns, _ = split_diffs(
-        evaluate_linear(bind_relation(changed.source, replace), counted_each(given))
-    )
+    source = bind_relation(changed.source, context.bindings(coordinator.oracle.read_ts()))
+    columns, _ = split_diffs(evaluate_linear(source, counted_each(given)))
     columns = [columns[changed.columns.index(i)] for i in constraint.columns]
     named = pa.table(columns, names=[str(i) for i in constraint.columns])
     present = named.drop_null()
@@ -356,14 +332,13 @@ async def _rows_by_key(
         return None
     time = transaction.time
     assert time is not None
-    replace = parameter_bindings(context.args, context.environment_values(time))
     is_whole = set(changed.columns) == set(constraint.columns)
     if changed.under is not None and is_whole and not (changed.single and named.num_rows > 1):
-        under = bind_relation(changed.under, replace)
+        under = bind_relation(changed.under, context.bindings(time))
         if can_evaluate_locally(under):
             return evaluate_linear(under, {table: counted(rows)})
-    block = peek.block(bind_relation(peek.query.relation, replace), replace)
-    return await evaluate_here(context, block, time, {**given, table: rows})
+    bound = await bind_peek(context, peek.in_process(), time, {**given, table: rows})
+    return await execute_unfinished(context, bound)
 
 
 async def with_numbers(

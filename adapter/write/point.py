@@ -4,7 +4,7 @@ The same happens as on the way of columns (`by_key.py`, `insert.py`, `tables.py`
 where this one does not lead: None is returned then, and nothing has been written.
 """
 
-from foreshore.adapter.read.times import move_forward, read_time
+from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.transaction.transaction import Written

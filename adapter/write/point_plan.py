@@ -11,7 +11,7 @@ then the row.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from foreshore.adapter.read.peek_plan import PeekPlan
+from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.write.newest_rows import PLAIN
 from foreshore.adapter.write.values import Row
 from foreshore.catalog.catalog import Planned
@@ -108,13 +108,13 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
     rules = rules_of(planned[lookup.table])
     if rules is None or any(each is not None for each in limits):
         return None
-    givens = Givens.of([*lookup.keys[0], *_scalars(lookup.residual)])
+    givens = Givens.of([*lookup.keys[0], *_scalars(lookup.relation)])
 
     def cell(scalar: Scalar) -> Cell:
         return compiled(givens.placed(scalar))
 
     first = len(givens)
-    steps = _steps(lookup.residual, cell, first)
+    steps = _steps(lookup.relation, cell, first)
     steps.append(_projecting([*range(first), *(first + i for i in query.finishing.project)]))
     return PointPlan(
         lookup.table,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.sequences import restart_identity
-from foreshore.adapter.read.times import read_time
+from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.tables import (
     committed_rows,

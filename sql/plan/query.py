@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias
 
-from foreshore.expr.block import Recursion
+from foreshore.expr.block import Block, Recursion
 from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.sql.parse.keywords import quote_identifier
@@ -122,6 +122,11 @@ class Query:
     # If the query calls functions with side effects: the columns of `desc` as scalars over the
     # finished rows, then calls whose results are not shown.
     row_outputs: tuple[Scalar, ...] = ()
+
+    @property
+    def block(self) -> Block:
+        """The relation with its recursions."""
+        return Block(self.relation, self.recursions)
 
 
 @dataclass(frozen=True, slots=True)

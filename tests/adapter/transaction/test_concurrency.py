@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.read import times
+from foreshore.adapter.read import timestamp
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
 from tests.adapter.harness import TestEnvironment, until
@@ -276,14 +276,14 @@ def test_who_waits_for_what_is_far_behind_is_told(
         session = await env.session("s0")
         told = asyncio.Event()
         session.when_noticed(told.set)
-        monkeypatch.setattr(times, "FAR_BEHIND_MS", 3_600_000)
+        monkeypatch.setattr(timestamp, "FAR_BEHIND_MS", 3_600_000)
         answer = await env.query("s0", f"SET statement_timeout = '100ms'; {query}")
         assert "57014" in answer
         assert not told.is_set()  # it is not so old
         await env.query("s0", "RESET statement_timeout")
         await asyncio.sleep(0.1)
         await env.query("s0", "INSERT INTO some_rows VALUES (1)")  # time goes on
-        monkeypatch.setattr(times, "FAR_BEHIND_MS", 50)
+        monkeypatch.setattr(timestamp, "FAR_BEHIND_MS", 50)
         asking = asyncio.create_task(env.query("s0", query))
         await told.wait()
         session.interrupt(QueryCanceled())

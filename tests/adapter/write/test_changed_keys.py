@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from foreshore.adapter.read import execute
 from foreshore.adapter.write import insert
 from tests.adapter.harness import TestEnvironment, until
 
@@ -168,7 +169,7 @@ def test_rows_under_keys_are_those_that_a_join_finds(
                 if not known:
                     patched.setattr(insert, "_rows_by_key", _nothing)
                 elif sql in WITHOUT_JOIN:
-                    patched.setattr(insert, "evaluate_here", _refused)
+                    patched.setattr(execute, "rows_in_process", _refused)
                 said = (await env.ran("w", sql)).splitlines()
             await env.ran("w", "COMMIT")
             answers.append((sorted(said), await state(env)))
@@ -181,5 +182,5 @@ async def _nothing(*_: object) -> None:
     """Know no keys before."""
 
 
-async def _refused(*_: object) -> None:
+async def _refused(*_: object, **__: object) -> None:
     raise AssertionError("an engine is asked")

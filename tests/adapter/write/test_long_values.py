@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter.read.peek import evaluate_here
+from foreshore.adapter.read.in_process import rows_in_process
 from tests.adapter.harness import TestEnvironment
 
 GROWING = (  # what is written for 1, a short argument, and for 2, a long one
@@ -28,11 +28,11 @@ def test_only_what_is_long_goes_to_the_engine(
 ) -> None:
     there: list[object] = []
 
-    async def counted(*args: object) -> object:
+    async def counted(*args: object, **options: bool) -> object:
         there.append(args)
-        return await evaluate_here(*args)  # type: ignore[arg-type]
+        return await rows_in_process(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("foreshore.adapter.write.insert.evaluate_here", counted)
+    monkeypatch.setattr("foreshore.adapter.read.execute.rows_in_process", counted)
 
     async def scenario() -> None:
         await env.query("s", "CREATE TABLE long (n int, t text)")

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from psycopg.adapt import PyFormat, Transformer
 
-from foreshore.adapter.read.peek_plan import KeyLookup, PeekPlan
+from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.write.newest_rows import PLAIN
@@ -91,7 +91,7 @@ def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         match prepared.plan, prepared.peek:
             case Insert(table=table), _:
                 pass
-            case _, PeekPlan(key=KeyLookup(table=table)):
+            case _, PeekPlan(path=KeyLookup(table=table)):
                 pass
             case _:
                 return

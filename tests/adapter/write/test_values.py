@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from foreshore.adapter.read.peek import bind_peek
+from foreshore.adapter.read.bind import bind_peek
 from foreshore.adapter.write.values import Values, template_of, updates_at
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.sql.plan import Insert
@@ -42,11 +42,14 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             assert prepared.peek is not None
             assert isinstance(prepared.plan, Insert)
             context = session.context(prepared, args)
-            relation, _, _ = await bind_peek(context, prepared.peek, 0)
+            bound = await bind_peek(context, prepared.peek, 0)
             desc = session.planner.reader().planned[prepared.plan.table].desc
             template = prepared.template
             rows = template.rows(template.givens.values(args, context.environment_values(0)))
-            given, expected = Values.coming(desc, rows).table(), evaluate_linear(relation)
+            given, expected = (
+                Values.coming(desc, rows).table(),
+                evaluate_linear(bound.block.relation),
+            )
             assert given.num_rows == len(rows)
             for column, wanted in zip(given.columns, expected.columns, strict=True):
                 assert column.combine_chunks().equals(wanted.combine_chunks()), sql
@@ -71,6 +74,6 @@ def test_what_is_no_row_of_values_has_no_template(tmp_path: Path) -> None:
             prepared = await session.parse("", sql, ())
             assert prepared.template is None, sql
             assert prepared.peek is not None
-            assert template_of(prepared.peek.relation) is None
+            assert template_of(prepared.peek.query.relation) is None
 
     in_environment(tmp_path, main)

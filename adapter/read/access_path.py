@@ -1,0 +1,232 @@
+"""Access paths: where the rows of a query come from, decided when it is planned.
+
+    Constant    nowhere: the query reads nothing, and kernels compute it
+    KeyLookup   the key index of a table, for literal values of a unique key
+    IndexRead   an index of the session's cluster, for literal keys or whole
+    InProcess   an engine in this process: system relations, recursions, the transaction's writes
+    Bulk        an engine of the session's cluster, over shards and indexes
+
+A prepared statement keeps its `PeekPlan`. An execution only binds arguments and session values.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeAlias
+
+from foreshore.adapter.session.side_effects import calls_in, draws
+from foreshore.compute.local.linear import can_evaluate_locally
+from foreshore.constraint import Unique
+from foreshore.expr.cost import is_large
+from foreshore.expr.ir import (
+    Column,
+    Filter,
+    Finishing,
+    Get,
+    Map,
+    Project,
+    Relation,
+    Scalar,
+    columns_of,
+)
+from foreshore.ids import GlobalId, is_builtin
+from foreshore.sql.optimize.lookup import literal_lookup
+from foreshore.sql.plan import InitPlan, Query
+from foreshore.sql.rewrite.bind_parameters import environment_names, is_open
+from foreshore.types import RelationDesc
+
+Keys: TypeAlias = tuple[tuple[Scalar, ...], ...]  # scalars without columns
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The kernels compute `relation`, which reads nothing."""
+
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """An engine in this process computes `relation`."""
+
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """An engine of the session's cluster computes `relation`."""
+
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRead:
+    """`relation` (Map, Filter, Project) over the rows of `on` in an index: under `keys`, or all."""
+
+    index: GlobalId
+    on: GlobalId
+    keys: Keys | None
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """`relation` over the rows of `table` under `keys` of a unique constraint.
+
+    `otherwise` is used at times that the key index does not know.
+    """
+
+    table: GlobalId
+    constraint: Unique
+    keys: Keys
+    relation: Relation
+    otherwise: IndexRead | Bulk
+
+
+AccessPath: TypeAlias = Constant | KeyLookup | IndexRead | InProcess | Bulk
+
+
+@dataclass(frozen=True, slots=True)
+class PeekPlan:
+    """A query and its access path."""
+
+    query: Query
+    path: AccessPath
+    sources: frozenset[GlobalId]
+    shards: frozenset[GlobalId]  # the sources that are read as of a time: not the system's
+    open: bool  # whether there are parameters or session values to bind
+    is_timed: bool  # whether the answer depends on the time of the read
+    acts: bool  # whether it calls functions with side effects
+    draws: bool  # whether it calls nextval
+    is_large: bool  # whether traversing its relation takes milliseconds
+
+    @property
+    def key(self) -> KeyLookup | None:
+        """The lookup, if the rows come from a key index."""
+        return self.path if isinstance(self.path, KeyLookup) else None
+
+    @property
+    def index(self) -> IndexRead | None:
+        """The read, if the rows come from an index of the cluster; see `without_key`."""
+        path = self.path.otherwise if isinstance(self.path, KeyLookup) else self.path
+        return path if isinstance(path, IndexRead) else None
+
+    @property
+    def asks_cluster(self) -> bool:
+        """Whether the session's cluster is asked, at least if a key index does not answer."""
+        return not isinstance(self.path, Constant | InProcess)
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether the query reads no collection, except the rows of its init plans."""
+        return not (self.sources or self.query.changes or self.query.recursions)
+
+    def without_key(self) -> "PeekPlan":
+        """Return the plan without its key lookup."""
+        path = self.path
+        return replace(self, path=path.otherwise) if isinstance(path, KeyLookup) else self
+
+    def in_process(self) -> "PeekPlan":
+        """Return the plan evaluated in this process, which alone knows uncommitted writes."""
+        return replace(self, path=InProcess(self.query.relation))
+
+    def bound_path(self, relation: Relation) -> AccessPath:
+        """Return the path for its bound `relation`: short arguments may need no engine."""
+        if isinstance(self.path, InProcess) and not self.is_large and self.reads_nothing:
+            return Constant(relation) if can_evaluate_locally(relation) else InProcess(relation)
+        return replace(self.path, relation=relation)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOn:
+    """An index that may be read: its id, and its key over the relation's columns."""
+
+    id: GlobalId
+    key: tuple[Scalar, ...]
+
+
+Indexes = Callable[[GlobalId], Sequence[IndexOn]]
+UniqueKeys = Callable[[GlobalId], Sequence[Unique]]
+
+
+def plan_peek(
+    query: Query, indexes: Indexes, keys: UniqueKeys, *, by_keys: bool = True
+) -> PeekPlan:
+    """Return the plan of `query`.
+
+    `indexes` returns the hydrated indexes of a relation, `keys` the unique constraints of a table.
+    Without `by_keys` an index is read whole.
+    """
+    block = query.block
+    relations = list(block.relations())
+    read = block.sources()
+    sources = read - {each.id for each in query.changes} - {each.id for each in query.init_plans}
+    calls = list(chain.from_iterable(map(calls_in, relations)))
+    path: AccessPath
+    if not read and not query.recursions and can_evaluate_locally(query.relation):
+        path = Constant(query.relation)
+    elif query.recursions or not (sources or query.changes) or any(map(is_builtin, sources)):
+        path = InProcess(query.relation)
+    else:
+        path = find_index(query.relation, indexes, by_keys=by_keys) or Bulk(query.relation)
+        if by_keys and not calls:
+            path = find_key(query.relation, keys, path) or path
+    shards = frozenset(id for id in sources if not is_builtin(id))
+    session_values = frozenset().union(*map(environment_names, relations))
+    return PeekPlan(
+        query,
+        path,
+        sources | {each.of for each in query.changes},
+        shards,
+        any(map(is_open, relations)) or query.limit is not None or query.offset is not None,
+        bool(shards) or bool(query.changes) or "mz_now" in session_values,
+        bool(calls),
+        draws(calls),
+        any(map(is_large, relations)),
+    )
+
+
+def query_of(relation: Relation, init_plans: tuple[InitPlan, ...] = ()) -> Query:
+    """Return the query for all rows of `relation`, in any order."""
+    columns = columns_of(relation)
+    names = tuple(f"c{i}" for i in range(len(columns)))
+    finishing = Finishing((), None, 0, tuple(range(len(columns))))
+    return Query(relation, finishing, RelationDesc(names, columns), init_plans=init_plans)
+
+
+def find_key(relation: Relation, keys: UniqueKeys, otherwise: IndexRead | Bulk) -> KeyLookup | None:
+    """Return the key lookup that answers `relation`, if there is one."""
+    get = _single_input(relation)
+    if get is None:
+        return None
+    for constraint in keys(get.id):
+        columns = [
+            Column(i, get.columns[i].type, get.columns[i].nullable) for i in constraint.columns
+        ]
+        found = literal_lookup(relation, columns)
+        if found is not None:
+            return KeyLookup(get.id, constraint, found.keys, found.residual, otherwise)
+    return None
+
+
+def find_index(relation: Relation, indexes: Indexes, *, by_keys: bool) -> IndexRead | None:
+    """Return the index read that answers `relation`, if there is one: by most keys, else whole."""
+    get = _single_input(relation)
+    if get is None:
+        return None
+    ready = indexes(get.id)
+    lookups = [
+        (len(index.key), IndexRead(index.id, get.id, found.keys, found.residual))
+        for index in (ready if by_keys else ())
+        if (found := literal_lookup(relation, index.key)) is not None
+    ]
+    if lookups:
+        return max(lookups, key=lambda each: each[0])[1]
+    return IndexRead(ready[0].id, get.id, None, relation) if ready else None
+
+
+def _single_input(relation: Relation) -> Get | None:
+    """Return the collection if `relation` is Map, Filter and Project over one."""
+    while isinstance(relation, Map | Filter | Project):
+        relation = relation.input
+    return relation if isinstance(relation, Get) else None

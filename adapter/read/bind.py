@@ -1,0 +1,90 @@
+"""Binding: a plan with its arguments, session values and results of side effects put in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import msgspec
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.read.access_path import AccessPath, PeekPlan
+from foreshore.adapter.read.scalar_values import row_count_of
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.side_effects import calls_in, carried_out
+from foreshore.expr.block import Block
+from foreshore.expr.ir import Finishing
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import Query
+from foreshore.sql.rewrite.bind_parameters import Replace, bind_block
+from foreshore.update import Timestamp
+
+# Rows, without `__diff`, of collections that only one statement knows.
+Given = Mapping[GlobalId, pa.Table]
+NOTHING_GIVEN: Given = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPeek:
+    """A plan to be executed as of `time`, without parameters and session values."""
+
+    plan: PeekPlan
+    time: Timestamp
+    block: Block
+    finishing: Finishing
+    bindings: Replace
+    given: Given
+    own: bool  # whether the transaction's own writes are read
+
+    @property
+    def path(self) -> AccessPath:
+        """The access path."""
+        return self.plan.bound_path(self.block.relation)
+
+
+async def bind_peek(
+    context: StatementContext,
+    plan: PeekPlan,
+    time: Timestamp,
+    given: Given = NOTHING_GIVEN,
+    *,
+    own: bool = True,
+) -> BoundPeek:
+    """Return `plan` bound as of `time`; on a thread if it is large."""
+    bindings = context.bindings(time)
+    block, finishing = Block(plan.path.relation, plan.query.recursions), plan.query.finishing
+    if plan.open:
+        finishing = bound_finishing(context, plan.query)
+        if plan.is_large:
+            with context.interrupts.running():
+                executor = context.coordinator.executor
+                block = await blocking.run(executor, bind_block, block, bindings)
+        else:
+            block = bind_block(block, bindings)
+    if block.recursions and finishing.limit is not None and not finishing.order_by:
+        block = replace(block, rows_wanted=finishing.limit + finishing.offset)
+    return BoundPeek(plan, time, block, finishing, bindings, given, own)
+
+
+async def call_side_effects(context: StatementContext, bound: BoundPeek) -> BoundPeek:
+    """Call the plan's functions with side effects; return it with their results put in."""
+    if not bound.plan.acts:
+        return bound
+    relations = bound.block.relations()
+    calls = dict.fromkeys(call for each in relations for call in calls_in(each))
+    values = await carried_out(context, list(calls))
+    # They may have changed session values.
+    bound = await bind_peek(context, bound.plan, bound.time, bound.given, own=bound.own)
+    return replace(bound, block=bind_block(bound.block, values.get))
+
+
+def bound_finishing(context: StatementContext, query: Query) -> Finishing:
+    """Return the finishing of a query with LIMIT and OFFSET bound."""
+    finishing = query.finishing
+    if query.limit is not None:
+        limit = row_count_of(context, query.limit, "LIMIT")
+        finishing = msgspec.structs.replace(finishing, limit=limit)
+    if query.offset is not None:
+        offset = row_count_of(context, query.offset, "OFFSET") or 0
+        finishing = msgspec.structs.replace(finishing, offset=offset)
+    return finishing

@@ -1,0 +1,102 @@
+"""Execute: the rows of a bound plan as of its time, by its access path."""
+
+from typing import assert_never
+
+import pyarrow as pa
+
+from foreshore.adapter.read.access_path import Bulk, Constant, IndexRead, InProcess, KeyLookup
+from foreshore.adapter.read.bind import BoundPeek, Given
+from foreshore.adapter.read.cluster_choice import answering_cluster, index_of, pinned_replica
+from foreshore.adapter.read.in_process import result_in_process, rows_in_process
+from foreshore.adapter.read.key_lookup import literal_keys, look_up
+from foreshore.adapter.read.result import all_rows, finished
+from foreshore.adapter.session.context import StatementContext
+from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.engine import rows_schema
+from foreshore.compute.finish import expanded, finish
+from foreshore.compute.local.linear import evaluated
+from foreshore.compute.result import Result, empty_batch
+from foreshore.errors import DatabaseError, TableAltered
+from foreshore.ids import GlobalId
+from foreshore.rows import counted
+
+
+async def execute(context: StatementContext, bound: BoundPeek) -> Result:
+    """Return the finished rows."""
+    time, finishing = bound.time, bound.finishing
+    match bound.path:
+        case Constant():
+            with context.interrupts.running():
+                rows = await _constant(context, bound)
+            return await finished(rows, finishing)
+        case KeyLookup() as path:
+            rows = look_up(context, bound, path)
+            return Result.of(finish(expanded(rows, finishing), finishing))
+        case InProcess():
+            return await result_in_process(context, bound)
+        case IndexRead(index=index, keys=keys, relation=relation):
+            literals = None if keys is None else literal_keys(keys, bound.bindings)
+            if literals == ():
+                return Result.of(empty_batch(rows_schema(bound.plan.query.desc.columns)))
+            replica = pinned_replica(context)
+            request = PeekRequest(time, relation, finishing, index, literals, replica=replica)
+            return await _ask_cluster(context, request)
+        case Bulk(relation=relation):
+            shards = bound.plan.shards
+            indexes = {id: index for id in shards if (index := index_of(context, id)) != id}
+            request = PeekRequest(
+                time,
+                relation,
+                finishing,
+                imports=tuple(sorted(shards - indexes.keys())),
+                indexes=indexes,
+                tables=bound.given,
+                replica=pinned_replica(context),
+            )
+            return await _ask_cluster(context, request)
+        case path:
+            assert_never(path)
+
+
+async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.Table:
+    """Return the rows of a plan without ORDER BY and LIMIT, in any order and with `__diff`."""
+    match bound.path:
+        case Constant():
+            return await _constant(context, bound)
+        case InProcess():
+            return await rows_in_process(
+                context, bound.block, bound.time, bound.given, own=bound.own
+            )
+        case _:
+            return counted(await all_rows(await execute(context, bound)))
+
+
+async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
+    """Return the rows, with `__diff`, of a relation that the kernels compute."""
+    return await evaluated(
+        context.coordinator.executor,
+        bound.block.relation,
+        counted_each(bound.given),
+        is_large=bound.plan.is_large,
+    )
+
+
+async def _ask_cluster(context: StatementContext, request: PeekRequest) -> Result:
+    """Return the answer of the session's cluster.
+
+    Raises TableAltered if an input was dropped meanwhile, so that the statement is planned again.
+    """
+    coordinator = context.coordinator
+    cluster = answering_cluster(context)
+    try:
+        return await coordinator.compute.peek(cluster.id, request)
+    except DatabaseError as error:
+        dropped = not set(request.reads) <= coordinator.holds.collections.keys()
+        if error.sqlstate in ("42704", "55000") and dropped:
+            raise TableAltered() from error
+        raise
+
+
+def counted_each(given: Given) -> dict[GlobalId | int, pa.Table]:
+    """Return the given collections with `__diff`."""
+    return {id: counted(rows) for id, rows in given.items()}

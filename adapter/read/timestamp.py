@@ -1,0 +1,201 @@
+"""The time at which a statement reads: chosen by its transaction's first read, held until the end.
+
+`timestamp_selection.py` chooses, as a pure function. This file gives it the state of the inputs,
+and keeps the choice in the transaction. A transaction that has read only under keys that it has
+locked moves to the newest time before it reads again.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from foreshore.adapter.read.scalar_values import timestamp_of
+from foreshore.adapter.read.timestamp_selection import (
+    Interval,
+    Selection,
+    require_readable,
+    select_timestamp,
+)
+from foreshore.adapter.session.context import StatementContext
+from foreshore.errors import InvalidParameterValue
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import AsOf
+from foreshore.update import Timestamp
+
+FAR_BEHIND_MS = 20_000  # lag of an input from which on waiting for it sends a notice
+
+
+def read_time(
+    context: StatementContext,
+    ids: Iterable[GlobalId],
+    as_of: AsOf | None,
+    *,
+    also: Iterable[GlobalId] = (),
+    by_key: bool = False,
+) -> Timestamp:
+    """Return the time at which to read `ids`, and hold them there until the transaction ends.
+
+    The first read of a transaction chooses for all later ones; AS OF is for one query alone. The
+    tables below `ids` and `also` are added to the transaction's reads, except `by_key`: the caller
+    adds the keys. Raises Conflict or NotYetKnown if `ids` are not readable at the transaction's
+    time, CollectionCorrupted if one is damaged.
+    """
+    transaction, coordinator = context.transaction, context.coordinator
+    ids = tuple(ids)
+    if as_of is not None:
+        refuse_own_past(context, (*ids, *also))
+    ids = [id for id in ids if id in coordinator.holds.collections]
+    coordinator.compute.maintained.check_not_corrupt(ids)
+    if as_of is None and transaction.time is not None:
+        time = transaction.time
+        require(context, ids, time)
+    else:
+        time = choose(context, ids, as_of).time
+        if as_of is None:
+            transaction.time = time
+            if transaction.block:
+                _hold_all(context, time)
+    if as_of is not None or not transaction.block:
+        hold = coordinator.holds.acquire(ids, time, "transaction", context.pid)
+        transaction.holds.append(hold)
+    if as_of is None and not by_key:
+        # The transaction's own new tables change for nobody else. A dropped table has changed.
+        group = coordinator.group
+        below = tables_below(context, (*ids, *also))
+        transaction.read |= {id for id in below if id in group or group.is_altered(id)}
+    if context.variables["emit_timestamp_notice"] == "on":
+        _notify_of_time(context, ids, time)
+    return time
+
+
+def choose(context: StatementContext, ids: Iterable[GlobalId], as_of: AsOf | None) -> Selection:
+    """Return the time that a new read of `ids` would choose, and why."""
+    exact = at_least = None
+    if as_of is not None:
+        refuse_own_past(context, ids := list(ids))
+        given = timestamp_of(context, as_of.time)
+        exact, at_least = (None, given) if as_of.at_least else (given, None)
+    return select_timestamp(
+        _intervals(context, ids),
+        context.transaction.isolation,
+        context.coordinator.oracle.read_ts(),
+        as_of=exact,
+        at_least=at_least,
+        name_of=partial(_name_of, context),
+    )
+
+
+def require(context: StatementContext, ids: Iterable[GlobalId], time: Timestamp) -> None:
+    """Raise Conflict or NotYetKnown if `ids` are not readable at the transaction's `time`."""
+    isolation = context.transaction.isolation
+    require_readable(_intervals(context, ids), isolation, time, partial(_name_of, context))
+
+
+def move_forward(context: StatementContext) -> None:
+    """Move the transaction to the newest time if all it has read is the same there.
+
+    It is if it has read only under keys that it has locked, and these have not changed. The earlier
+    answers are then true at both times, and the commit checks the later one.
+    """
+    transaction, coordinator = context.transaction, context.coordinator
+    now = coordinator.oracle.read_ts()
+    if transaction.time is None or transaction.time >= now or transaction.read:
+        return
+    if not coordinator.locks.holds(transaction.key_reads, transaction):
+        return
+    if coordinator.keys.changed(transaction.key_reads, transaction.time):
+        return
+    held = transaction.holds
+    transaction.time = now
+    transaction.holds = []
+    _hold_all(context, now)
+    for hold in held:
+        hold.release()
+
+
+def tables_below(context: StatementContext, ids: Iterable[GlobalId]) -> set[GlobalId]:
+    """Return the tables from which `ids` derive, the transaction's new ones included."""
+    tables: set[GlobalId] = set()
+    for id in ids:
+        tables |= context.coordinator.bases(id)
+    return tables
+
+
+def refuse_own_past(context: StatementContext, ids: Iterable[GlobalId]) -> None:
+    """Raise InvalidParameterValue if `ids` derive from tables made or altered here; for AS OF.
+
+    Such a table has no history before the commit.
+    """
+    transaction = context.transaction
+    if transaction.catalog is None:
+        return
+    state, ids = context.planner.state, tuple(ids)
+    base, read = transaction.catalog.base, state.tables_named(ids)
+    for id in sorted(_tables_of(context, ids)):
+        if id not in read and base.item_with(state.item(id).oid) is None:
+            continue  # created here and only named, as the target of a write
+        if transaction.made(id) or id in transaction.constrained_since:
+            raise InvalidParameterValue(
+                f'table "{_name_of(context, id)}" cannot be read as of a time in the transaction '
+                "that has made or altered it",
+                detail="It is what it is now from the commit on.",
+                hint="Leave AS OF out, or read it before or after the transaction.",
+            )
+
+
+def notify_of_waiting(context: StatementContext, ids: Iterable[GlobalId], time: Timestamp) -> None:
+    """Send a notice for each of `ids` that is far behind `time`."""
+    coordinator = context.coordinator
+    for id in coordinator.holds.collections.keys() & set(ids):
+        upper, since = coordinator.upper(id), coordinator.as_ofs.get(id, 0)
+        if max(upper, since) > time - FAR_BEHIND_MS:
+            continue
+        item = context.planner.reader().state.item(id)
+        lag_seconds = (time - upper) / 1000
+        how = f"is {lag_seconds:.0f} seconds behind" if upper > since else "is being filled"
+        hint = "mz_internal.mz_frontiers says how far each collection is."
+        context.notice(f'waiting for {item.kind} "{item.name}", which {how}', hint=hint, now=True)
+
+
+def _notify_of_time(context: StatementContext, ids: Sequence[GlobalId], time: Timestamp) -> None:
+    """Send a notice of the time at which a query reads, and of its inputs' frontiers."""
+    coordinator = context.coordinator
+    detail = [f"The newest time that has been read or written is {coordinator.oracle.read_ts()}."]
+    for id in ids:
+        interval = coordinator.interval(id)
+        name = ".".join(filter(None, coordinator.state.full_name(coordinator.state.item(id))))
+        detail.append(f"{name} is known from {interval.since} to before {interval.upper}.")
+    context.notice(f"query timestamp: {time}", detail=" ".join(detail))
+
+
+def _intervals(context: StatementContext, ids: Iterable[GlobalId]) -> dict[GlobalId, Interval]:
+    """Return the intervals of `ids`, and of altered tables that the statement names.
+
+    A plan may use a table's constraints without reading it, for example to remove a join.
+    """
+    coordinator = context.coordinator
+    intervals = {id: coordinator.interval(id) for id in ids}
+    for id, time in coordinator.altered_below(context.prepared.used).items():
+        intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
+    constrained_since = context.transaction.constrained_since
+    below = _tables_of(context, intervals) if constrained_since else set()
+    for id in below & constrained_since.keys():
+        since = max(constrained_since[id], coordinator.since(id))
+        intervals[id] = Interval(since, coordinator.upper(id), since)
+    return intervals
+
+
+def _tables_of(context: StatementContext, ids: Iterable[GlobalId]) -> set[GlobalId]:
+    """Return the tables below `ids` and below the statement's names, new ones included."""
+    return context.planner.state.tables_named((*ids, *context.prepared.used))
+
+
+def _name_of(context: StatementContext, id: GlobalId) -> str:
+    item = context.planner.state.get(id) or context.coordinator.state.get(id)
+    return id if item is None else item.name
+
+
+def _hold_all(context: StatementContext, time: Timestamp) -> None:
+    """Hold everything readable at `time`: the transaction block may read any of it later."""
+    holds = context.coordinator.holds
+    readable = [id for id, each in holds.collections.items() if each.since <= time]
+    context.transaction.holds.append(holds.acquire(readable, time, "transaction", context.pid))
