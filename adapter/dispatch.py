@@ -11,6 +11,7 @@ from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_c
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.create_as import create_table_as
 from foreshore.adapter.ddl.sequences import alter_sequence
+from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.introspection.explain import explain
 from foreshore.adapter.introspection.explain_freshness import explain_freshness
 from foreshore.adapter.read.pipeline import wait_until_requested
@@ -196,7 +197,7 @@ async def _carry_out(session: "Session", context: StatementContext, plan: Plan) 
         case CloseCursor():
             return cursors.close(session, plan)
         case ShowCreate():
-            return drop.show_create(context, plan)
+            return show_create(context, plan)
         case AlterTable():
             context.transaction.require_writable(plan.tag)
             return await alter.alter_table(context, plan)
@@ -205,7 +206,7 @@ async def _carry_out(session: "Session", context: StatementContext, plan: Plan) 
             return await create_table_as(context, plan)
         case CreateMaterializedView():
             context.transaction.require_writable("CREATE MATERIALIZED VIEW")
-            return create.create_materialized_view(context, plan)
+            return create.create_view(context, plan)
         case Advance():
             return await advance(context, plan)
         case LockTable():

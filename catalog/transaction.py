@@ -427,16 +427,15 @@ class Transaction:
         *,
         cascade: bool,
         describe: Callable[[Object | ColumnOf], str],
-        noun: Callable[[Object | ColumnOf], str],
         drop_default: Callable[[Item, Item], str] | None = None,
     ) -> Dropped:
         """Drop `targets` and, if `cascade`, all that depends on them.
 
         Without `cascade`, dependents are an error unless they are parts of a target: an index of
         its relation, the schemas and items of a database, the replicas of a cluster, the parts of a
-        column. `describe` returns text such as `table s.t`; `noun` names a target in the first line
-        of the error. If a sequence is dropped, tables that use it in defaults remain:
-        `drop_default` describes these defaults and, with CASCADE, removes them.
+        column. `describe` returns text such as `table s.t`. If a sequence is dropped, tables that
+        use it in defaults remain: `drop_default` describes these defaults and, with CASCADE,
+        removes them.
         """
         drop_default = drop_default or (lambda table, _: describe(table))
         asked = {target.id for target in targets}
@@ -482,7 +481,7 @@ class Transaction:
                 found = [(describe(each), on) for each, on in cascaded.values()]
                 found += [(drop_default(*pair), pair[1]) for pair in kept()]
                 raise DependentObjectsStillExist(
-                    f"cannot drop {noun(target)} because other objects depend on it",
+                    f"cannot drop {describe(target)} because other objects depend on it",
                     detail="\n".join(f"{each} depends on {describe(on)}" for each, on in found),
                     hint=CASCADE_HINT,
                 )

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.create import named_constraints, refuse_reserved, with_sequences
+from foreshore.adapter.ddl.create import refuse_reserved, with_sequences
 from foreshore.adapter.ddl.definitions import plan_created_table
-from foreshore.adapter.ddl.drop import describe, forget_dropped
-from foreshore.adapter.ddl.sequences import alter_sequence, drop_default
+from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
+from foreshore.adapter.ddl.objects import describe
+from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
 from foreshore.adapter.ddl.table_rewrite import above, plan_above, remember, reshape
 from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, verify, was
 from foreshore.adapter.session.context import StatementContext
@@ -59,7 +60,7 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     if id in coordinator.state.objects:
         await coordinator.keys.ready(id)
         time = coordinator.oracle.read_ts()
-        transaction.described.setdefault(id, coordinator.catalog.planned[id])
+        remember_committed(context, id)
     for sequence in plan.altered_sequences:
         alter_sequence(context, sequence)
     definition = plan.definition
@@ -78,16 +79,7 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
         return Completed(plan.tag)
     if more:
         remember(context, id, old.desc)
-    change.alter_table(
-        table,
-        definition.sql,
-        named_constraints(definition),
-        table.since,
-        definition.depends_on,
-        new.desc.stored,
-        adds_constraints=bool(more),
-    )
-    transaction.planned[id] = new
+    define_table(context, table, definition, new.desc.stored, adds_constraints=bool(more))
     if unique_constraints(new) != unique_constraints(old):
         transaction.forget_keys(id)
     if more:
@@ -106,16 +98,9 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
 
 def _drop_sequences(context: StatementContext, ids: Sequence[GlobalId]) -> None:
     """Drop the sequences of columns that are no identity columns any longer."""
-    change = context.catalog_change()
+    state = context.catalog_change().state
     if ids:
-        dropped = change.drop(
-            [change.state.item(id) for id in ids],
-            cascade=False,
-            describe=lambda each: describe(context, each),
-            noun=lambda each: describe(context, each),
-            drop_default=lambda table, sequence: drop_default(context, table, sequence, False),
-        )
-        forget_dropped(context, dropped)
+        tell_cascaded(context, drop_objects(context, [*map(state.item, ids)], cascade=False))
 
 
 def _rename_columns(

@@ -1,7 +1,7 @@
-"""COMMENT ON: what people say of objects, kept with them in the catalog."""
+"""COMMENT ON: comments are part of their objects in the catalog."""
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.drop import ARTICLES, find
+from foreshore.adapter.ddl.objects import find, parts_of, with_article
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.errors import (
@@ -30,8 +30,7 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
                 raise FeatureNotSupported("COMMENT ON the index of a key is not supported")
             item = _item(context, plan.name)
             if item.type != plan.kind:
-                article = ARTICLES.get(plan.kind, f"a {plan.kind}")
-                raise WrongObjectType(f'"{item.name}" is not {article}')
+                raise WrongObjectType(f'"{item.name}" is not {with_article(plan.kind)}')
             change.comment(item, plan.text)
         case "role":
             role = change.state.role(plan.name.item)
@@ -49,12 +48,8 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
     return Completed("COMMENT")
 
 
-def _parts(name: Name) -> tuple[str, ...]:
-    return tuple(part for part in (name.database, name.schema, name.item) if part is not None)
-
-
 def _is_of_key(context: StatementContext, name: Name) -> bool:
-    return context.planner.reader().find_key(_parts(name)) is not None
+    return context.planner.reader().find_key(parts_of(name)) is not None
 
 
 def _item(context: StatementContext, name: Name) -> Item:
@@ -63,7 +58,7 @@ def _item(context: StatementContext, name: Name) -> Item:
         name.database or context.database, name.schema
     ):
         raise InvalidSchemaName(f'schema "{name.schema}" does not exist')
-    found = reader.resolve_item(_parts(name))
+    found = reader.resolve_item(parts_of(name))
     if found.kind == "builtin":
         raise InsufficientPrivilege(f'permission denied: "{found.name.item}" is a system catalog')
     return context.catalog_change().state.item(found.id)

@@ -7,7 +7,8 @@ others see both at one time.
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.create import add_table, is_there
+from foreshore.adapter.ddl.create import add_table
+from foreshore.adapter.ddl.objects import is_there
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.insert import with_numbers, written_rows

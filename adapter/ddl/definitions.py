@@ -4,6 +4,7 @@ That is not durable: it is made anew at every start, and when a table below was 
 """
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -13,8 +14,9 @@ from foreshore.adapter.session.catalog_reader import (
     with_present_names,
 )
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, ItemType
 from foreshore.catalog.state import State
+from foreshore.constraint import Unique
 from foreshore.errors import DatabaseError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.definitions.sequence import SEQUENCE_DESC
@@ -28,6 +30,23 @@ from foreshore.sql.plan import (
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
+
+Defining: TypeAlias = (
+    CreateTable
+    | CreateView
+    | CreateMaterializedView
+    | CreateIndex
+    | CreateSequence
+    | CreateSubscription
+)
+ITEM_TYPES: Mapping[type[Defining], ItemType] = {
+    CreateTable: "table",
+    CreateView: "view",
+    CreateMaterializedView: "materialized view",
+    CreateIndex: "index",
+    CreateSequence: "sequence",
+    CreateSubscription: "subscription",
+}
 
 
 def plan_items(state: State) -> dict[GlobalId, Planned]:
@@ -57,9 +76,20 @@ def plan_item(
     (syntax,) = parse(item.create_sql)
     catalog = DefinitionCatalog(state, planned, item, own=own)
     plan = plan_statement(syntax, catalog, defined=True)
+    assert isinstance(plan, Defining), item
+    return planned_as(plan, planned, item.stored_names or ())
+
+
+def planned_as(
+    plan: Defining, planned: Mapping[GlobalId, Planned], stored: tuple[str, ...] = ()
+) -> Planned:
+    """Return the item that a statement defines, over the `planned` items.
+
+    `stored` are the names of a table's columns in its shard, if they are other ones.
+    """
     match plan:
         case CreateTable():
-            return plan_created_table(plan, item.stored_names or ())
+            return plan_created_table(plan, stored)
         case CreateView(query=query, depends_on_zone=depends_on_zone):
             return Planned(query.desc, query.relation, depends_on_zone=depends_on_zone)
         case CreateMaterializedView(query=query) | CreateSubscription(query=query):
@@ -68,8 +98,6 @@ def plan_item(
             return Planned(SEQUENCE_DESC, sequence=sequence)
         case CreateIndex(on=on, key=key):
             return Planned(planned[on].desc, key=key)
-        case _:
-            raise InternalError(f"{item.id} is not defined by {item.create_sql}")
 
 
 def verify_sql_round_trip(
@@ -128,3 +156,8 @@ def plan_created_table(plan: CreateTable, stored: tuple[str, ...] = ()) -> Plann
         constraints=plan.constraints,
         generated=plan.generated,
     )
+
+
+def constraint_names(plan: CreateTable) -> list[tuple[str, bool]]:
+    """Return the names of a table's constraints, and whether each has an index."""
+    return [(each.name, isinstance(each, Unique)) for each in plan.constraints]

@@ -1,16 +1,14 @@
-"""CREATE and ALTER SEQUENCE; what goes with a sequence, and what may not be without it.
-
-(The folder's name is the other sense of the word: what happens after what.)
-"""
+"""CREATE and ALTER SEQUENCE, and the columns that use a sequence."""
 
 from collections.abc import Iterable
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.definitions import plan_created_table
+from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table
+from foreshore.adapter.ddl.objects import add_item, schema_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.sequence_numbers import generation_of
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Item, Object, OwnedBy, Schema
+from foreshore.catalog.item import Item, Object, OwnedBy
 from foreshore.errors import DependentObjectsStillExist, FeatureNotSupported
 from foreshore.expr.ir import Call, Literal, walk_scalars
 from foreshore.ids import GlobalId
@@ -18,32 +16,21 @@ from foreshore.sequence import Position, Sequence
 from foreshore.sql.bind.definitions.sequence import FUNCTIONS, SEQUENCE_DESC, within
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import AlterSequence, AlterTable, CreateSequence
+from foreshore.sql.plan import AlterSequence, AlterTable, CreateSequence, CreateTable
 from foreshore.sql.planner import plan_statement
 
 
-def add_sequence(
-    context: StatementContext,
-    plan: CreateSequence,
-    schema: Schema,
-    owned_by: OwnedBy | None,
-) -> GlobalId:
-    """Return the id of a new sequence, in the transaction's catalog."""
-    change = context.catalog_change()
-    id = change.allot_item()
-    item = change.create_item(
-        id, "sequence", schema, plan.name.item, context.role.id, plan.sql, (), owned_by=owned_by
-    )
-    context.transaction.planned[id] = Planned(SEQUENCE_DESC, sequence=plan.sequence)
+def add_sequence(context: StatementContext, plan: CreateSequence, owner: OwnedBy | None) -> None:
+    """Add a sequence to the transaction's catalog."""
+    schema = schema_of(context, plan.name)
+    item = add_item(context, plan, schema, plan.name.item, owned_by=owner)
     _begin(context, item, plan.sequence.start)
-    return id
 
 
 def _begin(context: StatementContext, item: Item, start: int) -> None:
     """Begin a generation, which is the transaction's own until it commits."""
-    generation = generation_of(item)
     position = Position(start, called=False)
-    context.coordinator.sequences.begin(generation, position, owner=context.transaction)
+    context.coordinator.sequences.begin(generation_of(item), position, owner=context.transaction)
 
 
 def alter_sequence(context: StatementContext, plan: AlterSequence) -> Completed:
@@ -74,7 +61,7 @@ def change_sequence(
     restart: int | None,
     owner: OwnedBy | None,
 ) -> None:
-    """Let a sequence be another; it begins anew if `restart` says with which number."""
+    """Redefine a sequence; it begins anew with `restart` unless that is None."""
     if restart is None:
         position = context.coordinator.sequences.position(generation_of(item), item.name)
         within(sequence, position.last, "RESTART")
@@ -90,7 +77,7 @@ def change_sequence(
 
 
 def restart_identity(context: StatementContext, table: GlobalId) -> None:
-    """Let the sequences that go with a table's columns begin anew."""
+    """Begin the sequences of a table's columns anew."""
     reader = context.planner.reader()
     for item in reader.state.sequences_of(table):
         sequence = reader.planned[item.id].sequence
@@ -99,11 +86,11 @@ def restart_identity(context: StatementContext, table: GlobalId) -> None:
         change_sequence(context, item, sequence, item.create_sql, sequence.start, owner)
 
 
-# --- what rests on a sequence --------------------------------------------------------------
+# --- columns that use a sequence -----------------------------------------------------------
 
 
 def refuse_parts(context: StatementContext, targets: Iterable[Object]) -> None:
-    """Raise if an identity column would lose its sequence and stay."""
+    """Raise if `targets` have the sequence of an identity column that stays."""
     state = context.planner.reader().state
     ids = {each.id for each in targets}
     for each in targets:
@@ -117,7 +104,7 @@ def refuse_parts(context: StatementContext, targets: Iterable[Object]) -> None:
 
 
 def drop_default(context: StatementContext, table: Item, sequence: Item, cascade: bool) -> str:
-    """Return which defaults rest on a sequence, and take them away if it goes in `cascade`."""
+    """Describe the defaults of a table that use a sequence; drop them if `cascade`."""
     reader = context.planner.reader()
     planned = reader.planned[table.id]
     columns = [
@@ -140,21 +127,36 @@ def drop_default(context: StatementContext, table: Item, sequence: Item, cascade
         plan = plan_statement(syntax, reader)
         assert isinstance(plan, AlterTable), plan
         assert plan.definition is not None, plan
-        from foreshore.adapter.ddl.create import named_constraints
-
-        transaction = context.transaction
-        committed = context.coordinator.catalog.planned.get(table.id)
-        if committed is not None:
-            transaction.described.setdefault(table.id, committed)
-        context.catalog_change().alter_table(
-            table,
-            plan.definition.sql,
-            named_constraints(plan.definition),
-            table.since,
-            plan.definition.depends_on,
-            table.stored_names or (),
-        )
-        transaction.planned[table.id] = plan_created_table(
-            plan.definition, table.stored_names or ()
-        )
+        remember_committed(context, table.id)
+        define_table(context, table, plan.definition)
     return ", ".join(f"default value for column {each} of table {table.name}" for each in columns)
+
+
+def define_table(
+    context: StatementContext,
+    table: Item,
+    definition: CreateTable,
+    stored: tuple[str, ...] | None = None,
+    *,
+    adds_constraints: bool = False,
+) -> None:
+    """Give a table another definition over the same shard, whose columns are called `stored`."""
+    stored = table.stored_names or () if stored is None else stored
+    change = context.catalog_change()
+    change.alter_table(
+        table,
+        definition.sql,
+        constraint_names(definition),
+        table.since,
+        definition.depends_on,
+        stored,
+        adds_constraints=adds_constraints,
+    )
+    context.transaction.planned[table.id] = plan_created_table(definition, stored)
+
+
+def remember_committed(context: StatementContext, table: GlobalId) -> None:
+    """Keep the committed definition of a table that the transaction alters for the first time."""
+    committed = context.coordinator.catalog.planned.get(table)
+    if committed is not None:
+        context.transaction.described.setdefault(table, committed)

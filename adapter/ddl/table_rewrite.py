@@ -18,10 +18,8 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.ddl.create import named_constraints
-from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
-from foreshore.adapter.ddl.drop import describe, forget_dropped
-from foreshore.adapter.ddl.sequences import drop_default
+from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table, plan_item
+from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
 from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, verify
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import carried_out_by_row
@@ -71,7 +69,7 @@ async def reshape(
     change.alter_table(
         table,
         definition.sql,
-        named_constraints(definition),
+        constraint_names(definition),
         since,
         definition.depends_on,
         columns=plan.columns,
@@ -243,14 +241,7 @@ def _drop_column(
         return tuple(change.state.item(id) for id in now if id in change.state.objects)
 
     column = ColumnOf(f"{table.id}.{name}", name, table, present(parts), present(users))
-    dropped = change.drop(
-        [column],
-        cascade=cascade,
-        describe=lambda each: describe(context, each),
-        noun=lambda each: describe(context, each),
-        drop_default=lambda other, sequence: drop_default(context, other, sequence, cascade),
-    )
-    forget_dropped(context, dropped)
+    tell_cascaded(context, drop_objects(context, [column], cascade=cascade))
 
 
 # --- rows ----------------------------------------------------------------------------------

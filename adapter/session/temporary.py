@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
-from foreshore.adapter.ddl.drop import drop_quietly
+from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.group_commit import Write
@@ -38,13 +38,13 @@ def before_commit(context: StatementContext) -> None:
         if item.on_commit == "delete rows":  # as every time: there are no others than its own
             context.transaction.unwrite(item.id)
     if dropped := [item for item in items if item.on_commit == "drop"]:
-        drop_quietly(context, dropped)
+        drop_objects(context, dropped, cascade=True)
 
 
 def discard(context: StatementContext) -> None:
     """Drop all temporary objects of the session, in its transaction."""
     if items := context.planner.state.temporary_items(context.temporary_schema):
-        drop_quietly(context, items)
+        drop_objects(context, items, cascade=True)
 
 
 class TemporarySchemas:

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
-from foreshore.adapter.ddl.create import is_there, items_of, schema_of
 from foreshore.adapter.ddl.definitions import plan_item
-from foreshore.adapter.ddl.drop import describe
+from foreshore.adapter.ddl.objects import add_item, describe, is_there, schema_of
 from foreshore.adapter.ddl.table_rewrite import above
 from foreshore.adapter.read.scalar_values import timestamp_of
 from foreshore.adapter.session.context import StatementContext
@@ -34,20 +33,11 @@ def create_subscription(context: StatementContext, plan: CreateSubscription) -> 
     refuse_system_inputs(plan.query.relation, "a subscription")
     if is_there(context, plan.name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE SUBSCRIPTION")
-    change, transaction = context.catalog_change(), context.transaction
-    id = change.allot_item()
-    item = change.create_item(
-        id,
-        "subscription",
-        schema_of(context, plan.name),
-        plan.name.item,
-        context.role.id,
-        plan.sql,
-        items_of(plan.depends_on),
-    )
+    schema = schema_of(context, plan.name)
+    item = add_item(context, plan, schema, plan.name.item, plan.depends_on)
     # Plan it from its text as the next start will, so that the same history is held.
-    planned = context.planner.reader().planned
-    transaction.planned[id] = plan_item(change.state, planned, item)
+    change, planned = context.catalog_change(), context.planner.reader().planned
+    context.transaction.planned[item.id] = plan_item(change.state, planned, item)
     return Completed("CREATE SUBSCRIPTION")
 
 

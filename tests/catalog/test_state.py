@@ -45,7 +45,7 @@ def add(
 
 
 def drop(transaction: Transaction, *targets: Object, cascade: bool = False) -> list[str]:
-    dropped = transaction.drop(targets, cascade=cascade, describe=describe, noun=describe)
+    dropped = transaction.drop(targets, cascade=cascade, describe=describe)
     transaction.state.check()
     return [each.name for each in dropped.objects]
 
