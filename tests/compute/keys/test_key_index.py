@@ -1,23 +1,24 @@
-"""Key indexes against a plain model: which keys are there, which would be there twice, at each time."""
+"""Key indexes against a plain model: the rows at each time, and keys that would be there twice."""
 
 import asyncio
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.write.key_index import Earlier, KeyIndex, KeyIndexes, _merged
 from foreshore.compute.arrange import arrangement as arrangement_module
-from foreshore.compute.arrange.run import Updates
+from foreshore.compute.keys.group_keys import GroupKeys
+from foreshore.compute.keys.key_index import KeyIndex, merged
+from foreshore.compute.keys.key_indexes import KeyIndexes
+from foreshore.compute.keys.layout import KeyedRows
 from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
+from foreshore.table_rows import TableRows
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 from foreshore.update import DIFF_FIELD
-from tests.adapter.harness import TestEnvironment, in_environment
 from tests.effort import examples
 
 T = GlobalId("u1")
@@ -27,9 +28,9 @@ SCHEMA = pa.schema([*DESC.arrow_schema(), DIFF_FIELD])
 Row = tuple[int | None, str | None, int]
 
 
-def table(updates: list[tuple[Row, int]]) -> pa.Table:
+def table(updates: list[tuple[Row, int]]) -> TableRows:
     columns = [[row[i] for row, _ in updates] for i in range(3)]
-    return pa.Table.from_arrays(
+    rows = pa.Table.from_arrays(
         [
             pa.array(columns[0], pa.int32()),
             pa.array(columns[1], pa.string()),
@@ -38,6 +39,7 @@ def table(updates: list[tuple[Row, int]]) -> pa.Table:
         ],
         schema=SCHEMA,
     )
+    return TableRows.of_table(DESC, rows)
 
 
 def counted(row: Row, nulls_distinct: bool) -> bool:
@@ -59,7 +61,7 @@ steps = st.lists(
 
 @settings(max_examples=examples(120))
 @given(steps, st.booleans(), st.sampled_from([1, 3, 2048]))
-def test_it_knows_what_the_model_knows(
+def test_index_agrees_with_model_at_each_time(
     steps: list[tuple[str, object]], nulls_distinct: bool, tail: int
 ) -> None:
     constraint = Unique("k", (0, 1), False, nulls_distinct)
@@ -73,18 +75,18 @@ def test_it_knows_what_the_model_knows(
             if step == "merge":
                 merge = index.arrangement.next_merge()
                 if merge is not None:
-                    index.arrangement.install(merge, _merged(merge))
+                    index.arrangement.install(merge, merged(merge))
             elif step == "compact":
                 assert isinstance(argument, int)
                 index.arrangement.compact(max(0, len(history) - 1 - argument))
             elif step == "restart":
-                base = index.prepare(table(list(now.items())))
+                base = index.layout.updates(table(list(now.items())).table)
                 index = KeyIndex(T, constraint, DESC, len(history) - 1)
-                index.arrangement.insert_prepared([base], len(history) - 1, len(history))
+                index.fill(base, len(history) - 1)
             else:
                 assert isinstance(argument, list)
                 group(index, history, argument, nulls_distinct)
-            index.arrangement.check()
+            index.settled().check()
             agree(index, history, nulls_distinct)
 
 
@@ -96,13 +98,13 @@ def group(
 ) -> None:
     """Make those of the changes together that leave no key twice, as the index itself says."""
     after = history[-1].copy()
-    parts: list[Updates] = []
+    parts: list[KeyedRows] = []
     for (a, b), v, comes in changes:
         row = (a, b, v)
         if not comes and not after[row]:
             continue
         diff = 1 if comes else -1
-        part = index.prepare(table([(row, diff)]))
+        part = index.keyed(table([(row, diff)]))
         found = index.duplicate([*parts, part])
         there = Counter(k[:2] for k in after.elements() if counted(k, nulls_distinct))
         expected = comes and counted(row, nulls_distinct) and there[row[:2]] > 0
@@ -137,97 +139,30 @@ def agree(index: KeyIndex, history: list[Counter[Row]], nulls_distinct: bool) ->
     assert not index.readable(len(history))
 
 
-def test_many_rows_are_checked_against_what_has_changed_since() -> None:
+def test_many_rows_are_checked_against_changes_since_and_the_group() -> None:
     async def play() -> None:
         indexes = KeyIndexes(lambda _: 0, Corruptions())
         index = KeyIndex(T, Unique("k", (0,)), DESC, 0)
         indexes.replace(T, {"k": index})
-        many = index.prepare(table([((i, "", 0), 1) for i in range(10_000)]))
-        few = index.prepare(table([((77, "", 0), 1)]))
-        other = index.prepare(table([((20_000, "", 0), 1)]))
+        many = index.keyed(table([((i, "", 0), 1) for i in range(10_000)]))
+        few = index.keyed(table([((77, "", 0), 1)]))
+        other = index.keyed(table([((20_000, "", 0), 1)]))
         indexes.apply(1, {T: [{"k": other}]})
-        assert indexes.duplicate({T: [{"k": many}]}, 0, Earlier()) is None
-        earlier = Earlier()
+        assert indexes.duplicate({T: [{"k": many}]}, 0, GroupKeys()) is None
+        earlier = GroupKeys()
         earlier.add({T: [{"k": few}]})
         found = indexes.duplicate({T: [{"k": many}]}, 0, earlier)
         assert found is not None
         assert found.key == (77,)
         indexes.apply(2, {T: [{"k": few}]})
-        found = indexes.duplicate({T: [{"k": many}]}, 1, Earlier())
+        found = indexes.duplicate({T: [{"k": many}]}, 1, GroupKeys())
         assert found is not None
         assert found.key == (77,)
-        earlier = Earlier()
+        earlier = GroupKeys()
         earlier.add({T: [{"k": many}]})
-        found = indexes.duplicate({T: [{"k": index.prepare(table([((5, "", 1), 1)]))}]}, 2, earlier)
+        found = indexes.duplicate({T: [{"k": index.keyed(table([((5, "", 1), 1)]))}]}, 2, earlier)
         assert found is not None
         assert found.key == (5,)
         indexes.close()
 
     asyncio.run(play())
-
-
-def test_of_colliding_inserts_exactly_one_wins(tmp_path: Path) -> None:
-    async def play() -> None:
-        env = TestEnvironment(tmp_path)
-        await env.open()
-        await env.query("s0", "CREATE TABLE t (k int PRIMARY KEY, who int)")
-        for k in range(5):
-            answers = await asyncio.gather(
-                *(env.query(f"s{i}", f"INSERT INTO t VALUES ({k}, {i})") for i in range(16))
-            )
-            assert [a.splitlines()[0] for a in answers].count("INSERT 0 1") == 1
-            lost = [a for a in answers if a != "INSERT 0 1"]
-            assert (
-                lost
-                == [
-                    'ERROR 23505: duplicate key value violates unique constraint "t_pkey"\n'
-                    f"DETAIL: Key (k)=({k}) already exists."
-                ]
-                * 15
-            )
-        await env.reopen()
-        assert "ERROR 23505" in await env.query("s", "INSERT INTO t VALUES (3, 1)")
-        assert await env.query("s", "SELECT count(*) FROM t") == "5\nSELECT 1"
-        await env.close()
-
-    asyncio.run(play())
-
-
-def test_rows_on_their_way_into_a_table_that_is_altered_are_refused(tmp_path: Path) -> None:
-    async def play(env: TestEnvironment) -> None:
-        await env.query("s", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
-        await env.query("b", "BEGIN; INSERT INTO t VALUES (1)")
-        assert await env.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)") == "ALTER TABLE"
-        answer = await env.query("b", "COMMIT")
-        assert answer == "ERROR 40001: could not serialize access: a table was altered meanwhile"
-        await env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) FROM t GROUP BY k")
-        answer = await env.query("s", "ALTER TABLE t DROP CONSTRAINT t_pkey")
-        assert answer.splitlines()[:2] == [
-            "ERROR 2BP01: cannot drop constraint t_pkey on table t because other objects depend on"
-            " it",
-            "DETAIL: materialized view m depends on constraint t_pkey on table t",
-        ]
-        await env.query("b", "BEGIN; ALTER TABLE t DROP COLUMN nothing")
-        await env.query("b", "ROLLBACK")
-        block = "BEGIN; CREATE TABLE n (i int); INSERT INTO n VALUES (1), (1)"
-        await env.query("b", block)
-        answer = await env.query("b", "ALTER TABLE n ADD UNIQUE (i)")
-        assert answer.splitlines()[1] == "DETAIL: Key (i)=(1) is duplicated."
-        await env.query("b", "ROLLBACK")
-        await env.query(
-            "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
-        )
-        assert "ERROR 23505" in await env.query("b", "INSERT INTO n VALUES (2)")
-        await env.query("b", "ROLLBACK")
-        await env.query(
-            "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
-        )
-        assert (await env.query("b", "COMMIT")) == "COMMIT"
-        assert "ERROR 23505" in await env.query("s", "INSERT INTO n VALUES (2)")
-        await env.query(
-            "s", "BEGIN; ALTER TABLE n DROP CONSTRAINT n_i_key; INSERT INTO n VALUES (2)"
-        )
-        assert await env.query("s", "COMMIT") == "COMMIT"
-        assert await env.query("s", "SELECT * FROM n") == "2\n2\nSELECT 2"
-
-    in_environment(tmp_path, play)

@@ -8,15 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.write import newest_rows as newest_rows_module
-from foreshore.adapter.write.key_index import Changes, Duplicate, Earlier, KeyIndex, KeyIndexes
-from foreshore.adapter.write.newest_rows import Change, NewestRows
-from foreshore.adapter.write.values import Row, Values
-from foreshore.compute.arrange.arrangement import Arrangement
-from foreshore.compute.arrange.run import Updates
+from foreshore.compute.keys import layout as layout_module
+from foreshore.compute.keys import newest_rows as newest_rows_module
+from foreshore.compute.keys.group_keys import GroupKeys
+from foreshore.compute.keys.key_index import Duplicate, KeyIndex
+from foreshore.compute.keys.key_indexes import KeyIndexes
+from foreshore.compute.keys.layout import FEW, Change, KeyedRows, KeyLayout
+from foreshore.compute.keys.newest_rows import NewestRows
+from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
+from foreshore.table_rows import Row, TableRows
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 from tests.effort import examples
 
@@ -38,15 +41,15 @@ commands = st.lists(
 
 @settings(max_examples=examples(200))
 @given(commands, st.sampled_from([1, 2, 7]), st.sampled_from([0, 900, 1 << 20]))
-def test_it_knows_the_newest_row_of_each_key(
+def test_newest_rows_agree_with_model(
     commands: list[tuple[str, object]], hashes: int, most: int
 ) -> None:
     """`hashes` are how many there are, `most` the bytes after which all is forgotten."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(newest_rows_module, "MOST_BYTES", most)
-        schema = DESC.arrow_schema()
-        arrangement = Arrangement("t", schema, [INT4], lambda rows: [rows.column(0)], 0)
-        rows = NewestRows(arrangement, DESC.columns, (0,))
+        layout = KeyLayout(T, Unique("k", (0,)), DESC)
+        arrangement = layout.arrangement(0)
+        rows = NewestRows(layout, arrangement)
         there: dict[int, tuple[Row, int]] = {}  # the row and the time
         touched: dict[int, int] = {}  # when each key was last changed
         time = 0
@@ -102,7 +105,7 @@ writes = st.lists(
 
 @settings(max_examples=examples(150))
 @given(writes, st.lists(st.integers(1, 4), min_size=12, max_size=12))
-def test_groups_of_rows_and_columns_are_told_their_duplicates(
+def test_group_finds_the_same_duplicates_in_tuples_and_columns(
     writes: list[tuple[list[tuple[int, bool]], bool]], sizes: list[int]
 ) -> None:
     """What a group refuses does not depend on the form in which the rows come."""
@@ -117,8 +120,8 @@ def test_groups_of_rows_and_columns_are_told_their_duplicates(
         while pending:
             time += 1
             group, pending = pending[: sizes[time % 12]], pending[sizes[time % 12] :]
-            earlier = Earlier()
-            taken: list[Updates | Changes] = []
+            earlier = GroupKeys()
+            taken: list[KeyedRows] = []
             for changes, as_columns in group:
                 going = Counter[Row]((key, "x") for key, comes in changes if not comes) & there
                 coming = [(key, "x") for key, comes in changes if comes]
@@ -127,8 +130,7 @@ def test_groups_of_rows_and_columns_are_told_their_duplicates(
                 after = there - going + Counter(coming)
                 if not rows:
                     continue
-                values = Values(DESC, rows, diffs)
-                part = index.prepare(values.table()) if as_columns else index.changes(values)
+                part = keyed(index, rows, diffs, as_columns=as_columns)
                 found = indexes.duplicate({T: [{"k": part}]}, time - 1, earlier)
                 twice = [row for row in coming if after[row] > 1]
                 assert (found is not None) == bool(twice)
@@ -141,10 +143,53 @@ def test_groups_of_rows_and_columns_are_told_their_duplicates(
                 there = after
             index.insert(taken, time)
             for key in KEYS:
-                entry = index.newest.newest(index.hash((key,)), (key,))
+                entry = index.newest.newest(index.layout.hash((key,)), (key,))
                 assert (entry.row is not None) == bool(there[key, "x"])
             places, batch = index.find([pa.array(list(KEYS), pa.int32())], time)
             assert len(places) == batch.num_rows == there.total()
             assert np.all(np.bincount(places, minlength=len(KEYS)) <= 1)
     finally:
         indexes.close()
+
+
+def keyed(index: KeyIndex, rows: list[Row], diffs: list[int], *, as_columns: bool) -> KeyedRows:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layout_module, "FEW", -1 if as_columns else FEW)
+        return index.keyed(TableRows(DESC, rows, diffs))
+
+
+@settings(max_examples=examples(150))
+@given(writes, st.lists(st.sampled_from(KEYS), max_size=4, unique=True))
+def test_own_rows_count_the_same_as_tuples_and_as_columns(
+    writes: list[tuple[list[tuple[int, bool]], bool]], committed: list[int]
+) -> None:
+    index = KeyIndex(T, Unique("k", (0,)), DESC, 0)
+    index.insert(
+        [keyed(index, [(k, "x") for k in committed], [1] * len(committed), as_columns=False)], 1
+    )
+    own = OwnRows(index.layout)
+    there = Counter((k, "x") for k in committed)
+    for changes, as_columns in writes:
+        changes = sorted(changes, key=lambda each: each[1])  # deletes come first
+        rows: list[Row] = [(k, "x") for k, _ in changes]
+        diffs = [1 if comes else -1 for _, comes in changes]
+        after = there.copy()
+        for row, diff in zip(rows, diffs, strict=True):
+            after[row] += diff
+        part = keyed(index, rows, diffs, as_columns=as_columns)
+        inserted = {row for row, diff in zip(rows, diffs, strict=True) if diff > 0}
+        deleted = set(rows) - inserted
+        duplicate = index.duplicate([part], own)
+        assert (duplicate is not None) == any(after[row] > 1 for row in inserted)
+        if deleted and not inserted:
+            assert index.overdrawn([part], own, 1) == any(after[row] < 0 for row in deleted)
+        if min(after.values()) >= 0 and max(after.values()) <= 1:
+            own.add([part])
+            there = after
+            assert (
+                part.changes is None
+                or own.newest is None
+                or own.newest.keys() >= set(index.layout.key(row) for row in rows)
+            )
+            _, found = index.find([pa.array(list(KEYS), pa.int32())], 1, own)
+            assert found.num_rows == there.total()

@@ -1,0 +1,1 @@
+"""Key indexes: the committed rows of tables by their unique keys, in the environment's process."""

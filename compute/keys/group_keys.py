@@ -1,0 +1,85 @@
+"""The keys that a group commit writes; writes that join the group later are checked with them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from foreshore.compute.arrange.key import Words
+from foreshore.compute.arrange.run import Updates
+from foreshore.compute.keys.layout import FEW, Change, KeyedRows, KeyLayout
+from foreshore.ids import GlobalId
+
+# Rows on their way into a table, for each of its unique constraints.
+Keyed = Mapping[str, KeyedRows]
+
+_ByHash = dict[int, list[Change | Updates]]
+
+
+class GroupKeys:
+    """What is in a group so far, by key; one update each is kept by its hash, many together."""
+
+    def __init__(self) -> None:
+        self._few: dict[tuple[GlobalId, str], _ByHash] = {}
+        self._many: dict[tuple[GlobalId, str], list[Updates]] = {}
+
+    def add(self, keyed: Mapping[GlobalId, Sequence[Keyed]]) -> None:
+        """Add what one more write of the group writes."""
+        for table, parts in keyed.items():
+            for name, rows in (pair for part in parts for pair in part.items()):
+                if rows.changes is not None:
+                    by_hash = self._few.setdefault((table, name), {})
+                    for change in rows.changes:
+                        by_hash.setdefault(change.hash, []).append(change)
+                elif len(rows) <= FEW:
+                    by_hash = self._few.setdefault((table, name), {})
+                    for place, hash in enumerate(rows.updates.key_hashes.tolist()):
+                        by_hash.setdefault(hash, []).append(rows.updates.slice(place, place + 1))
+                else:
+                    self._many.setdefault((table, name), []).append(rows.updates)
+
+    def has(self, table: GlobalId, name: str, hashes: Sequence[int]) -> bool:
+        """Whether one of these keys has been written."""
+        by_hash = self._few.get((table, name))
+        if by_hash and any(hash in by_hash for hash in hashes):
+            return True
+        many = self._many.get((table, name), ())
+        return any(np.isin(np.array(hashes, np.uint64), each.key_hashes).any() for each in many)
+
+    def changes(self, layout: KeyLayout, hashes: Sequence[int]) -> list[Change] | None:
+        """Return what was written to keys, one by one; None if some may have come as columns."""
+        place = (layout.table, layout.constraint.name)
+        if place in self._many:
+            return None
+        found: list[Change] = []
+        by_hash = self._few.get(place)
+        for hash in dict.fromkeys(hashes) if by_hash else ():
+            for each in by_hash.get(hash, ()):  # type: ignore[union-attr]
+                if isinstance(each, Updates):
+                    return None
+                found.append(each)
+        return found
+
+    def updates(self, layout: KeyLayout, hashes: Words) -> list[Updates]:
+        """Return what was written to keys, as columns."""
+        place = (layout.table, layout.constraint.name)
+        found = with_hashes(self._many.get(place, ()), hashes)
+        by_hash = self._few.get(place)
+        if by_hash:
+            known = np.fromiter(by_hash, np.uint64, len(by_hash))
+            few = [
+                each for hash in known[np.isin(known, hashes)].tolist() for each in by_hash[hash]
+            ]
+            found += [each for each in few if isinstance(each, Updates)]
+            changes = [each for each in few if isinstance(each, Change)]
+            found += [layout.updates_of(changes)] if changes else []
+        return found
+
+
+def with_hashes(parts: Sequence[Updates], hashes: Words) -> list[Updates]:
+    """Return those of the updates whose key has one of `hashes`."""
+    found = []
+    for part in parts:
+        places = np.flatnonzero(np.isin(part.key_hashes, hashes))
+        if len(places):
+            found.append(part.take(places))
+    return found

@@ -1,0 +1,276 @@
+"""A key index: the rows of a table by a unique key, as they were last committed.
+
+It gets what a group commit writes at the moment when that becomes visible, so it is exact at
+`read_ts`, and at earlier times as far back as somebody holds the table. Rows whose key no other can
+collide with are left out.
+
+    duplicate   a key that would be there more than once after some writes
+    overdrawn   keys of which some writes delete more rows than there are
+    find        the rows under some keys
+
+Few rows are looked up as tuples (`newest`), many as columns (`arrangement`), and both have the same
+rows: `settle` puts into the arrangement what only `newest` has. Callers know one form, `KeyedRows`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.arrange.key import Words, hash_columns, pairs_equal
+from foreshore.compute.arrange.merge import Merge
+from foreshore.compute.arrange.run import Ints, Run, Updates, concat
+from foreshore.compute.keys.layout import FEW, MANY, Change, KeyedRows, KeyLayout, changes_of
+from foreshore.compute.keys.newest_rows import NewestRows
+from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.constraint import Unique
+from foreshore.expr.datum import from_array
+from foreshore.ids import GlobalId
+from foreshore.table_rows import Row, TableRows
+from foreshore.types import Datum, RelationDesc
+from foreshore.update import Timestamp
+
+NOTHING: Mapping[Row, Row | None] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A key that would be there more than once."""
+
+    table: GlobalId
+    constraint: Unique
+    key: tuple[Datum, ...]
+
+
+class KeyIndex:
+    """The rows of `table`, in the columns `desc`, by the columns of a unique constraint."""
+
+    def __init__(
+        self, table: GlobalId, constraint: Unique, desc: RelationDesc, since: Timestamp
+    ) -> None:
+        self.layout = KeyLayout(table, constraint, desc)
+        self.arrangement = self.layout.arrangement(since)
+        self.newest = NewestRows(self.layout, self.arrangement)
+        self._merging: set[asyncio.Task[None]] = set()  # at most one
+
+    @property
+    def table(self) -> GlobalId:
+        """The table."""
+        return self.layout.table
+
+    @property
+    def constraint(self) -> Unique:
+        """The unique constraint."""
+        return self.layout.constraint
+
+    def renamed(self, constraint: Unique, desc: RelationDesc) -> "KeyIndex":
+        """Return the same index, which shares all rows, for the constraint by another name."""
+        if self.constraint == constraint:
+            return self
+        other = copy(self)
+        other.layout = KeyLayout(self.table, constraint, desc)
+        return other
+
+    def keyed(self, rows: TableRows) -> KeyedRows:
+        """Return rows on their way into the table by the key; many may take long."""
+        return KeyedRows(self.layout, rows)
+
+    def readable(self, time: Timestamp) -> bool:
+        """Whether the rows at `time` are known here."""
+        return self.arrangement.since <= time < self.newest.upper
+
+    def latest(self, hashes: Sequence[int]) -> Timestamp:
+        """Return a time since which no key with one of `hashes` was changed; 0 if none ever was."""
+        if len(hashes) <= FEW:
+            return max([self.newest.latest(hash) for hash in hashes])
+        return self.settled().latest(np.array(hashes, np.uint64))
+
+    def settled(self) -> Arrangement:
+        """Return the arrangement with all changes in it; on the event loop only."""
+        self.newest.settle()
+        return self.arrangement
+
+    # --- what writes would do
+
+    def duplicate(self, parts: Sequence[KeyedRows], own: OwnRows | None = None) -> Duplicate | None:
+        """Return a key that would be there twice after `parts`, which insert it.
+
+        Counted are the rows at the newest time, with what the transaction has written before, its
+        `own`. Many rows may be counted on a thread, after the index has been settled.
+        """
+        changes = changes_of(parts)
+        newest = NOTHING if own is None else own.newest
+        if changes is not None and newest is not None:
+            return self.duplicate_of_changes(changes, newest)
+        return self.duplicate_of([part.updates for part in parts], own)
+
+    def duplicate_of_changes(
+        self, changes: Sequence[Change], own: Mapping[Row, Row | None] = NOTHING
+    ) -> Duplicate | None:
+        """Return what `duplicate` does, of rows one by one."""
+        key = self.newest.duplicate(changes, own)
+        return None if key is None else Duplicate(self.table, self.constraint, key)
+
+    def overdrawn(self, parts: Sequence[KeyedRows], own: OwnRows | None, read: Timestamp) -> bool:
+        """Whether `parts` delete more rows of a key than there are, and were at `read`."""
+        changes = changes_of(parts)
+        newest = NOTHING if own is None else own.newest
+        if changes is not None and newest is not None:
+            over = self.newest.overdrawn(changes, newest)
+            return bool(over) and self.latest(over) <= read
+        hashes = self._overdrawn([part.updates for part in parts], own)
+        return bool(len(hashes)) and self.arrangement.latest(hashes) <= read
+
+    def duplicate_of(
+        self, parts: Sequence[Updates], own: OwnRows | None = None
+    ) -> Duplicate | None:
+        """Return what `duplicate` does, of rows in columns."""
+        places = self._places(parts, own)
+        inserted = [part.key_hashes[part.diffs > 0] for part in parts]
+        wanted = np.unique(np.concatenate(inserted)) if inserted else np.empty(0, np.uint64)
+        if not len(wanted):
+            return None
+        sums = np.sum([place.totals(wanted) for place in places], axis=0)
+        hashes = np.concatenate([part.key_hashes for part in parts])
+        diffs = np.concatenate([part.diffs for part in parts])
+        at = np.minimum(wanted.searchsorted(hashes), len(wanted) - 1)
+        same = wanted[at] == hashes
+        np.add.at(sums, at[same], diffs[same])
+        over = wanted[sums > 1]
+        if not len(over):
+            return None
+        there = [updates for place in places for _, updates in place.find(over)]
+        mine = [part.take(np.flatnonzero(np.isin(part.key_hashes, over))) for part in parts]
+        return self._counted_twice(concat([*there, *mine]), sum(map(len, there)))
+
+    def _overdrawn(self, parts: Sequence[Updates], own: OwnRows | None) -> Words:
+        """Return hashes of keys of which `parts` delete more rows than there are."""
+        places = self._places(parts, own)
+        removed = [part.diffs < 0 for part in parts]
+        hashes = [part.key_hashes[each] for part, each in zip(parts, removed, strict=True)]
+        wanted, at = np.unique(np.concatenate(hashes), return_inverse=True)
+        if not len(wanted):
+            return np.empty(0, np.uint64)
+        sums = np.sum([place.totals(wanted) for place in places], axis=0)
+        diffs = [part.diffs[each] for part, each in zip(parts, removed, strict=True)]
+        np.add.at(sums, at, np.concatenate(diffs))
+        over: Words = wanted[sums < 0]
+        return over
+
+    def _places(self, parts: Sequence[Updates], own: OwnRows | None) -> list[Arrangement]:
+        """Return where the rows are; few are counted on the event loop, so all is settled."""
+        if sum(map(len, parts)) <= MANY:
+            self.newest.settle()
+        return [self.arrangement] if own is None else [self.arrangement, own.arrangement]
+
+    def _counted_twice(self, updates: Updates, first: int) -> Duplicate | None:
+        """Return a key whose diffs add up to more than one; hashes alone may be equal by chance.
+
+        The key is that of the one of `updates`, from `first` on, that makes it one too many.
+        """
+        keys, diffs = self.layout.key_of(updates.rows), updates.diffs
+        for place in first + np.flatnonzero(diffs[first:] > 0):
+            equal = updates.key_hashes == updates.key_hashes[place]
+            for column, type in zip(keys, self.layout.types, strict=True):
+                one = column.take(pa.array(np.full(len(updates), place)))
+                equal = equal & pairs_equal(column, one, type)
+            at = np.flatnonzero(equal)
+            sums = np.cumsum(diffs[at])
+            if sums[-1] > 1:
+                last = at[(sums > 1) & (at >= first) & (diffs[at] > 0)][0]
+                pairs = zip(keys, self.layout.types, strict=True)
+                key = tuple(from_array(c.slice(last, 1), type)[0] for c, type in pairs)
+                return Duplicate(self.table, self.constraint, key)
+        return None
+
+    # --- looking up
+
+    def find(
+        self, keys: Sequence[pa.Array], time: Timestamp, own: OwnRows | None = None
+    ) -> tuple[Ints, pa.RecordBatch]:
+        """Return the rows at `time` under `keys`, columns of keys, with the place of each's key.
+
+        What the transaction has written, its `own`, counts as well. Rows are in the order of the
+        places.
+        """
+        rows = len(keys[0])
+        hashes = hash_columns(keys, self.layout.types, rows)
+        found = []
+        for places, updates in self.settled().find(hashes):
+            past = np.flatnonzero(updates.times <= time)
+            found.append((places[past], updates.take(past)))
+        if own is not None:
+            found += own.arrangement.find(hashes)
+        found = [pair for pair in found if len(pair[0])]
+        if not found:
+            return np.empty(0, np.int64), pa.RecordBatch.from_arrays(
+                [pa.array([], field.type) for field in self.layout.schema],
+                schema=self.layout.schema,
+            )
+        places = np.concatenate([each for each, _ in found])
+        updates = concat([each for _, each in found])
+        same = np.ones(len(places), np.bool_)
+        there = self.layout.key_of(updates.rows)
+        for sought, column, type in zip(keys, there, self.layout.types, strict=True):
+            same &= pairs_equal(column, sought.take(pa.array(places)), type)
+        return _added_up(places, updates, np.flatnonzero(same))
+
+    # --- following
+
+    def fill(self, updates: Updates, time: Timestamp) -> None:
+        """Insert all rows of the table at `time` into the empty index."""
+        self.arrangement.insert_prepared([updates], time, time + 1)
+        self.newest.advance(time + 1)
+
+    def insert(self, parts: Sequence[KeyedRows], time: Timestamp) -> None:
+        """Make the writes of `parts`, in this order, at `time`."""
+        if not parts:
+            self.newest.advance(time + 1)
+        elif (changes := changes_of(parts)) is not None:
+            self.newest.apply(changes, time)
+        else:
+            updates = [part.updates for part in parts]
+            hashes = np.concatenate([part.key_hashes for part in updates])
+            self.newest.forget(hashes.tolist() if len(hashes) <= MANY else None)
+            self.arrangement.insert_prepared(updates, time, time + 1)
+            self.newest.advance(time + 1)
+
+    def maintain(self, executor: ThreadPoolExecutor) -> None:
+        """Let a merge that is due be done, on a thread, if none is under way."""
+        if self._merging:
+            return
+        merge = self.arrangement.next_merge()
+        if merge is not None:
+            task = asyncio.get_running_loop().create_task(self._merge(executor, merge))
+            self._merging.add(task)
+            task.add_done_callback(self._merging.discard)
+
+    async def _merge(self, executor: ThreadPoolExecutor, merge: Merge) -> None:
+        self.arrangement.install(merge, await blocking.run(executor, partial(merged, merge)))
+
+
+def _added_up(places: Ints, updates: Updates, at: Ints) -> tuple[Ints, pa.RecordBatch]:
+    """Return the rows that the updates `at` some positions add up to, in the order of places."""
+    order = at[np.lexsort((updates.row_hashes[at], places[at]))]
+    places, row_hashes = places[order], updates.row_hashes[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (places[1:] != places[:-1]) | (row_hashes[1:] != row_hashes[:-1])
+    starts = np.flatnonzero(first)
+    sums = np.add.reduceat(updates.diffs[order], starts) if len(starts) else starts
+    there = np.repeat(starts, np.maximum(sums, 0))
+    return places[there], updates.rows.take(pa.array(order[there]))
+
+
+def merged(merge: Merge) -> Run:
+    """Return the result of a merge."""
+    while True:
+        run = merge.work(1 << 20)
+        if run is not None:
+            return run

@@ -1,0 +1,198 @@
+"""The key indexes of all tables, built from snapshots and kept up to date by group commit.
+
+A statement checks its rows with what its transaction has written before; group commit checks them
+again with what comes before in the group. Sorting, hashing and looking up many rows happen on
+threads, merging on one of them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.compute.arrange.run import Updates
+from foreshore.compute.keys.group_keys import GroupKeys, Keyed, with_hashes
+from foreshore.compute.keys.key_index import Duplicate, KeyIndex
+from foreshore.compute.keys.layout import MANY, KeyedRows, changes_of
+from foreshore.compute.keys.newest_rows import Reached
+from foreshore.constraint import Unique, same
+from foreshore.errors import CollectionCorrupted, DatabaseError, Fenced
+from foreshore.ids import GlobalId
+from foreshore.storage.corruption import Corruptions
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+
+class KeyIndexes:
+    """The key indexes of all tables; owned by the event loop.
+
+    `floor` tells the least time at which somebody may still read a table. A table that is among the
+    `corruptions` has none.
+    """
+
+    def __init__(self, floor: Callable[[GlobalId], Timestamp], corruptions: Corruptions) -> None:
+        self._floor = floor
+        self._corruptions = corruptions
+        self._indexes: dict[GlobalId, dict[str, KeyIndex]] = {}
+        self._reached = Reached()  # the upper of tables that are not written
+        self._building: dict[GlobalId, asyncio.Future[None]] = {}
+        self.executor = ThreadPoolExecutor(1, "keys")
+
+    def of(self, table: GlobalId) -> Mapping[str, KeyIndex]:
+        """Return the indexes of a table by their constraints' names."""
+        return self._indexes.get(table, {})
+
+    def named(self, table: GlobalId, constraint: Unique) -> KeyIndex | None:
+        """Return the index of `constraint`; None if its name is unknown, or another's now."""
+        index = self.of(table).get(constraint.name)
+        return index if index is not None and same(index.constraint, constraint) else None
+
+    def replace(self, table: GlobalId, indexes: Mapping[str, KeyIndex]) -> None:
+        """Let `indexes`, by their constraints' names, be those of a table from now on.
+
+        They have all that has been committed.
+        """
+        for index in self.of(table).values():
+            index.newest.follow(None)
+        for index in indexes.values():
+            index.newest.follow(self._reached)
+        if indexes:
+            self._indexes[table] = dict(indexes)
+        else:
+            self._indexes.pop(table, None)
+
+    def build(
+        self,
+        indexes: Sequence[KeyIndex],
+        rows: Callable[[], Awaitable[pa.Table]],
+        read_ts: Callable[[], Timestamp],
+    ) -> Coroutine[None, None, None]:
+        """Return what fills the new indexes of one table with all its `rows`, at their since.
+
+        `rows` have `__diff`. From now on statements that need the keys wait (`ready`), so that
+        nothing is written to the table meanwhile.
+        """
+        done = self._building[indexes[0].table] = asyncio.get_running_loop().create_future()
+        return self._build(indexes, rows, read_ts, done)
+
+    async def _build(
+        self,
+        indexes: Sequence[KeyIndex],
+        rows: Callable[[], Awaitable[pa.Table]],
+        read_ts: Callable[[], Timestamp],
+        done: asyncio.Future[None],
+    ) -> None:
+        table, since = indexes[0].table, indexes[0].arrangement.since
+
+        def prepared(found: pa.Table) -> list[Updates]:
+            return [index.layout.updates(found) for index in indexes]
+
+        try:
+            filled = await blocking.run(self.executor, prepared, await rows())
+        except (CollectionCorrupted, Fenced) as error:
+            done.set_exception(error)
+            done.exception()  # it is raised where the keys are needed
+            return
+        except BaseException as error:
+            logger.exception("the keys of a table could not be read", extra={"table": table})
+            done.set_exception(
+                DatabaseError(f"the keys of table {table} could not be read: {error}")
+            )
+            done.exception()  # it is raised where the keys are needed
+            raise
+        for index, updates in zip(indexes, filled, strict=True):
+            index.fill(updates, since)
+            index.newest.advance(read_ts() + 1)
+        self.replace(table, {index.constraint.name: index for index in indexes})
+        del self._building[table]
+        done.set_result(None)
+
+    async def ready(self, table: GlobalId) -> None:
+        """Wait until the table's indexes are built; raises CollectionCorrupted if it is damaged."""
+        self._corruptions.check(table)
+        building = self._building.get(table)
+        if building is not None:
+            await asyncio.shield(building)
+
+    # --- group commit
+
+    def duplicate(
+        self, keyed: Mapping[GlobalId, Sequence[Keyed]], checked: Timestamp, earlier: GroupKeys
+    ) -> Duplicate | None:
+        """Return a key that would be there twice after what `keyed` and `earlier` write.
+
+        `keyed` by itself was checked against the rows at `checked`.
+        """
+        for table, parts in keyed.items():
+            for name, index in self.of(table).items():
+                found = _duplicate(index, [part[name] for part in parts], checked, earlier)
+                if found is not None:
+                    return found
+        return None
+
+    def changed(
+        self,
+        keys: Iterable[tuple[GlobalId, str, int]],
+        time: Timestamp,
+        earlier: GroupKeys | None = None,
+    ) -> bool:
+        """Whether one of `keys` has been changed after `time`, or is by `earlier`.
+
+        Each is a table, the name of a unique constraint, and a hash by it.
+        """
+        by_index: dict[tuple[GlobalId, str], list[int]] = {}
+        for table, name, hash in keys:
+            by_index.setdefault((table, name), []).append(hash)
+        for (table, name), hashes in by_index.items():
+            index = self.of(table).get(name)
+            if index is None or index.latest(hashes) > time:
+                return True
+            if earlier is not None and earlier.has(table, name, hashes):
+                return True
+        return False
+
+    def apply(self, time: Timestamp, keyed: Mapping[GlobalId, Sequence[Keyed]]) -> None:
+        """Make the writes of a group at `time`; tables that it did not write advance."""
+        for table, parts in keyed.items():
+            indexes = self.of(table)
+            # equal constraints may share an arrangement, which takes each row once
+            for name, index in {i.arrangement: (n, i) for n, i in indexes.items()}.values():
+                index.insert([part[name] for part in parts], time)
+                if parts and (index.newest.is_due or index.newest.is_settled):
+                    index.settled().compact(min(self._floor(table), time))
+                    index.maintain(self.executor)
+        self._reached.upper = time + 1
+
+    def check(self, read_ts: Timestamp) -> None:
+        """Assert that all are readable at `read_ts` and in order."""
+        for indexes in self._indexes.values():
+            for index in indexes.values():
+                assert index.readable(read_ts), (index.table, index.constraint, read_ts)
+
+    def close(self) -> None:
+        """End the thread."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _duplicate(
+    index: KeyIndex, parts: Sequence[KeyedRows], checked: Timestamp, earlier: GroupKeys
+) -> Duplicate | None:
+    changes = changes_of(parts)
+    if changes is not None:
+        before = earlier.changes(index.layout, [change.hash for change in changes])
+        if before is not None:
+            return index.duplicate_of_changes([*before, *changes])
+    mine = [part.updates for part in parts]
+    hashes = np.concatenate([part.key_hashes for part in mine])
+    earlier_updates = earlier.updates(index.layout, hashes)
+    if sum(map(len, mine)) > MANY:  # only keys that have changed since can be there twice
+        changed = [index.settled().changed_since(checked)]
+        changed += [part.key_hashes for part in earlier_updates]
+        mine = with_hashes(mine, np.concatenate(changed))
+    index.settled()
+    return index.duplicate_of([*mine, *earlier_updates])

@@ -1,0 +1,176 @@
+"""How the rows of a table are arranged by a unique key: the key of a row, its hash, the updates.
+
+A row whose key no other can collide with, as a NULL is in it, is left out. `KeyedRows` are rows on
+their way into the table by the key: few as tuples, many as hashed and sorted columns.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
+from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_words
+from foreshore.compute.arrange.run import Ints, Updates, sort_and_consolidate
+from foreshore.constraint import Unique
+from foreshore.ids import GlobalId
+from foreshore.rows import split_diffs
+from foreshore.table_rows import Row, TableRows, columns_of_rows
+from foreshore.types import RelationDesc, arrow_type
+from foreshore.update import Timestamp
+
+FEW = 16  # rows up to which keys are looked up one by one
+MANY = TAIL_ROWS  # rows above which work on them does not belong on the event loop
+
+# Types whose data are equal in Python where their values are in SQL.
+PLAIN = frozenset(
+    "bool int2 int4 int8 oid mz_timestamp date time timestamp timestamptz"
+    " text varchar bpchar name bytea uuid".split()
+)
+
+
+class Change(NamedTuple):
+    """One row that is inserted (diff 1) or deleted (-1), by its key."""
+
+    hash: int
+    key: Row
+    row: Row
+    diff: int
+
+
+class KeyLayout:
+    """The layout of `table`, in the columns `desc`, by the columns of a unique constraint."""
+
+    def __init__(self, table: GlobalId, constraint: Unique, desc: RelationDesc) -> None:
+        self.table = table
+        self.constraint = constraint
+        self.columns = desc.columns
+        self.types = [desc.columns[i].type for i in constraint.columns]
+        self.schema = pa.schema(
+            [pa.field(f"c{i}", arrow_type(each.type)) for i, each in enumerate(desc.columns)]
+        )
+        self._drops_nulls = constraint.nulls_distinct
+        self.takes_tuples = takes_tuples(constraint, desc)
+
+    def arrangement(self, since: Timestamp) -> Arrangement:
+        """Return an empty arrangement of the table's rows by the key."""
+        name = f"{self.table}.{self.constraint.name}"
+        return Arrangement(name, self.schema, self.types, self.key_of, since)
+
+    # --- as columns
+
+    def key_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """Return the columns of the key."""
+        return [rows.column(i) for i in self.constraint.columns]
+
+    def hashes(self, keys: Sequence[pa.Array]) -> Words:
+        """Return the hashes of keys, given as columns."""
+        return hash_columns(keys, self.types, len(keys[0]))
+
+    def hashes_of_rows(self, rows: pa.RecordBatch) -> Words:
+        """Return a hash of each row's key; keys that collide with nothing have one of their own."""
+        keys = self.key_of(rows)
+        hashes = hash_columns(keys, self.types, rows.num_rows)
+        if self._drops_nulls and any(key.null_count for key in keys):
+            lone = np.zeros(rows.num_rows, np.bool_)
+            for key in keys:
+                lone |= key.is_null().to_numpy(zero_copy_only=False)
+            places = np.flatnonzero(lone)
+            hashes[places] = places  # as likely to meet another as any two hashes are
+        return hashes
+
+    def updates(self, rows: pa.Table) -> Updates:
+        """Return rows with `__diff` as updates at time 0, many of them sorted; may take long."""
+        columns, diffs = split_diffs(rows)
+        if self._drops_nulls and any(columns[i].null_count for i in self.constraint.columns):
+            kept = None
+            for i in self.constraint.columns:
+                valid = columns[i].is_valid()
+                kept = valid if kept is None else pc.and_(kept, valid)
+            columns, diffs = [column.filter(kept) for column in columns], diffs.filter(kept)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        found = Updates(
+            batch,
+            hash_columns(self.key_of(batch), self.types, len(batch)),
+            hash_columns(batch.columns, None, len(batch)),
+            np.zeros(len(batch), np.int64),
+            diffs.to_numpy(zero_copy_only=False),
+        )
+        return sort_and_consolidate(found, 0) if len(batch) > TAIL_ROWS else found
+
+    # --- one by one, if the layout `takes_tuples`
+
+    def key(self, row: Row) -> Row | None:
+        """Return the key of a row; None if a part of it is NULL."""
+        key = tuple([row[i] for i in self.constraint.columns])
+        return None if None in key else key
+
+    def hash(self, key: Row) -> int:
+        """Return the hash of a key, in which nothing is NULL."""
+        words = key_words(key, self.types)
+        assert words is not None, key
+        return hash_words(words)
+
+    def changes(self, rows: TableRows) -> list[Change]:
+        """Return rows by their keys, in order."""
+        found = []
+        for row, diff in zip(rows.tuples, rows.diffs, strict=True):
+            key = self.key(row)
+            if key is not None:
+                found.append(Change(self.hash(key), key, row, diff))
+        return found
+
+    def updates_of(self, changes: Sequence[Change], times: Ints | None = None) -> Updates:
+        """Return changes as updates at `times`, or at time 0."""
+        count = len(changes)
+        columns = columns_of_rows([change.row for change in changes], self.columns)
+        return Updates(
+            pa.RecordBatch.from_arrays(columns, schema=self.schema),
+            np.array([change.hash for change in changes], np.uint64),
+            hash_columns(columns, None, count),
+            np.zeros(count, np.int64) if times is None else times,
+            np.array([change.diff for change in changes], np.int64),
+        )
+
+
+def takes_tuples(constraint: Unique, desc: RelationDesc) -> bool:
+    """Whether keys can be compared as Python data."""
+    types = [desc.columns[i].type.name for i in constraint.columns]
+    return constraint.nulls_distinct and PLAIN.issuperset(types)
+
+
+class KeyedRows:
+    """Rows on their way into a table by one of its keys."""
+
+    __slots__ = ("_layout", "_updates", "changes")
+
+    def __init__(self, layout: KeyLayout, rows: TableRows) -> None:
+        """Hash the keys of `rows`, and sort many rows: that may take long."""
+        self._layout = layout
+        is_few = layout.takes_tuples and rows.num_rows <= FEW
+        self.changes = layout.changes(rows) if is_few else None  # None: they are many
+        self._updates = None if is_few else layout.updates(rows.table)
+
+    def __len__(self) -> int:
+        """Return how many rows have a key that can collide."""
+        return len(self.updates if self.changes is None else self.changes)
+
+    @property
+    def updates(self) -> Updates:
+        """The rows as updates at time 0."""
+        if self._updates is None:
+            assert self.changes is not None
+            self._updates = self._layout.updates_of(self.changes)
+        return self._updates
+
+
+def changes_of(parts: Sequence[KeyedRows]) -> list[Change] | None:
+    """Return the rows of all `parts` one by one; None if some came as many."""
+    found: list[Change] = []
+    for part in parts:
+        if part.changes is None:
+            return None
+        found += part.changes
+    return found

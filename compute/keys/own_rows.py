@@ -1,0 +1,41 @@
+"""Rows that a transaction has written to a table, by one of its keys, for its later statements."""
+
+from collections.abc import Iterable
+
+from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.keys.layout import KeyedRows, KeyLayout
+from foreshore.table_rows import Row
+
+
+class OwnRows:
+    """What a transaction has written so far.
+
+    `newest` is the row under each key that it has written, or None if it has deleted that; the
+    whole is None if many rows were written at once. `arrangement` has all of it, at time 0.
+    """
+
+    def __init__(self, layout: KeyLayout) -> None:
+        self.newest: dict[Row, Row | None] | None = {}
+        self._arrangement = layout.arrangement(0)
+        self._parts: list[KeyedRows] = []
+        self._arranged = 0  # how many of the parts are in the arrangement
+
+    def add(self, parts: Iterable[KeyedRows]) -> None:
+        """Add what has been written next."""
+        for part in parts:
+            self._parts.append(part)
+            if part.changes is None:
+                self.newest = None
+            elif self.newest is not None:
+                for change in part.changes:
+                    self.newest[change.key] = change.row if change.diff > 0 else None
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """All rows, with those that were deleted, by their keys."""
+        left = self._parts[self._arranged :]
+        if left:
+            self._arrangement.insert_prepared([part.updates for part in left], 0, 1)
+            self._arrangement.maintain()
+            self._arranged = len(self._parts)
+        return self._arrangement

@@ -1,0 +1,129 @@
+"""Rows on their way into a table, in either of two forms: tuples of data, or Arrow columns.
+
+A statement about one row makes tuples, as columns of one value each cost more than all else that it
+does. A query or COPY makes columns. Each form is made of the other when it is first asked for.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+
+import pyarrow as pa
+
+from foreshore.expr.datum import from_array, to_array
+from foreshore.rows import negated, split_diffs
+from foreshore.types import INT8, ColumnType, Datum, RelationDesc, arrow_type
+from foreshore.update import DIFF_FIELD, Timestamp, update_schema
+
+Row = tuple[Datum, ...]
+
+
+class TableRows:
+    """Rows in the columns of `desc`, each with its diff: 1 if it is inserted, -1 if deleted.
+
+    Rows that came as columns may have greater diffs. Of rows with one key, deleted rows come before
+    inserted ones. Nothing about a value changes but which of its forms have been made.
+    """
+
+    __slots__ = ("_diffs", "_table", "_tuples", "desc")
+
+    def __init__(
+        self,
+        desc: RelationDesc,
+        tuples: Sequence[Row] | None,
+        diffs: Sequence[int] | None,
+        table: pa.Table | None = None,
+    ) -> None:
+        """Take `tuples` and `diffs`, or a `table` with `__diff`, or both forms."""
+        self.desc = desc
+        self._tuples = tuples
+        self._diffs = diffs
+        self._table = table
+
+    @classmethod
+    def inserted(cls, desc: RelationDesc, tuples: Sequence[Row]) -> "TableRows":
+        """Return new rows."""
+        return cls(desc, tuples, [1] * len(tuples))
+
+    @classmethod
+    def of_table(cls, desc: RelationDesc, table: pa.Table) -> "TableRows":
+        """Return rows with `__diff`, whose columns have the types of `desc`."""
+        columns, diffs = split_diffs(table)
+        return cls(
+            desc, None, None, pa.Table.from_arrays([*columns, diffs], schema=_row_schema(desc))
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are, equal ones with a greater diff counted as one."""
+        return len(self._tuples) if self._table is None else self._table.num_rows  # type: ignore[arg-type]
+
+    @property
+    def are_tuples(self) -> bool:
+        """Whether no columns have been made."""
+        return self._table is None
+
+    @property
+    def tuples(self) -> Sequence[Row]:
+        """The rows as tuples of data."""
+        if self._tuples is None:
+            columns, diffs = split_diffs(self._table)
+            data = [
+                from_array(column, each.type)
+                for column, each in zip(columns, self.desc.columns, strict=True)
+            ]
+            self._tuples = list(zip(*data, strict=True)) if data else [()] * len(diffs)
+        return self._tuples
+
+    @property
+    def diffs(self) -> Sequence[int]:
+        """The diff of each row."""
+        if self._diffs is None:
+            self._diffs = self.table.columns[-1].to_pylist()
+        return self._diffs
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows with `__diff`, in the columns of the table's shard."""
+        if self._table is None:
+            columns = columns_of_rows(self.tuples, self.desc.columns)
+            diffs = to_array(self.diffs, INT8)
+            self._table = pa.Table.from_arrays([*columns, diffs], schema=_row_schema(self.desc))
+        return self._table
+
+    def deleted(self) -> "TableRows":
+        """Return the same rows with their diffs negated."""
+        if self._table is None:
+            return TableRows(self.desc, self.tuples, [-diff for diff in self.diffs])
+        return TableRows.of_table(self.desc, negated(self._table))
+
+
+def updates_at(parts: Sequence[TableRows], time: Timestamp) -> pa.Table:
+    """Return all rows of `parts`, which are tuples of one table, as updates at `time`."""
+    desc = parts[0].desc
+    if len(parts) == 1:
+        rows, diffs = parts[0].tuples, parts[0].diffs
+    else:
+        rows = list(chain.from_iterable([part.tuples for part in parts]))
+        diffs = list(chain.from_iterable([part.diffs for part in parts]))
+    columns = columns_of_rows(rows, desc.columns)
+    columns += [to_array([time] * len(rows), INT8), to_array(diffs, INT8)]
+    return pa.Table.from_arrays(columns, schema=_update_schema(desc))
+
+
+@lru_cache(1024)
+def _row_schema(desc: RelationDesc) -> pa.Schema:
+    return desc.stored_schema().append(DIFF_FIELD)
+
+
+@lru_cache(1024)
+def _update_schema(desc: RelationDesc) -> pa.Schema:
+    return update_schema(desc.stored_schema())
+
+
+def columns_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa.Array]:
+    """Return the columns, of these types, that hold `rows`."""
+    if not rows:
+        return [pa.array([], arrow_type(each.type)) for each in types]
+    columns = zip(*rows, strict=True)
+    return [to_array(data, each.type) for data, each in zip(columns, types, strict=True)]

@@ -1,0 +1,73 @@
+"""Unique constraints under concurrent inserts, and when they are added while rows are written."""
+
+import asyncio
+from pathlib import Path
+
+from tests.adapter.harness import TestEnvironment, in_environment
+
+
+def test_colliding_inserts_exactly_one_succeeds(tmp_path: Path) -> None:
+    async def play() -> None:
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s0", "CREATE TABLE t (k int PRIMARY KEY, who int)")
+        for k in range(5):
+            answers = await asyncio.gather(
+                *(env.query(f"s{i}", f"INSERT INTO t VALUES ({k}, {i})") for i in range(16))
+            )
+            assert [a.splitlines()[0] for a in answers].count("INSERT 0 1") == 1
+            lost = [a for a in answers if a != "INSERT 0 1"]
+            assert (
+                lost
+                == [
+                    'ERROR 23505: duplicate key value violates unique constraint "t_pkey"\n'
+                    f"DETAIL: Key (k)=({k}) already exists."
+                ]
+                * 15
+            )
+        await env.reopen()
+        assert "ERROR 23505" in await env.query("s", "INSERT INTO t VALUES (3, 1)")
+        assert await env.query("s", "SELECT count(*) FROM t") == "5\nSELECT 1"
+        await env.close()
+
+    asyncio.run(play())
+
+
+def test_commit_after_table_altered_is_refused(tmp_path: Path) -> None:
+    async def play(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+        await env.query("b", "BEGIN; INSERT INTO t VALUES (1)")
+        assert await env.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)") == "ALTER TABLE"
+        answer = await env.query("b", "COMMIT")
+        assert answer == "ERROR 40001: could not serialize access: a table was altered meanwhile"
+        await env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) FROM t GROUP BY k")
+        answer = await env.query("s", "ALTER TABLE t DROP CONSTRAINT t_pkey")
+        assert answer.splitlines()[:2] == [
+            "ERROR 2BP01: cannot drop constraint t_pkey on table t because other objects depend on"
+            " it",
+            "DETAIL: materialized view m depends on constraint t_pkey on table t",
+        ]
+        await env.query("b", "BEGIN; ALTER TABLE t DROP COLUMN nothing")
+        await env.query("b", "ROLLBACK")
+        block = "BEGIN; CREATE TABLE n (i int); INSERT INTO n VALUES (1), (1)"
+        await env.query("b", block)
+        answer = await env.query("b", "ALTER TABLE n ADD UNIQUE (i)")
+        assert answer.splitlines()[1] == "DETAIL: Key (i)=(1) is duplicated."
+        await env.query("b", "ROLLBACK")
+        await env.query(
+            "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
+        )
+        assert "ERROR 23505" in await env.query("b", "INSERT INTO n VALUES (2)")
+        await env.query("b", "ROLLBACK")
+        await env.query(
+            "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
+        )
+        assert (await env.query("b", "COMMIT")) == "COMMIT"
+        assert "ERROR 23505" in await env.query("s", "INSERT INTO n VALUES (2)")
+        await env.query(
+            "s", "BEGIN; ALTER TABLE n DROP CONSTRAINT n_i_key; INSERT INTO n VALUES (2)"
+        )
+        assert await env.query("s", "COMMIT") == "COMMIT"
+        assert await env.query("s", "SELECT * FROM n") == "2\n2\nSELECT 2"
+
+    in_environment(tmp_path, play)
