@@ -28,7 +28,6 @@ from foreshore.adapter.transaction.group_commit import GroupCommit, Write
 from foreshore.adapter.transaction.locks import Locks
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import ReadHolds
-from foreshore.adapter.write.key_index import KeyIndexes
 from foreshore.adapter.write.sequence_numbers import Generation, Sequences, generation_of
 from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
@@ -38,6 +37,7 @@ from foreshore.clock import Clock
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.isolated.engine import IsolatedEngine
+from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
 from foreshore.errors import DatabaseError, FeatureNotSupported, RelationRedefined, UndefinedObject
 from foreshore.expr.ir import Get, Relation, sources_of

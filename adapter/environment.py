@@ -30,7 +30,6 @@ from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS, ReadHolds
-from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
@@ -49,6 +48,7 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.isolated.engine import IsolatedEngine
+from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.constraint import Unique
 from foreshore.errors import (
     Fenced,

@@ -6,7 +6,7 @@ Results have multiplicities. Rows are repeated only as far as needed and within 
 answer: a cross join without columns may be one row with multiplicity a billion.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from foreshore.compute.result import sized
 from foreshore.errors import InternalError
 from foreshore.expr.functions.comparison import PLAIN, order_keys
 from foreshore.expr.ir import Column, Finishing, OrderKey, type_of
+from foreshore.table_rows import Row, columns_of_rows
+from foreshore.types import ColumnType
 
 MAX_RESULT_BYTES = 1 << 30
 
@@ -53,6 +55,14 @@ def empty_rows(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(
         pa.StructArray.from_buffers(pa.struct([]), count, [None])
     )
+
+
+def batch_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.RecordBatch:
+    """Return tuples, of columns of these types, as a result in the columns c0, c1, ..."""
+    if not types:
+        return empty_rows(len(rows))
+    columns = columns_of_rows(rows, types)
+    return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(types))])
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

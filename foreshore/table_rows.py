@@ -11,7 +11,7 @@ from itertools import chain
 import pyarrow as pa
 
 from foreshore.expr.datum import from_array, to_array
-from foreshore.rows import negated, split_diffs
+from foreshore.rows import count, negated, split_diffs
 from foreshore.types import INT8, ColumnType, Datum, RelationDesc, arrow_type
 from foreshore.update import DIFF_FIELD, Timestamp, update_schema
 
@@ -49,14 +49,25 @@ class TableRows:
     def of_table(cls, desc: RelationDesc, table: pa.Table) -> "TableRows":
         """Return rows with `__diff`, whose columns have the types of `desc`."""
         columns, diffs = split_diffs(table)
-        return cls(
-            desc, None, None, pa.Table.from_arrays([*columns, diffs], schema=_row_schema(desc))
-        )
+        return cls.of_columns(desc, columns, diffs)
+
+    @classmethod
+    def of_columns(
+        cls, desc: RelationDesc, columns: Sequence[pa.Array], diffs: pa.Array
+    ) -> "TableRows":
+        """Return rows whose columns have the types of `desc`."""
+        schema = _row_schema(desc)
+        return cls(desc, None, None, pa.Table.from_arrays([*columns, diffs], schema=schema))
 
     @property
     def num_rows(self) -> int:
         """How many rows there are, equal ones with a greater diff counted as one."""
         return len(self._tuples) if self._table is None else self._table.num_rows  # type: ignore[arg-type]
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, equal ones counted each."""
+        return sum(self.diffs) if self._table is None else count(self._table)
 
     @property
     def are_tuples(self) -> bool:

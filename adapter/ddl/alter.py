@@ -21,17 +21,13 @@ from foreshore.adapter.ddl.table_rewrite import above, plan_above, remember, res
 from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, verify, was
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
-from foreshore.adapter.write.key_index import KeyIndex
-from foreshore.adapter.write.tables import (
-    committed_index,
-    committed_rows,
-    take_to_alter,
-    unique_constraints,
-)
+from foreshore.adapter.write.stage import committed_index
+from foreshore.adapter.write.target import committed_rows, lock_to_alter, unique_constraints
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, KnownColumn
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
+from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.constraint import same
 from foreshore.errors import DependentObjectsStillExist
 from foreshore.ids import GlobalId
@@ -51,7 +47,7 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     transaction = context.transaction
     coordinator = context.coordinator
     id = plan.table
-    await take_to_alter(context, (id,))
+    await lock_to_alter(context, (id,))
     table = change.state.item(id)
     old = context.planner.reader().planned[id]
     refuse_reserved([n for n in plan.definition.desc.names if n not in old.desc.names])
@@ -84,7 +80,7 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
         transaction.forget_keys(id)
     if more:
         committed = await committed_rows(context, id, old.desc, time)
-        own = [part.rows for part in transaction.writes.get(id, ())]
+        own = [part.rows.table for part in transaction.writes.get(id, ())]
         rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
         await verify(context, id, new, more, rows, committed, time)
         if id in coordinator.group:
@@ -143,7 +139,7 @@ def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str,
             continue
         found[id] = {}
         for constraint in unique_constraints(planned):
-            index = committed_index(context, id, constraint)
+            index = committed_index(context, id, constraint, planned.desc)
             found[id][constraint.name] = index or KeyIndex(id, constraint, planned.desc, 0)
     return found
 

@@ -11,10 +11,12 @@ from foreshore.adapter.ddl.create import add_table
 from foreshore.adapter.ddl.objects import is_there
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.insert import with_numbers, written_rows
-from foreshore.adapter.write.tables import checked, plan_of_table, write_rows
-from foreshore.rows import count
+from foreshore.adapter.write.check import check
+from foreshore.adapter.write.source import selection, with_numbers
+from foreshore.adapter.write.stage import stage
+from foreshore.adapter.write.target import target_of
 from foreshore.sql.plan import CreateTableAs
+from foreshore.table_rows import TableRows
 
 if TYPE_CHECKING:
     pass
@@ -32,8 +34,11 @@ async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Com
     if not plan.with_data:
         add_table(context, plan.definition)
         return Completed("CREATE TABLE AS")
-    rows = await written_rows(context, (), as_of=as_of)
+    rows = await selection(context, (), as_of=as_of)
     rows = await with_numbers(context, rows, plan.row_outputs)
     id = add_table(context, plan.definition)
-    await write_rows(context, id, plan_of_table(context, id), checked(context, id, rows))
-    return Completed(f"SELECT {count(rows)}")
+    target = target_of(context, id)
+    made = TableRows.of_table(target.desc, rows)
+    check(context, target, made)
+    await stage(context, target, inserted=[made])
+    return Completed(f"SELECT {made.count}")

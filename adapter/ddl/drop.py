@@ -6,7 +6,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import describe, find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default, refuse_parts
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.tables import take_to_alter
+from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import ColumnOf, Database, Item, Object
 from foreshore.catalog.transaction import Dropped
 from foreshore.errors import FeatureNotSupported, ObjectNotInPrerequisiteState
@@ -27,7 +27,7 @@ async def drop(context: StatementContext, plan: Drop) -> Completed:
         )
     refuse_parts(context, targets)
     dropped = drop_objects(context, targets, cascade=plan.cascade)
-    await take_to_alter(context, _tables(dropped.objects))
+    await lock_to_alter(context, _tables(dropped.objects))
     tell_cascaded(context, dropped)
     return Completed(f"DROP {plan.kind.upper()}")
 
@@ -78,7 +78,7 @@ async def rename(context: StatementContext, plan: Rename) -> Completed:
     if found is not None:
         if _is_current_database(context, found):
             raise FeatureNotSupported("current database cannot be renamed")
-        await take_to_alter(context, _tables((found,)))
+        await lock_to_alter(context, _tables((found,)))
         context.catalog_change().rename(found, plan.to)
     return Completed(f"ALTER {plan.kind.upper()}")
 

@@ -24,7 +24,7 @@ from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, v
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import carried_out_by_row
 from foreshore.adapter.transaction.transaction import Written
-from foreshore.adapter.write.tables import committed_rows
+from foreshore.adapter.write.target import committed_rows
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import ColumnOf, Item, KnownColumn
 from foreshore.catalog.state import State
@@ -38,6 +38,7 @@ from foreshore.rows import negated, repeated, split_diffs
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.plan import AlterTable, CreateTable
 from foreshore.sql.rewrite.bind_parameters import bind_scalar, parameter_bindings
+from foreshore.table_rows import TableRows
 from foreshore.types import ColumnType, RelationDesc
 from foreshore.update import DIFF, DIFF_FIELD, Timestamp
 
@@ -261,21 +262,21 @@ async def _move_rows(
     transaction, executor = context.transaction, context.coordinator.executor
     (old_id, old), (id, new) = before, after
     committed = await committed_rows(context, old_id, old.desc, time)
-    own = [part.rows for part in transaction.writes.get(old_id, ())]
+    own = [part.rows.table for part in transaction.writes.get(old_id, ())]
     transaction.unwrite(old_id)
     transaction.contents.pop(old_id, None)
     if own and all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
         contents = await _in_columns(context, committed, plan.columns, definition)
         parts = [await _in_columns(context, part, plan.columns, definition) for part in own]
         for part in parts:
-            transaction.write(id, Written(part, {}))
+            transaction.write(id, Written(TableRows.of_table(new.desc, part), {}))
         rows = pa.concat_tables([contents, *parts])
     elif own:
         mixed = await blocking.run(executor, together, committed, own, old.desc)
         rows = await _in_columns(context, mixed, plan.columns, definition)
         contents = await _in_columns(context, committed, plan.columns, definition)
         for part in (negated(contents), rows):
-            transaction.write(id, Written(part, {}))
+            transaction.write(id, Written(TableRows.of_table(new.desc, part), {}))
     else:
         rows = contents = await _in_columns(context, committed, plan.columns, definition)
     transaction.contents[id] = contents

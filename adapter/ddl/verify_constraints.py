@@ -7,11 +7,12 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.key_index import KeyIndex
-from foreshore.adapter.write.tables import first_failing, unique_constraints
+from foreshore.adapter.write.check import first_failing
+from foreshore.adapter.write.target import unique_constraints
 from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
 from foreshore.catalog.catalog import Planned
 from foreshore.compute.arrange.arrangement import consolidate
+from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.constraint import Check, Unique, same
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
@@ -93,10 +94,10 @@ async def verify(
         built = []
         for key in gained.keys:
             index = KeyIndex(id, key, new.desc, time)
-            duplicate = index.duplicate([index.prepare(rows)])
+            duplicate = index.duplicate_of([index.layout.updates(rows)])
             if duplicate is not None:
                 raise key_is_there_twice(state, new.desc, duplicate, context.time_zone)
-            index.insert([index.prepare(committed)], time)
+            index.fill(index.layout.updates(committed), time)
             built.append(index)
         return built
 

@@ -10,9 +10,9 @@ from foreshore.adapter.introspection.freshness import LATE_MS, Collection, Fresh
 from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.values import batch_of_rows
 from foreshore.calendar import TIMESTAMP_INFINITY
 from foreshore.catalog.item import Item
+from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.replica.progress import Progress
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId

@@ -149,7 +149,7 @@ def _collect(
         if id in BUILTINS:
             inputs.add_rows(id, builtin_rows(context, BUILTINS[id]))
             continue
-        parts = [part.rows for part in transaction.writes.get(id, ())] if own else []
+        parts = [part.rows.table for part in transaction.writes.get(id, ())] if own else []
         if own and id in transaction.contents:
             parts.append(transaction.contents[id])
         written = tuple(at_time(part, time) for part in parts)

@@ -15,9 +15,9 @@ from foreshore.adapter.read.bind import BoundPeek, bound_finishing
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.key_index import KeyIndex
-from foreshore.adapter.write.tables import own_index
+from foreshore.adapter.write.stage import own_rows
 from foreshore.compute.arrange.key import key_words
+from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.constraint import Unique
 from foreshore.errors import LockNotAvailable, TableAltered
@@ -30,7 +30,7 @@ from foreshore.sql.rewrite.bind_parameters import Replace, bind_relation, bind_s
 from foreshore.update import Timestamp
 
 LiteralKeys = tuple[tuple[Literal, ...], ...]
-Found = tuple[frozenset[KeyLock], pa.Table]  # locks of the keys looked up; rows with `__diff`
+Found = tuple[frozenset[KeyLock], pa.RecordBatch]  # locks of the keys looked up; rows
 
 
 async def can_look_up(context: StatementContext, lookup: KeyLookup, time: Timestamp | None) -> bool:
@@ -48,7 +48,7 @@ def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup) -> p
     locks, found = _find(context, index, keys, bound.time, own=bound.own)
     if bound.own:
         context.transaction.key_reads |= locks
-    return evaluate_linear(lookup.relation, {lookup.table: found})
+    return evaluate_linear(lookup.relation, {lookup.table: counted(found)})
 
 
 async def locked_by_key(
@@ -74,7 +74,9 @@ async def locked_by_key(
         return None
     assert context.transaction.time is not None
     relation = bind_relation(lookup.relation, context.bindings(context.transaction.time))
-    return evaluate_linear(relation, {lookup.table: rows}), bound_finishing(context, plan.query)
+    return evaluate_linear(relation, {lookup.table: counted(rows)}), bound_finishing(
+        context, plan.query
+    )
 
 
 async def locked_rows(
@@ -87,15 +89,17 @@ async def locked_rows(
     index = await _index(context, table, constraint)
     if index is None:
         return None
-    locks = frozenset(KeyLock(table, constraint.name, hash) for hash in index.hashes_of(keys))
+    hashes = index.layout.hashes(keys).tolist()
+    locks = frozenset(KeyLock(table, constraint.name, hash) for hash in hashes)
 
     def find(time: Timestamp) -> Found:
-        _, found = index.settled().find(keys, time, *own_index(context, table, constraint))
-        _, firsts = np.unique(index.hashes(found), return_index=True)  # `keys` may repeat a key
-        return locks, counted(pa.Table.from_batches([found.take(pa.array(firsts))]))
+        _, found = index.find(keys, time, own_rows(context, table, index.layout))
+        hashes = index.layout.hashes_of_rows(found)
+        _, firsts = np.unique(hashes, return_index=True)  # `keys` may repeat a key
+        return locks, found.take(pa.array(firsts))
 
     rows = await _locked(context, index, locks, find)
-    return None if rows is None else rows.remove_column(rows.num_columns - 1)
+    return None if rows is None else pa.Table.from_batches([rows])
 
 
 async def _locked(
@@ -105,7 +109,7 @@ async def _locked(
     find: Callable[[Timestamp], Found],
     *,
     nowait: bool = False,
-) -> pa.Table | None:
+) -> pa.RecordBatch | None:
     """Return the rows found after their keys have been locked; see `locked_by_key`."""
     coordinator, transaction, table = context.coordinator, context.transaction, index.table
     while True:
@@ -134,10 +138,10 @@ def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvai
     return LockNotAvailable(f'could not obtain lock on row in relation "{name}"')
 
 
-def locks_of_rows(index: KeyIndex, rows: pa.Table) -> frozenset[KeyLock]:
-    """Return the locks of the keys of rows with `__diff`."""
+def locks_of_rows(index: KeyIndex, rows: pa.RecordBatch) -> frozenset[KeyLock]:
+    """Return the locks of the keys of rows."""
     name = index.constraint.name
-    hashes = index.prepare(rows).key_hashes.tolist()
+    hashes = index.layout.key_hashes(rows).tolist()
     return frozenset(KeyLock(index.table, name, hash) for hash in hashes)
 
 
@@ -176,19 +180,19 @@ def _find(
     *,
     own: bool = True,
 ) -> Found:
-    """Return the locks of `keys`, and the rows at `time` under them, with `__diff`."""
-    written = own_index(context, index.table, index.constraint) if own else ()
-    if written and keys:
-        _, rows = index.find(_columns(keys), time, *written)
+    """Return the locks of `keys`, and the rows at `time` under them."""
+    written = own_rows(context, index.table, index.layout) if own else None
+    if written is not None and keys:
+        _, rows = index.find(_columns(keys), time, written)
     else:
         values = [tuple(each.value for each in key) for key in keys]
-        rows = index.settled().arrangement.look_up(values, time)
-    return _locks_of(index, keys), counted(rows)
+        rows = index.settled().look_up(values, time)
+    return _locks_of(index, keys), rows
 
 
 def _locks_of(index: KeyIndex, keys: LiteralKeys) -> frozenset[KeyLock]:
     name = index.constraint.name
-    hashes = index.hashes_of(_columns(keys)) if keys else ()
+    hashes = index.layout.hashes(_columns(keys)).tolist() if keys else ()
     return frozenset(KeyLock(index.table, name, hash) for hash in hashes)
 
 

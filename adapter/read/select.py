@@ -10,8 +10,8 @@ from foreshore.adapter.read.result import BatchSource, ResultSource, Selected, a
 from foreshore.adapter.read.row_locks import lock_and_read
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.point import row_by_key
-from foreshore.adapter.write.values import batch_of_rows
 from foreshore.compute.engine import rows_schema
+from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.result import Result
 from foreshore.sql.plan import Select
 

@@ -14,8 +14,8 @@ from foreshore.adapter.read.scalar_values import row_count_of
 from foreshore.adapter.read.timestamp import move_forward
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.key_index import KeyIndex
-from foreshore.adapter.write.tables import plan_of_table, unique_constraints
+from foreshore.adapter.write.target import target_of
+from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.errors import ConcurrentUpdate
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Locking
@@ -61,7 +61,7 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
 
 
 def _index(context: StatementContext, table: GlobalId, key: tuple[int, ...]) -> KeyIndex | None:
-    for each in unique_constraints(plan_of_table(context, table)):
+    for each in target_of(context, table).unique:
         if each.columns == key:
             return context.coordinator.keys.named(table, each)
     return None
@@ -72,7 +72,7 @@ def _locks_of(index: KeyIndex, columns: Sequence[pa.Array]) -> list[KeyLock]:
     if not len(columns[0]):
         return []
     name = index.constraint.name
-    return [KeyLock(index.table, name, hash) for hash in index.hashes_of(columns)]
+    return [KeyLock(index.table, name, hash) for hash in index.layout.hashes(columns).tolist()]
 
 
 def _lock(context: StatementContext, keys: Sequence[KeyLock], most: int | None) -> Iterator[int]:

@@ -16,9 +16,10 @@ from foreshore.adapter.session.catalog_reader import SessionCatalog, effective_p
 from foreshore.adapter.session.plan_cache import PlanKey
 from foreshore.adapter.session.prepared import Basis, Prepared
 from foreshore.adapter.session.side_effects import calls_in
-from foreshore.adapter.write.point_plan import plan_point, rules_of
-from foreshore.adapter.write.tables import unique_constraints
-from foreshore.adapter.write.values import template_of
+from foreshore.adapter.write.check import rules_of
+from foreshore.adapter.write.point_plan import plan_point
+from foreshore.adapter.write.target import unique_constraints
+from foreshore.adapter.write.template import template_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.constraint import Unique
@@ -189,6 +190,8 @@ class SessionPlanner:
             isinstance(plan, Select | Delete) or (isinstance(plan, Update) and not plan.row_outputs)
         ):
             prepared.point = plan_point(peek, planned)
+            if prepared.point is not None and isinstance(plan, Update):
+                prepared.rules = rules_of(planned[plan.table])
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = followed_by(plan)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.result import Selected
-from foreshore.adapter.write.point_plan import PointPlan, RowRules
-from foreshore.adapter.write.values import Template
+from foreshore.adapter.write.check import RowRules
+from foreshore.adapter.write.point_plan import PointPlan
+from foreshore.adapter.write.template import Template
 from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
@@ -57,7 +58,7 @@ class Prepared:
     used: frozenset[GlobalId] = frozenset()  # the items that its names were resolved to
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
-    rules: RowRules | None = None  # of the table that it is into, if it takes rows one by one
+    rules: RowRules | None = None  # of the table that it writes tuples to, compiled
     batch: int | None = None  # of messages that it came in; from the next on its columns are known
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone

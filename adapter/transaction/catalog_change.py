@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.state import State, name_key, wholes_of, with_allotted, with_objects
 from foreshore.catalog.transaction import Transaction
+from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.errors import Conflict
 from foreshore.ids import GlobalId
 

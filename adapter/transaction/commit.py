@@ -8,7 +8,8 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.group_commit import Reads, Write
 from foreshore.adapter.transaction.transaction import Written
-from foreshore.adapter.write.key_index import Keyed, KeyIndex
+from foreshore.compute.keys.group_keys import Keyed
+from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.ids import GlobalId
 
 
@@ -66,7 +67,7 @@ async def commit_effects(context: StatementContext) -> None:
         elif parts[0].keyed:
             keyed[id] = [part.keyed for part in parts]
     write = Write(
-        {id: [part.content for part in parts] for id, parts in transaction.writes.items()},
+        {id: [part.rows for part in parts] for id, parts in transaction.writes.items()},
         reads,
         owner=transaction,
         lock_timeout_ms=transaction.lock_timeout_ms,
@@ -81,4 +82,4 @@ async def commit_effects(context: StatementContext) -> None:
 
 def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[Keyed]:
     """Return what is written to a table, by each of its keys."""
-    return [{name: index.prepare(part.rows) for name, index in indexes.items()} for part in parts]
+    return [{name: index.keyed(part.rows) for name, index in indexes.items()} for part in parts]

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from foreshore.adapter.subscribe.durable_positions import DurablePositions
 from foreshore.adapter.transaction.group_commit import Write
-from foreshore.adapter.write.key_index import Earlier, Keyed, KeyIndexes
 from foreshore.adapter.write.violations import key_exists
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
+from foreshore.compute.keys.group_keys import GroupKeys, Keyed
+from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.errors import DatabaseError, TableAltered
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
@@ -34,7 +35,7 @@ class ConstraintGuard:
         self._corruptions = corruptions
         self._catalog = catalog
 
-    def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
+    def refused(self, write: Write, earlier: GroupKeys) -> DatabaseError | None:
         """Return why `write` may not happen after what is there and after `earlier`."""
         if (
             corruption := next(filter(None, map(self._corruptions.of, write.rows)), None)
@@ -54,7 +55,7 @@ class ConstraintGuard:
         return key_exists(state, planned[found.table].desc, found, write.zone)
 
     def changed(
-        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: Earlier
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: GroupKeys
     ) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
         return self._keys.changed(keys, time, earlier)

@@ -27,8 +27,7 @@ import pyarrow as pa
 
 from foreshore.adapter.subscribe.durable_positions import Moves
 from foreshore.adapter.transaction.oracle import TimestampOracle
-from foreshore.adapter.write.key_index import Earlier, Keyed
-from foreshore.adapter.write.values import Values, updates_at
+from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.errors import (
     AdminShutdown,
     ConcurrentUpdate,
@@ -49,6 +48,7 @@ from foreshore.storage.controller import (
     UpperMismatch,
     WriteCapability,
 )
+from foreshore.table_rows import TableRows, updates_at
 from foreshore.update import Timestamp, at_time
 
 logger = logging.getLogger(__name__)
@@ -90,13 +90,13 @@ class Reads:
 
 @dataclass(eq=False, slots=True)
 class Write:
-    """What one transaction writes, without a time, for each shard: rows with `__diff`, or values.
+    """What one transaction writes, without a time, for each shard.
 
     `at` makes updates that need the time of the write. `applied` is called with it at the moment
     when the write becomes visible, before anything else can run.
     """
 
-    rows: dict[GlobalId, Sequence[pa.Table | Values]]
+    rows: dict[GlobalId, Sequence[pa.Table | TableRows]]
     reads: Reads | None = None
     at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
     applied: Callable[[Timestamp], None] | None = None
@@ -115,12 +115,12 @@ class Write:
 class Guard(Protocol):
     """What group commit asks before it takes a write, and tells when one has become visible."""
 
-    def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
+    def refused(self, write: Write, earlier: GroupKeys) -> DatabaseError | None:
         """Return why `write` may not happen after what is there and after `earlier`."""
         ...
 
     def changed(
-        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: Earlier
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: GroupKeys
     ) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
         ...
@@ -373,7 +373,7 @@ class GroupCommit:
         group = _Group()
         left: list[Write] = []
         touched: set[GlobalId] = set()
-        earlier = Earlier()
+        earlier = GroupKeys()
         for write in self._pending:
             ids = set(write.rows)
             missing = ids - self._tokens.keys()
@@ -400,7 +400,7 @@ class GroupCommit:
         self._pending = left
         return group
 
-    def _holds(self, reads: Reads, touched: set[GlobalId], earlier: Earlier) -> bool:
+    def _holds(self, reads: Reads, touched: set[GlobalId], earlier: GroupKeys) -> bool:
         return (
             touched.isdisjoint(reads.ids)
             and all(id in self._tokens and self._changed[id] <= reads.time for id in reads.ids)
@@ -415,19 +415,21 @@ class GroupCommit:
         try:
             time = await self._oracle.write_ts()
             tables: dict[GlobalId, list[pa.Table]] = {}
-            values: dict[GlobalId, list[Values]] = {}
+            tuples: dict[GlobalId, list[TableRows]] = {}
             for write in group.writes:
                 for id, parts in write.rows.items():
                     found = tables.setdefault(id, [])
                     for part in parts:
-                        if isinstance(part, Values):
-                            values.setdefault(id, []).append(part)
-                        else:
+                        if isinstance(part, pa.Table):
                             found.append(at_time(part, time))
+                        elif part.are_tuples:
+                            tuples.setdefault(id, []).append(part)
+                        else:
+                            found.append(at_time(part.table, time))
                 if write.at is not None:
                     for id, table in write.at(time).items():
                         tables.setdefault(id, []).append(table)
-            for id, together in values.items():
+            for id, together in tuples.items():
                 tables[id].append(updates_at(together, time))
             writes = [
                 ShardWrite(id, self._shards.upper(id), time + 1, joined(parts), self._tokens[id])

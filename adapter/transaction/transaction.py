@@ -9,7 +9,7 @@ conflict.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,15 +17,16 @@ from foreshore.adapter.read.timestamp_selection import Isolation
 from foreshore.adapter.subscribe.durable_positions import Move
 from foreshore.adapter.transaction.locks import KeyLock, Mark
 from foreshore.adapter.transaction.read_holds import Hold
-from foreshore.adapter.write.key_index import Changes, KeyIndex
-from foreshore.adapter.write.values import Row, Values
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.durable import Position
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
-from foreshore.compute.arrange.run import Updates
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.layout import KeyedRows, KeyLayout
+from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.errors import InvalidSavepoint, ReadOnlySqlTransaction
 from foreshore.ids import GlobalId
 from foreshore.sql.rewrite.full_names import FullName
+from foreshore.table_rows import TableRows
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
@@ -34,15 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Rows on their way into a table, and the same for each of its unique keys."""
+    """Rows on their way into a table, and the same by each of its unique keys."""
 
-    content: pa.Table | Values  # with `__diff`, or each once
-    keyed: dict[str, Updates | Changes]
-
-    @property
-    def rows(self) -> pa.Table:
-        """The rows with `__diff`."""
-        return self.content.table() if isinstance(self.content, Values) else self.content
+    rows: TableRows
+    keyed: dict[str, KeyedRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +78,12 @@ class Transaction:
     checked: Timestamp | None = None  # the first time at which its writes were checked
     described: dict[GlobalId, Planned] = field(default_factory=dict)  # the tables it writes, then
     # What it has written, by key; and indexes of constraints that it adds, without what it writes.
-    own: dict[tuple[GlobalId, str], KeyIndex] = field(default_factory=dict)
+    own: dict[tuple[GlobalId, str], OwnRows] = field(default_factory=dict)
     built: dict[tuple[GlobalId, str], KeyIndex] = field(default_factory=dict)
     # What a table that gets another shard holds, in new columns, without what is written here.
     contents: dict[GlobalId, pa.Table] = field(default_factory=dict)
     # Since when tables fulfil, with what is written here, what they promise since it altered them.
     constrained_since: dict[GlobalId, Timestamp] = field(default_factory=dict)
-    # The rows that its writes leave under the keys they touch, if it has written them one by one.
-    own_rows: dict[tuple[GlobalId, str], dict[Row, Row | None]] = field(default_factory=dict)
     followed: dict[GlobalId, Position] = field(default_factory=dict)  # from where, subscriptions
     followed_as: dict[FullName, GlobalId] = field(default_factory=dict)  # and by which names
     moves: dict[GlobalId, Move] = field(default_factory=dict)  # of subscriptions
@@ -139,32 +133,26 @@ class Transaction:
 
     def write(self, id: GlobalId, written: Written) -> None:
         """Add to what is written to `id` at commit."""
-        if written.content.num_rows:
+        if written.rows.num_rows:
             self.writes.setdefault(id, []).append(written)
 
-    def own_of(self, id: GlobalId, constraint: str) -> dict[Row, Row | None] | None:
-        """Return the row, or that there is none, under each key that it has written.
-
-        None, if what it has written to table `id` did not come one by one.
-        """
-        key = (id, constraint)
-        found = self.own_rows.get(key)
+    def own_rows(self, id: GlobalId, layout: KeyLayout) -> OwnRows:
+        """Return the rows that it has written to table `id`, by a key."""
+        key = (id, layout.constraint.name)
+        found = self.own.get(key)
         if found is None:
-            found = {}
+            found = self.own[key] = OwnRows(layout)
             for written in self.writes.get(id, ()):
-                changes = written.keyed.get(constraint)
-                if not isinstance(changes, Changes):
-                    return None
-                for change in changes.changes:
-                    found[change.key] = change.row if change.diff > 0 else None
-            self.own_rows[key] = found
+                keyed = written.keyed.get(layout.constraint.name)
+                if keyed is None:  # the constraint is newer than the rows
+                    keyed = written.keyed[layout.constraint.name] = KeyedRows(layout, written.rows)
+                found.add([keyed])
         return found
 
-    def forget_own(self, id: GlobalId, *, rows: bool) -> None:
-        """Make anew what is known of the writes to `id` by key: as rows, or as columns."""
-        known: dict[tuple[GlobalId, str], Any] = self.own_rows if rows else self.own
-        for key in [key for key in known if key[0] == id]:
-            del known[key]
+    def _forget_own(self, id: GlobalId) -> None:
+        """Let the rows written to `id` be arranged by key anew."""
+        for key in [key for key in self.own if key[0] == id]:
+            del self.own[key]
 
     def forget_keys(self, id: GlobalId) -> None:
         """Let what is written to `id` be arranged anew, as its keys are others now.
@@ -177,15 +165,13 @@ class Transaction:
             self.key_reads -= gone
             self.read.add(id)
         if id in self.writes:
-            self.writes[id] = [Written(each.content, {}) for each in self.writes[id]]
-        self.forget_own(id, rows=False)
-        self.forget_own(id, rows=True)
+            self.writes[id] = [Written(each.rows, {}) for each in self.writes[id]]
+        self._forget_own(id)
 
     def unwrite(self, id: GlobalId) -> None:
         """Forget what is written to `id`."""
         self.writes.pop(id, None)
-        self.forget_own(id, rows=False)
-        self.forget_own(id, rows=True)
+        self._forget_own(id)
 
     def reads_own_writes(self, shards: Iterable[GlobalId]) -> bool:
         """Whether what comes from `shards` looks different to this transaction."""
@@ -243,7 +229,6 @@ class Transaction:
         self.contents = dict(savepoint.contents)
         self.constrained_since = dict(savepoint.constrained_since)
         self.own.clear()  # made anew of what is left
-        self.own_rows.clear()
         self.catalog = None if savepoint.catalog is None else savepoint.catalog.fork()
         return savepoint
 
@@ -253,7 +238,6 @@ class Transaction:
         self.writes.clear()
         self.moves.clear()
         self.own.clear()
-        self.own_rows.clear()
         self.built.clear()
         self.contents.clear()
         self.constrained_since.clear()

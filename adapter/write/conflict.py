@@ -1,7 +1,7 @@
-"""INSERT ... ON CONFLICT: rows whose key is there already change what is there, or nothing.
+"""INSERT ... ON CONFLICT: a proposed row whose key is there updates that row, or does nothing.
 
-Which rows these are is looked up in the key indexes, at the time at which the transaction reads and
-with what it has written itself. No row is changed twice by one statement.
+The existing rows are looked up in the key indexes, at the time at which the transaction reads and
+with the rows that it has written itself. No row is changed twice by one statement.
 """
 
 from collections.abc import Sequence
@@ -14,108 +14,108 @@ from foreshore.adapter.read.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.key_index import MANY, KeyIndex
-from foreshore.adapter.write.tables import (
-    as_stored,
-    base_index,
-    checked,
-    own_index,
-    require_unaltered,
-    unique_constraints,
-    write_rows,
-)
-from foreshore.catalog.catalog import Planned
-from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.adapter.write.check import check
+from foreshore.adapter.write.stage import key_index, own_rows, stage
+from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.layout import MANY
+from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.errors import CardinalityViolation, ConcurrentUpdate
-from foreshore.rows import counted, negated, split_diffs
-from foreshore.sql.plan import Insert, OnConflict
-from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
-from foreshore.update import DIFF_FIELD
+from foreshore.rows import counted, split_diffs, table_of
+from foreshore.sql.plan import OnConflict
+from foreshore.sql.rewrite.bind_parameters import bind_relation
+from foreshore.table_rows import TableRows
 
-Arbiter = tuple[KeyIndex, tuple[Arrangement, ...]]
+Arbiter = tuple[KeyIndex, OwnRows | None]
 
 NONE = -1
 
 
-async def insert_on_conflict(
-    context: StatementContext,
-    plan: Insert,
-    conflict: OnConflict,
-    planned: Planned,
-    rows: pa.Table,
-) -> pa.Table:
-    """Write `rows`, with `__diff`; return those that were inserted or that replaced others.
+async def stage_on_conflict(
+    context: StatementContext, target: Target, conflict: OnConflict, rows: TableRows
+) -> TableRows:
+    """Stage checked rows, or updates of those that exist; return the inserted and updated rows.
 
-    They are of a statement to which the table was what is `planned`. Raises ConcurrentUpdate if
-    the transaction reads at a time since which a row has come to have such a key, or none any more.
+    Raises ConcurrentUpdate if the rows under the keys have changed since the time at which the
+    transaction reads.
     """
-    coordinator, transaction = context.coordinator, context.transaction
-    id = plan.table
-    require_unaltered(context, id, planned)
-    proposed = expanded(checked(context, id, rows))
-    constraints = unique_constraints(planned)
-    await coordinator.keys.ready(id)
+    await context.coordinator.keys.ready(target.id)
+    proposed = expanded(rows.table)
     arbiters = [
-        (base_index(context, id, each), own_index(context, id, each))
-        for each in constraints
-        if each.name in conflict.arbiters
+        (index, own_rows(context, target.id, index.layout))
+        for index in (key_index(context, target, each) for each in target.unique)
+        if index.constraint.name in conflict.arbiters
     ]
+    time = await _locked_at(context, target, [index for index, _ in arbiters], proposed)
+    there, existing = _existing(arbiters, proposed, time)
+    new = np.flatnonzero(there == NONE)
+    first = new[_firsts(arbiters, proposed.take(pa.array(new)))]
+    inserted = _table_rows(target, proposed.take(pa.array(first)))
+    if conflict.update is None:
+        await stage(context, target, inserted=[inserted])
+        return inserted
+    if len(first) < len(new):
+        raise _twice()
+    places, updated = _updated(context, target, conflict, proposed, there, existing)
+    _require_met_once(existing, there, places)
+    check(context, target, updated)
+    replaced = _table_rows(target, existing.take(pa.array(there[places])))
+    await stage(context, target, deleted=[replaced], inserted=[inserted, updated])
+    order = np.argsort(np.concatenate([first, places]), kind="stable")
+    written = pa.concat_tables([inserted.table, updated.table]).take(pa.array(order))
+    return TableRows.of_table(target.desc, written)
+
+
+def _table_rows(target: Target, rows: pa.RecordBatch) -> TableRows:
+    return TableRows.of_table(target.desc, counted(rows))
+
+
+async def _locked_at(
+    context: StatementContext,
+    target: Target,
+    arbiters: Sequence[KeyIndex],
+    proposed: pa.RecordBatch,
+) -> int:
+    """Lock the keys of the proposed rows, or the table for many; return the time to read at."""
+    id, coordinator, transaction = target.id, context.coordinator, context.transaction
     few = proposed.num_rows <= MANY
     keys: dict[KeyIndex, frozenset[KeyLock]] = {}
     if id in coordinator.state.objects:
         if few:
-            rows = counted(proposed)
-            keys = {index: locks_of_rows(index, rows) for index, _ in arbiters}
+            keys = {index: locks_of_rows(index, proposed) for index in arbiters}
             await coordinator.locks.acquire_keys(chain.from_iterable(keys.values()), transaction)
             move_forward(context)
         else:
             await coordinator.locks.acquire((id,), transaction)
-        require_unaltered(context, id, planned)  # while that was waited for
+        require_unaltered(context, target)
     time = read_time(context, (id,), None, by_key=few)
     for index, read in keys.items():
         if index.arrangement.since <= time:
             transaction.key_reads |= read
             if read and index.latest([key.hash for key in read]) > time:
                 raise ConcurrentUpdate
-    # An index that the transaction's ALTER TABLE has made knows the rows from then on. Others have
-    # not changed them since, and may not have done so between `time`, at which all else is read,
-    # and then. A table that was made anew is another one, and is read as it was then.
-    newer = any(index.arrangement.since > time for index, _ in arbiters)
+    # An index that the transaction's ALTER TABLE has made has the rows from then on. The table is
+    # locked since, but must not have changed between `time`, at which all else is read, and then.
+    # A rewritten table has another shard, and is read as it was then.
+    newer = any(index.arrangement.since > time for index in arbiters)
     if (newer or not few) and id in coordinator.group and coordinator.group.changed(id) > time:
         raise ConcurrentUpdate
-    there, existing = _existing(arbiters, proposed, time)
-    new = np.flatnonzero(there == NONE)
-    first = new[_firsts(arbiters, proposed.take(pa.array(new)))]
-    inserted = counted(proposed.take(pa.array(first)))
-    if conflict.update is None:
-        await write_rows(context, id, planned, as_stored(context, id, inserted))
-        return inserted
-    if len(first) < len(new):
-        raise _twice()
-    places, replacing = _replaced(context, plan, conflict, proposed, there, existing)
-    _require_met_once(existing, there, places)
-    old = existing.take(pa.array(there[places]))
-    replacing = checked(context, id, replacing)
-    replaced = as_stored(context, id, counted(old))
-    inserted = as_stored(context, id, inserted)
-    await write_rows(context, id, planned, negated(replaced), inserted, replacing)
-    order = np.argsort(np.concatenate([first, places]), kind="stable")
-    return pa.concat_tables([inserted, replacing]).take(pa.array(order))
+    return time
 
 
 def _existing(
     arbiters: Sequence[Arbiter], proposed: pa.RecordBatch, time: int
 ) -> tuple[Ints, pa.RecordBatch]:
-    """Return for each proposed row the place of the one that has its key, and all of these."""
+    """Return the existing rows, and for each proposed row the place of the one with its key."""
     there = np.full(proposed.num_rows, NONE)
     found: list[pa.RecordBatch] = []
     for index, own in arbiters:
         known = max(time, index.arrangement.since)  # at which its rows are the same
-        places, rows = index.find(index.key_of(proposed), known, *own)
+        places, rows = index.find(index.layout.key_of(proposed), known, own)
         start = sum(each.num_rows for each in found)
         at = np.arange(start, start + rows.num_rows)
         free = there[places] == NONE
@@ -127,9 +127,9 @@ def _existing(
 
 
 def _firsts(arbiters: Sequence[Arbiter], rows: pa.RecordBatch) -> Ints:
-    """Return the rows that have no key in common with one before that is among them."""
+    """Return the places of rows that share no key with one before among them."""
     every = np.arange(rows.num_rows)
-    columns = [index.hashes(rows) for index, _ in arbiters]
+    columns = [index.layout.hashes_of_rows(rows) for index, _ in arbiters]
     unique = [len(np.unique(hashes)) == len(hashes) for hashes in columns]
     if all(unique):
         return every
@@ -145,39 +145,30 @@ def _firsts(arbiters: Sequence[Arbiter], rows: pa.RecordBatch) -> Ints:
     return np.array(kept)
 
 
-def _replaced(
+def _updated(
     context: StatementContext,
-    plan: Insert,
+    target: Target,
     conflict: OnConflict,
     proposed: pa.RecordBatch,
     there: Ints,
     existing: pa.RecordBatch,
-) -> tuple[Ints, pa.Table]:
-    """Return which proposed rows change the one that is there, and what that becomes."""
+) -> tuple[Ints, TableRows]:
+    """Return which proposed rows update an existing row, and the rows that it becomes."""
     assert conflict.update is not None
     meeting = np.flatnonzero(there != NONE)
     excluded = proposed.take(pa.array(meeting))
     present = existing.take(pa.array(there[meeting]))
-    width = len(excluded.columns)
     columns = [*present.columns, *excluded.columns, pa.array(meeting, pa.int64())]
-    fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
-    ones = pa.array(np.ones(len(meeting), np.int64))
-    given = pa.Table.from_arrays([*columns, ones], schema=pa.schema([*fields, DIFF_FIELD]))
-    values = context.environment_values(context.coordinator.oracle.read_ts())
-    result = evaluate_linear(
-        bind_relation(conflict.update, parameter_bindings(context.args, values)), {0: given}
-    )
-    (places, *new), diffs = split_diffs(result)
-    assert len(new) == width
-    replacing = pa.Table.from_arrays(
-        [*new, diffs],
-        schema=pa.schema([*(pa.field(f"c{i}", c.type) for i, c in enumerate(new)), DIFF_FIELD]),
-    )
-    return places.to_numpy(), replacing
+    given = table_of(columns, pa.array(np.ones(len(meeting), np.int64)))
+    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    update = bind_relation(conflict.update, bindings)
+    (places, *new), diffs = split_diffs(evaluate_linear(update, {0: given}))
+    assert len(new) == target.width
+    return places.to_numpy(), TableRows.of_columns(target.desc, new, diffs)
 
 
 def _require_met_once(existing: pa.RecordBatch, there: Ints, places: Ints) -> None:
-    """Raise if a proposed row meets one that another before it, of `places`, has changed."""
+    """Raise if two proposed rows meet one existing row and the first, of `places`, updates it."""
     meeting = np.flatnonzero(there != NONE)
     met = existing.take(pa.array(there[meeting]))
     _, groups = np.unique(hash_columns(met.columns, None, len(meeting)), return_inverse=True)

@@ -9,21 +9,16 @@ from foreshore.adapter.read.result import Selected, Taking
 from foreshore.adapter.retry import attempted
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import carried_out_by_row
-from foreshore.adapter.write.tables import (
-    checked,
-    lock_before_nextval,
-    lock_shared_against_ddl,
-    plan_of_table,
-    require_writable,
-    table_desc,
-    write_rows,
-)
+from foreshore.adapter.write.check import check
+from foreshore.adapter.write.stage import stage
+from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
 from foreshore.errors import DatatypeMismatch, UndefinedColumn
 from foreshore.expr.ir import Column, Scalar
+from foreshore.rows import counted
 from foreshore.sql.plan import CopyFrom, CopyOptions
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
+from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
-from foreshore.update import DIFF_FIELD
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
@@ -34,17 +29,16 @@ def copy_from(session: "Session", context: StatementContext, plan: CopyFrom) -> 
 
     If the statement is alone, the target commits when it is told that nothing follows.
     """
-    require_writable(context, "COPY FROM", plan.table)
-    desc = table_desc(context, plan.table)
+    desc = target_of(context, plan.table, "COPY FROM").desc
     given = RelationDesc(
         tuple(desc.names[i] for i in plan.columns), tuple(desc.columns[i] for i in plan.columns)
     )
     item = context.planner.reader().state.item(plan.table)
-    return CopyIn(item.name, given, plan.options, _Target(session, context, given))
+    return CopyIn(item.name, given, plan.options, _Rows(session, context, given))
 
 
-class _Target:
-    """Where the rows of one COPY go: into the transaction, when all of them are there."""
+class _Rows:
+    """The rows of one COPY, which are staged in the transaction when all of them have come."""
 
     def __init__(self, session: "Session", context: StatementContext, given: RelationDesc) -> None:
         self._session = session
@@ -52,19 +46,15 @@ class _Target:
         self._given = given
         self._came: list[pa.Table] = []  # rows as they were given
         self._table = _Table(context, given)
-        self._rows: list[pa.Table] = []  # the same as rows of the table, not yet all of them
+        self._rows: list[TableRows] = []  # the same in the table's columns, not yet all of them
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
         self._context.interrupts.check()
-        ones = pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
-        came = pa.Table.from_arrays(
-            [*batch.columns, ones], schema=pa.schema([*batch.schema, DIFF_FIELD])
-        )
         self._follow_table()
-        self._came.append(came)
+        self._came.append(counted(batch))
         transaction = self._context.transaction
-        if not self._context.coordinator.locks.is_taken(self._table.plan.table, transaction):
+        if not self._context.coordinator.locks.is_taken(self._table.target.id, transaction):
             await self._make_rows()
 
     async def finish(self, *, last: bool) -> str:
@@ -74,28 +64,29 @@ class _Target:
         return f"COPY {sum(part.num_rows for part in self._came)}"
 
     async def _write(self, context: StatementContext) -> None:
-        """Let the transaction write the rows, in the columns that the table has now."""
+        """Stage the rows, in the columns that the table has now."""
         self._context = context
         self._follow_table()
-        table = self._table
-        await lock_shared_against_ddl(context, table.plan.table)
+        target = self._table.target
+        await lock_shared_against_ddl(context, target)
         if len(self._rows) < len(self._came):
-            await lock_before_nextval(context, table.plan.table, table.planned)
+            await lock_before_nextval(context, target)
             await self._make_rows()
         if self._rows:
-            await write_rows(context, table.plan.table, table.planned, pa.concat_tables(self._rows))
+            rows = pa.concat_tables([each.table for each in self._rows])
+            await stage(context, target, inserted=[TableRows.of_table(target.desc, rows)])
         if context.alone:
             await self._session.commit_implicit()
 
     def _follow_table(self) -> None:
-        """Forget what rests on the table as it was, if it has been altered since."""
+        """Make the rows again if the table has been altered since."""
         if not self._table.is_present(self._context):
             self._context.planner.prepare_again(self._context.prepared)
             self._table = _Table(self._context, self._given)
             self._rows = []
 
     async def _make_rows(self) -> None:
-        """Make rows of the table of those that came and are none yet."""
+        """Make rows in the table's columns of those that are still only as they came."""
         table, rows = self._table, self._rows
         for came in self._came[len(rows) :]:
             rows.append(await table.rows(self._context, came))
@@ -106,16 +97,15 @@ class _Target:
 
 
 class _Table:
-    """The table of a COPY as it is planned now: how it gets its rows from those that are given."""
+    """The table of a COPY as it is planned now, and how its rows are made of the given ones."""
 
     def __init__(self, context: StatementContext, given: RelationDesc) -> None:
         """Raise UndefinedColumn or DatatypeMismatch if the table does not take what is `given`."""
         plan = context.prepared.plan
         assert isinstance(plan, CopyFrom), plan
-        self.plan = plan
-        self.planned = plan_of_table(context, self.plan.table)
-        desc = self.planned.desc
-        item = context.planner.reader().state.item(self.plan.table)
+        self.target = target_of(context, plan.table)
+        desc = self.target.desc
+        item = context.planner.reader().state.item(plan.table)
         places: dict[int, int] = {}  # by the position in the table
         for place, (name, column) in enumerate(zip(given.names, given.columns, strict=True)):
             if name not in desc.names:
@@ -130,27 +120,26 @@ class _Table:
         self._replace = parameter_bindings(
             (), context.environment_values(context.coordinator.oracle.read_ts())
         )
-        self._row: list[Scalar] = []  # what the table's columns are, over those given
+        self._row: list[Scalar] = []  # the table's columns, over those given
         for i in range(len(desc.names)):
             if i in places:
                 column = given.columns[places[i]]
                 self._row.append(Column(places[i], column.type, column.nullable))
             else:
-                self._row.append(self.plan.defaults[i])
+                self._row.append(plan.defaults[i])
         self._plain = [places.get(i) for i in range(len(desc.names))] == [*range(len(places))]
 
     def is_present(self, context: StatementContext) -> bool:
         """Whether the table is still what it was."""
-        return context.planner.reader().planned.get(self.plan.table) is self.planned
+        return context.planner.reader().planned.get(self.target.id) is self.target.planned
 
-    async def rows(self, context: StatementContext, came: pa.Table) -> pa.Table:
-        """Return rows with `__diff`, as they were given, as rows of the table.
-
-        Raises what a broken NOT NULL or CHECK says.
-        """
+    async def rows(self, context: StatementContext, came: pa.Table) -> TableRows:
+        """Return rows with `__diff`, as they were given, in the table's columns, checked."""
         if not self._plain:
             came = await carried_out_by_row(context, came, self._row, self._replace)
-        return checked(context, self.plan.table, came)
+        rows = TableRows.of_table(self.target.desc, came)
+        check(context, self.target, rows)
+        return rows
 
 
 def copy_to(context: StatementContext, options: CopyOptions, selected: Selected) -> CopyOut:

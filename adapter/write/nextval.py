@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.variables import split_dotted
 from foreshore.adapter.write.sequence_numbers import generation_of
-from foreshore.adapter.write.tables import require_writable
+from foreshore.adapter.write.target import require_writable
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item
 from foreshore.errors import (

@@ -1,8 +1,7 @@
-"""Statements about one row, compiled: SELECT, UPDATE and DELETE by a whole unique key, and rules.
+"""Statements about the row under one whole unique key, compiled: SELECT, UPDATE and DELETE.
 
-A `PointPlan` finds a row by one key and makes of it what the statement selects; `RowRules` are what
-a table asks of a row. Both compute on tuples of data (`foreshore.expr.pointwise`): columns of one
-value each cost more than all else that such a statement does.
+A `PointPlan` finds the row and makes of it what the statement selects, on tuples of data
+(`foreshore.expr.pointwise`): columns of one value each cost more than all else that it does.
 
 The scalars are over one tuple: first the *givens*, arguments and what is asked of the environment,
 then the row.
@@ -12,58 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.write.newest_rows import PLAIN
-from foreshore.adapter.write.values import Row
+from foreshore.adapter.write.target import unique_constraints
 from foreshore.catalog.catalog import Planned
-from foreshore.constraint import Check, Unique
+from foreshore.compute.keys.layout import takes_tuples
+from foreshore.constraint import Unique
 from foreshore.errors import DataError
 from foreshore.expr.ir import And, Filter, Get, Map, Project, Relation, Scalar, walk_relations
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
-from foreshore.sql.rewrite.bind_parameters import Givens, is_open_scalar
+from foreshore.sql.rewrite.bind_parameters import Givens
+from foreshore.table_rows import Row
 from foreshore.types import Datum
 
 Step = Callable[[list[Datum]], list[Datum] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class RowRules:
-    """What a table asks of each of its rows."""
-
-    planned: Planned
-    required: tuple[int, ...]  # columns in which no NULL may be
-    checks: tuple[Cell, ...]  # which must not be FALSE
-    unique: tuple[Unique, ...]
-
-    def allow(self, row: Row) -> bool:
-        """Whether a row may be there, but for its keys; raises DataError if a check fails."""
-        for place in self.required:
-            if row[place] is None:
-                return False
-        return all(check(row) is not False for check in self.checks)
-
-
-def rules_of(planned: Planned) -> RowRules | None:
-    """Return the rules of a table; None if its rows cannot be looked at one by one."""
-    columns = planned.desc.columns
-    unique = tuple(each for each in planned.constraints if isinstance(each, Unique))
-    checks = sorted(
-        (each for each in planned.constraints if isinstance(each, Check)),
-        key=lambda each: each.name,
-    )
-    if any(is_open_scalar(each.condition) for each in checks):
-        return None
-    for each in unique:
-        types = [columns[i].type.name for i in each.columns]
-        if not each.nulls_distinct or not PLAIN.issuperset(types):
-            return None
-    return RowRules(
-        planned,
-        tuple(i for i, each in enumerate(columns) if not each.nullable),
-        tuple(compiled(each.condition) for each in checks),
-        unique,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +33,14 @@ class PointPlan:
 
     table: GlobalId
     constraint: Unique
-    rules: RowRules
+    planned: Planned  # the table as it was planned
+    unique: tuple[Unique, ...]  # all of its unique constraints
     givens: Givens
     cells: tuple[Cell, ...]  # of the key, over the givens
     steps: tuple[Step, ...]
 
     def key(self, givens: Sequence[Datum]) -> Row | None:
-        """Return the key; None if it is one that no row has: with a NULL, or out of range."""
+        """Return the key; None if no row can have it, as a part is NULL or out of range."""
         try:
             key = tuple([cell(givens) for cell in self.cells])
         except DataError:
@@ -86,10 +48,7 @@ class PointPlan:
         return None if None in key else key
 
     def selected(self, givens: Sequence[Datum], row: Row) -> Row | None:
-        """Return what is selected of a row; None if that is nothing.
-
-        Raises DataError if it cannot be computed.
-        """
+        """Return the selected columns of a row, None if it is filtered out; raises DataError."""
         found = [*givens, *row]
         for step in self.steps:
             left = step(found)
@@ -100,13 +59,16 @@ class PointPlan:
 
 
 def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
-    """Return `peek` compiled, if it is about one key of a table whose rules allow that."""
+    """Return `peek` compiled, if it is about one key and the table's keys can be tuples."""
     lookup, query = peek.key, peek.query
     if lookup is None or len(lookup.keys) != 1 or query.changes or query.row_outputs:
         return None
     limits = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
-    rules = rules_of(planned[lookup.table])
-    if rules is None or any(each is not None for each in limits):
+    table = planned[lookup.table]
+    unique = tuple(unique_constraints(table))
+    if not all(takes_tuples(each, table.desc) for each in unique):
+        return None
+    if any(each is not None for each in limits):
         return None
     givens = Givens.of([*lookup.keys[0], *_scalars(lookup.relation)])
 
@@ -119,7 +81,8 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
     return PointPlan(
         lookup.table,
         lookup.constraint,
-        rules,
+        table,
+        unique,
         givens,
         tuple(map(cell, lookup.keys[0])),
         tuple(steps),
@@ -131,7 +94,7 @@ def _scalars(relation: Relation) -> list[Scalar]:
 
 
 def _steps(relation: Relation, cell: Callable[[Scalar], Cell], first: int) -> list[Step]:
-    """Return what `relation`, Map, Filter and Project over a Get, does to a row, step by step."""
+    """Return the steps of `relation`, which is Map, Filter and Project over a Get."""
     match relation:
         case Get():
             return []

@@ -1,11 +1,12 @@
-"""TRUNCATE: all rows of some tables go at one time.
+"""TRUNCATE: all rows of some tables are deleted at one time.
 
-It is a DELETE of everything that takes the tables first: nobody writes to them until the
-transaction has ended, so it need not lose a race. What the transaction itself has written to them
-is forgotten. The rows are retracted in bulk, so whatever follows the tables follows this, too.
+It is a DELETE of all rows that locks the tables first: no other transaction writes to them until
+this one has ended, so it cannot lose a race. Rows that the transaction itself has written to them
+are forgotten. The committed rows are retracted in bulk, so views over the tables are maintained as
+for any DELETE.
 
-RESTART IDENTITY alters the tables that it concerns: who has drawn a number from a sequence of
-before, and not yet written the row, draws another.
+RESTART IDENTITY alters the tables: a transaction that has drawn a number from the old sequence and
+not yet written the row draws another one.
 """
 
 from dataclasses import replace
@@ -14,15 +15,10 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.sequences import restart_identity
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.tables import (
-    committed_rows,
-    plan_of_table,
-    table_desc,
-    take_to_alter,
-    write_rows,
-)
-from foreshore.rows import negated
+from foreshore.adapter.write.stage import stage
+from foreshore.adapter.write.target import committed_rows, lock_to_alter, target_of
 from foreshore.sql.plan import Truncate
+from foreshore.table_rows import TableRows
 
 
 async def truncate(context: StatementContext, plan: Truncate) -> Completed:
@@ -37,13 +33,14 @@ async def truncate(context: StatementContext, plan: Truncate) -> Completed:
     state = context.planner.reader().state
     restarted = [id for id in plan.tables if plan.restart_identity and state.sequences_of(id)]
     if restarted:
-        await take_to_alter(context, restarted)
+        await lock_to_alter(context, restarted)
     for id in plan.tables:
+        target = target_of(context, id)
         transaction.unwrite(id)
         if id in known or id in transaction.contents:
-            rows = await committed_rows(context, id, table_desc(context, id), time)
-            await write_rows(context, id, plan_of_table(context, id), negated(rows))
+            rows = await committed_rows(context, id, target.desc, time)
+            await stage(context, target, deleted=[TableRows.of_table(target.desc, rows)])
         if id in restarted:
-            transaction.planned[id] = replace(plan_of_table(context, id))
+            transaction.planned[id] = replace(target.planned)
             restart_identity(context, id)
     return Completed("TRUNCATE TABLE")

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from foreshore.adapter.write.key_index import Duplicate
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
+from foreshore.compute.keys.key_index import Duplicate
 from foreshore.constraint import Check
 from foreshore.errors import CheckViolation, NotNullViolation, Subject, UniqueViolation
 from foreshore.expr.datum import from_array

@@ -142,13 +142,8 @@ class Arrangement:
         runs = (*state.runs[:at], merged, *state.runs[at + 2 :])
         self._state = State(runs, state.tail, state.tail_hashes, state.upper)
 
-    def prepare(self, rows: pa.RecordBatch, diffs: pa.Array) -> Updates:
-        """Return rows as updates whose time is not known yet; many are sorted."""
-        updates = self._hashed(rows, np.zeros(len(rows), np.int64), diffs)
-        return sort_and_consolidate(updates, 0) if len(updates) > TAIL_ROWS else updates
-
     def insert_prepared(self, parts: Iterable[Updates], time: Timestamp, upper: Timestamp) -> None:
-        """Insert `parts` made by `prepare` at `time`: all updates up to `upper`."""
+        """Insert hashed `parts`, large ones sorted, at `time`: all updates up to `upper`."""
         state = self._state
         assert upper >= state.upper, (self.name, upper, state.upper)
         tail, hashes = list(state.tail), [state.tail_hashes]

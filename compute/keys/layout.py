@@ -69,6 +69,15 @@ class KeyLayout:
         """Return the hashes of keys, given as columns."""
         return hash_columns(keys, self.types, len(keys[0]))
 
+    def key_hashes(self, rows: pa.RecordBatch) -> Words:
+        """Return the hashes of the rows' keys, without those that collide with nothing."""
+        keys = self.key_of(rows)
+        hashes = hash_columns(keys, self.types, rows.num_rows)
+        if self._drops_nulls and any(key.null_count for key in keys):
+            valid = np.logical_and.reduce([key.is_valid().to_numpy(False) for key in keys])
+            hashes = hashes[valid]
+        return hashes
+
     def hashes_of_rows(self, rows: pa.RecordBatch) -> Words:
         """Return a hash of each row's key; keys that collide with nothing have one of their own."""
         keys = self.key_of(rows)

@@ -12,7 +12,7 @@ All entries are forgotten at once when they take too much memory. Keys come with
 keys with the same hash have no entries.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -144,30 +144,23 @@ class NewestRows:
 
         `own` are the rows, or None, that count as there under their keys.
         """
-        for change, total in self._totals(changes, own):
-            if change.diff > 0 and total > 1:
+        diffs = _summed(changes)
+        for change in changes:  # one row may replace another: then nothing is looked up
+            if diffs[change.key] > 0 and self._count(change, own) + diffs[change.key] > 1:
                 return change.key
         return None
 
     def overdrawn(self, changes: Sequence[Change], own: Mapping[Row, Row | None]) -> list[int]:
         """Return the hashes of keys of which `changes` delete more rows than there are."""
-        return [change.hash for change, total in self._totals(changes, own) if total < 0]
+        deletes = [change for change in changes if change.diff < 0]
+        diffs = _summed(deletes)
+        return [each.hash for each in deletes if self._count(each, own) + diffs[each.key] < 0]
 
-    def _totals(
-        self, changes: Sequence[Change], own: Mapping[Row, Row | None]
-    ) -> Iterator[tuple[Change, int]]:
-        """Yield changes with the number of rows under their keys after all of `changes`.
-
-        Where one row replaces another the number is as before, and they are left out.
-        """
-        diffs: dict[Row, int] = {}
-        for change in changes:
-            diffs[change.key] = diffs.get(change.key, 0) + change.diff
-        for change in changes:
-            key = change.key
-            if diffs[key]:
-                row = own[key] if key in own else self.newest(change.hash, key).row
-                yield change, (row is not None) + diffs[key]
+    def _count(self, change: Change, own: Mapping[Row, Row | None]) -> int:
+        """Return how many rows have the key of a change, with `own`: 0 or 1."""
+        key = change.key
+        row = own[key] if key in own else self.newest(change.hash, key).row
+        return 0 if row is None else 1
 
     def latest(self, hash: int) -> Timestamp:
         """Return a time since which no key with this hash was changed; 0 if none ever was."""
@@ -214,3 +207,11 @@ class NewestRows:
                     for each in entry.row
                 ]
             )
+
+
+def _summed(changes: Sequence[Change]) -> dict[Row, int]:
+    """Return the sum of the diffs of each key."""
+    diffs: dict[Row, int] = {}
+    for change in changes:
+        diffs[change.key] = diffs.get(change.key, 0) + change.diff
+    return diffs

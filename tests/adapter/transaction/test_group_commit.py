@@ -10,9 +10,9 @@ import pytest
 
 from foreshore.adapter.transaction.group_commit import GroupCommit, Reads, Write
 from foreshore.adapter.transaction.oracle import TimestampOracle
-from foreshore.adapter.write.key_index import Earlier
 from foreshore.catalog.item import Item
 from foreshore.clock import ManualClock
+from foreshore.compute.keys.group_keys import GroupKeys
 from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, TableDropped
 from foreshore.ids import GlobalId, is_user
 from foreshore.storage.controller import (
@@ -82,11 +82,11 @@ def rows(*values: int) -> pa.Table:
 class Lenient:
     """A guard that refuses nothing."""
 
-    def refused(self, write: Write, earlier: Earlier) -> None:
+    def refused(self, write: Write, earlier: GroupKeys) -> None:
         return None
 
     def changed(
-        self, keys: frozenset[tuple[GlobalId, str, int]], time: int, earlier: Earlier
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: int, earlier: GroupKeys
     ) -> bool:
         return False
 

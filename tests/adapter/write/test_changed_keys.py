@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from foreshore.adapter.read import execute
-from foreshore.adapter.write import insert
+from foreshore.adapter.write import source
 from tests.adapter.harness import TestEnvironment, until
 
 TABLE = """
@@ -167,7 +167,7 @@ def test_rows_under_keys_are_those_that_a_join_finds(
             await env.ran("w", f"BEGIN; {before}")
             with monkeypatch.context() as patched:
                 if not known:
-                    patched.setattr(insert, "_rows_by_key", _nothing)
+                    patched.setattr(source, "_rows_by_keys", _nothing)
                 elif sql in WITHOUT_JOIN:
                     patched.setattr(execute, "rows_in_process", _refused)
                 said = (await env.ran("w", sql)).splitlines()

@@ -1,16 +1,16 @@
-"""A statement may not take away more rows of a key than there are, whatever made it try."""
+"""A statement may not delete more rows of a key than there are."""
 
 from __future__ import annotations
 
 import asyncio
 
-import pyarrow as pa
 import pytest
 
-from foreshore.adapter.write.tables import plan_of_table, write_rows
+from foreshore.adapter.write.stage import stage
+from foreshore.adapter.write.target import target_of
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
-from foreshore.rows import counted, negated
+from foreshore.table_rows import TableRows
 from tests.adapter.harness import TestEnvironment
 
 
@@ -21,7 +21,7 @@ def id_of(env: TestEnvironment, name: str) -> GlobalId:
 
 @pytest.mark.parametrize("new", [[], [7], [7, 7]])
 @pytest.mark.parametrize("before", ["SELECT 1", "UPDATE t SET v = v", "INSERT INTO t VALUES (3,3)"])
-def test_a_row_is_not_taken_away_twice(
+def test_deleting_a_row_twice_is_refused(
     runner: asyncio.Runner, env: TestEnvironment, before: str, new: list[int]
 ) -> None:
     async def scenario() -> None:
@@ -30,19 +30,17 @@ def test_a_row_is_not_taken_away_twice(
         await env.query("s", f"BEGIN; SELECT count(*) FROM t; {before}")
         session, id = await env.session("s"), id_of(env, "t")
         context = session.context()
-        planned = plan_of_table(context, id)
-        schema = planned.desc.stored_schema()
+        target = target_of(context, id)
 
-        def rows(values: list[int]) -> pa.Table:
-            columns = [pa.array([1] * len(values), pa.int32()), pa.array(values, pa.int32())]
-            return counted(pa.Table.from_arrays(columns, schema=schema))
+        def rows(values: list[int]) -> list[TableRows]:
+            return [TableRows.inserted(target.desc, [(1, value) for value in values])]
 
         with pytest.raises(InternalError):
-            await write_rows(context, id, planned, negated(rows([1, 1])), rows(new))
-        await write_rows(context, id, planned, negated(rows([1])), rows(new[:1]))
+            await stage(context, target, deleted=rows([1, 1]), inserted=rows(new))
+        await stage(context, target, deleted=rows([1]), inserted=rows(new[:1]))
         if not new:
             with pytest.raises(InternalError):
-                await write_rows(context, id, planned, negated(rows([1])))
+                await stage(context, target, deleted=rows([1]))
         assert await env.query("s", "COMMIT") == "COMMIT"
         left = await env.query("s", "SELECT v FROM t WHERE k = 1")
         assert left == ("7\nSELECT 1" if new else "SELECT 0")
@@ -50,7 +48,7 @@ def test_a_row_is_not_taken_away_twice(
     runner.run(scenario())
 
 
-def test_what_others_have_taken_away_is_a_conflict(
+def test_commit_after_others_deleted_the_row_is_a_conflict(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:

@@ -16,13 +16,16 @@ from psycopg.adapt import PyFormat, Transformer
 from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.prepared import Prepared
-from foreshore.adapter.write.newest_rows import PLAIN
 from foreshore.catalog.catalog import Planned
+from foreshore.compute.keys import layout
+from foreshore.compute.keys.layout import PLAIN
+from foreshore.constraint import Unique
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
 from foreshore.sql.plan import Insert
+from foreshore.types import RelationDesc
 from tests.adapter.harness import TestEnvironment, in_environment, told
 
 TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 50),
@@ -81,7 +84,7 @@ def statement(rng: random.Random) -> str:
 
 @contextmanager
 def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Let the tables whose name begins with columns be looked at by columns alone; count the others."""
+    """Keep tables whose name begins with columns from using tuples; note the others' statements."""
     taken: list[str] = []
 
     make = SessionPlanner._compile
@@ -101,6 +104,12 @@ def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         taken.extend(["point"] if prepared.point is not None else [])
 
     patch.setattr(SessionPlanner, "_compile", staticmethod(compile))
+    can_take = layout.takes_tuples
+
+    def takes_tuples(constraint: Unique, desc: RelationDesc) -> bool:
+        return not constraint.name.startswith("columns") and can_take(constraint, desc)
+
+    patch.setattr(layout, "takes_tuples", takes_tuples)
     yield taken
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore.adapter.read.bind import bind_peek
-from foreshore.adapter.write.values import Values, template_of, updates_at
+from foreshore.adapter.write.template import template_of
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.sql.plan import Insert
+from foreshore.table_rows import TableRows, updates_at
 from foreshore.types import Datum
 from foreshore.update import DIFF, TIME
 from tests.adapter.harness import TestEnvironment, in_environment
@@ -47,13 +48,15 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             template = prepared.template
             rows = template.rows(template.givens.values(args, context.environment_values(0)))
             given, expected = (
-                Values.coming(desc, rows).table(),
+                TableRows.inserted(desc, rows).table,
                 evaluate_linear(bound.block.relation),
             )
             assert given.num_rows == len(rows)
             for column, wanted in zip(given.columns, expected.columns, strict=True):
                 assert column.combine_chunks().equals(wanted.combine_chunks()), sql
-            updates = updates_at([Values.coming(desc, rows), Values.coming(desc, rows)], 7)
+            updates = updates_at(
+                [TableRows.inserted(desc, rows), TableRows.inserted(desc, rows)], 7
+            )
             assert updates[TIME].to_pylist() == [7] * 2 * len(rows)
             assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
             assert set(updates[DIFF].to_pylist()) == {1}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import CopyIn
-from foreshore.adapter.write.insert import changing_rows
+from foreshore.adapter.write.source import changing_rows
 from foreshore.errors import DatabaseError
 from foreshore.types import Datum
 from tests.adapter.harness import Gate, TestEnvironment, in_environment, told, until

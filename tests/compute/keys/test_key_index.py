@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.arrange import arrangement as arrangement_module
+from foreshore.compute.keys import layout as layout_module
 from foreshore.compute.keys.group_keys import GroupKeys
 from foreshore.compute.keys.key_index import KeyIndex, merged
 from foreshore.compute.keys.key_indexes import KeyIndexes
@@ -67,6 +68,7 @@ def test_index_agrees_with_model_at_each_time(
     constraint = Unique("k", (0, 1), False, nulls_distinct)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrangement_module, "TAIL_ROWS", tail)
+        patch.setattr(layout_module, "TAIL_ROWS", tail)
         index = KeyIndex(T, constraint, DESC, 0)
         history: list[Counter[Row]] = [Counter()]  # the rows at each time
         index.insert([], 0)

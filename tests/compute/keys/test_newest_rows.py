@@ -168,7 +168,7 @@ def test_own_rows_count_the_same_as_tuples_and_as_columns(
         [keyed(index, [(k, "x") for k in committed], [1] * len(committed), as_columns=False)], 1
     )
     own = OwnRows(index.layout)
-    there = Counter((k, "x") for k in committed)
+    there: Counter[Row] = Counter((k, "x") for k in committed)
     for changes, as_columns in writes:
         changes = sorted(changes, key=lambda each: each[1])  # deletes come first
         rows: list[Row] = [(k, "x") for k, _ in changes]

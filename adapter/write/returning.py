@@ -1,0 +1,67 @@
+"""RETURNING: what a statement gives of the rows that it has written."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.read.result import BatchSource, Outcome, Selected
+from foreshore.adapter.session.context import StatementContext
+from foreshore.compute.finish import expanded, finish
+from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.ir import Get, LocalGet, Relation, inputs_of, with_inputs
+from foreshore.ids import GlobalId
+from foreshore.rows import split_diffs, table_of
+from foreshore.sql.plan import Query
+from foreshore.sql.rewrite.bind_parameters import bind_relation
+from foreshore.table_rows import TableRows
+from foreshore.types import ColumnType
+
+_WRITTEN = GlobalId("t0")  # stands for the rows that a RETURNING list is over
+
+
+def returned(
+    context: StatementContext,
+    verb: str,
+    returning: Query | None,
+    rows: TableRows,
+    beside: Sequence[pa.Array] = (),
+) -> Outcome:
+    """Return how many rows have been written, or the RETURNING list over them.
+
+    `beside` are columns of other relations, joined to the rows.
+    """
+    if returning is None:
+        return Completed(f"{verb} {rows.count}")
+    columns, diffs = split_diffs(rows.table)
+    return returned_of(context, verb, returning, table_of([*columns, *beside], diffs))
+
+
+def returned_of(context: StatementContext, verb: str, returning: Query, rows: pa.Table) -> Outcome:
+    """Return a RETURNING list over rows with `__diff`."""
+    columns = tuple(ColumnType(each.type) for each in _columns(returning.relation))
+    relation = _over_rows(returning.relation, columns)
+    relation = bind_relation(relation, context.bindings(context.coordinator.oracle.read_ts()))
+    if not can_evaluate_locally(relation):
+        raise FeatureNotSupported("subqueries in RETURNING are not supported")
+    result = expanded(evaluate_linear(relation, {_WRITTEN: rows}), returning.finishing)
+    return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
+
+
+def _columns(relation: Relation) -> tuple[ColumnType, ...]:
+    """Return the columns of the rows that a RETURNING list is over."""
+    stack = [relation]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, LocalGet) and node.number == 0:
+            return node.columns
+        stack.extend(inputs_of(node))
+    return ()
+
+
+def _over_rows(relation: Relation, columns: tuple[ColumnType, ...]) -> Relation:
+    """Return `relation` with the written rows' LocalGet made a Get."""
+    if isinstance(relation, LocalGet) and relation.number == 0:
+        return Get(_WRITTEN, columns)
+    return with_inputs(relation, tuple(_over_rows(each, columns) for each in inputs_of(relation)))

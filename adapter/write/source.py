@@ -1,0 +1,260 @@
+"""Source: the rows that a statement inserts, changes or deletes, before they are checked.
+
+    inserted_rows    of INSERT: VALUES as compiled tuples, or the rows of a query
+    updated_rows     of UPDATE: old and new rows, locked
+    deleted_rows     of DELETE, locked
+    selection        the rows of any statement's query; those to be changed are locked
+
+A row under one whole key is a tuple (`row_by_key.py`). A few keys lock their rows. Any other
+selection that changes rows reads at the newest time: outside of a block it locks the tables that it
+reads until it has committed, inside of one the commit checks that they have not changed.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.bind import NOTHING_GIVEN, Given, bind_peek, call_side_effects
+from foreshore.adapter.read.execute import counted_each, execute_unfinished
+from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows
+from foreshore.adapter.read.pipeline import read_rows
+from foreshore.adapter.read.select import rows_of_init_plans
+from foreshore.adapter.read.timestamp import tables_below
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.side_effects import (
+    calls_of,
+    carried_out,
+    carried_out_by_row,
+    draws,
+)
+from foreshore.adapter.write.point import locked_row
+from foreshore.adapter.write.target import Target, lock_before_nextval, target_of
+from foreshore.adapter.write.template import MOST_IN_PASSING, Template, most_rows
+from foreshore.compute.finish import expanded, places_in_order
+from foreshore.compute.keys.layout import MANY
+from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
+from foreshore.expr.ir import OrderKey, Scalar, columns_of
+from foreshore.ids import GlobalId, is_builtin
+from foreshore.rows import count, counted, repeated, split_diffs
+from foreshore.sql.plan import AsOf, ChangedKeys, Delete, Insert, Merge, Update
+from foreshore.sql.rewrite.bind_parameters import bind_relation
+from foreshore.table_rows import Row, TableRows, columns_of_rows
+from foreshore.update import Timestamp
+
+# --- INSERT --------------------------------------------------------------------------------
+
+
+async def inserted_rows(
+    context: StatementContext, plan: Insert, target: Target, as_of: AsOf | None
+) -> TableRows:
+    """Return the rows of an INSERT in the columns of its target, in their order."""
+    peek, template = context.prepared.peek, context.prepared.template
+    if peek is not None and peek.reads_nothing and peek.draws:
+        whole = plan.on_conflict is not None and not _is_few(template, peek)
+        await lock_before_nextval(context, target, whole=whole)
+    tuples = None if template is None else await _rows_of(context, template)
+    if tuples is not None and not plan.row_outputs and not plan.order_by:
+        return TableRows.inserted(target.desc, tuples)
+    if tuples is not None:
+        columns = columns_of_rows(tuples, columns_of(plan.source))
+        rows = counted(pa.table(columns, names=[f"c{i}" for i in range(len(columns))]))
+    else:
+        found = await rows_of_init_plans(context)
+        rows = await selection(context, (target.id,), found, as_of=as_of)
+    if plan.order_by:
+        rows = await _in_order(context, rows, plan.order_by)
+    whole = plan.on_conflict is not None and count(rows) > MANY
+    rows = await with_numbers(context, rows, plan.row_outputs, target, whole=whole)
+    columns, diffs = split_diffs(rows)
+    return TableRows.of_columns(target.desc, columns[: target.width], diffs)
+
+
+def _is_few(template: Template | None, peek: PeekPlan) -> bool:
+    """Whether the plan says that it makes no more rows than have locks of their own."""
+    most = most_rows(peek.query.relation) if template is None else len(template.cells)
+    return most is not None and most <= MANY
+
+
+async def _rows_of(context: StatementContext, template: Template) -> list[Row] | None:
+    """Return the rows of a template; None if they take too long to make on the event loop."""
+    given = template.givens.values(context.args, context.environment_values(_now(context)))
+    if template.calls:
+        found = await carried_out(context, template.calls)
+        given += [found[call].value for call in template.calls]
+    if template.is_large(given):
+        return None
+    if len(template.cells) <= MOST_IN_PASSING:
+        return template.rows(given)
+    with context.interrupts.running():
+        return await blocking.run(None, template.rows, given)
+
+
+def _now(context: StatementContext) -> Timestamp:
+    """Return the value of mz_now() for a statement that reads nothing."""
+    time = context.transaction.time
+    return context.coordinator.oracle.read_ts() if time is None else time
+
+
+async def _in_order(
+    context: StatementContext, rows: pa.Table, order_by: tuple[OrderKey, ...]
+) -> pa.Table:
+    """Return each of `rows`, with `__diff`, as often as that says, in order."""
+
+    def ordered() -> pa.Table:
+        single = repeated(rows)
+        return single.take(pa.array(places_in_order(expanded(single), order_by)))
+
+    if rows.num_rows <= MOST_IN_PASSING:
+        return ordered()
+    with context.interrupts.running():
+        return await blocking.run(context.coordinator.executor, ordered)
+
+
+async def with_numbers(
+    context: StatementContext,
+    rows: pa.Table,
+    over: Sequence[Scalar],
+    target: Target | None = None,
+    *,
+    whole: bool = False,
+) -> pa.Table:
+    """Return `over`, scalars with calls such as nextval, of each of `rows` with `__diff`.
+
+    Without scalars the rows are returned. Numbers are drawn after `target` is locked for that.
+    """
+    if not over:
+        return rows
+    if target is not None and draws(calls_of(over)):
+        await lock_before_nextval(context, target, whole=whole)
+    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    return await carried_out_by_row(context, rows, over, bindings)
+
+
+# --- UPDATE, DELETE ------------------------------------------------------------------------
+
+
+async def updated_rows(
+    context: StatementContext, plan: Update, target: Target
+) -> tuple[TableRows, TableRows, list[pa.Array]]:
+    """Return the old rows, the new rows and the columns beside them of an UPDATE, in one order."""
+    desc, width = target.desc, target.width
+    found = await locked_row(context)
+    if found is not None:
+        old = TableRows.inserted(desc, [row for row, _ in found])
+        return old, TableRows.inserted(desc, [selected[width:] for _, selected in found]), []
+    rows = await changing_rows(context, plan)
+    rows = await with_numbers(context, rows, plan.row_outputs, target)
+    columns, diffs = split_diffs(rows)
+    old = TableRows.of_columns(desc, columns[:width], diffs)
+    new = TableRows.of_columns(desc, columns[width : 2 * width], diffs)
+    return old, new, columns[2 * width :]
+
+
+async def deleted_rows(
+    context: StatementContext, plan: Delete, target: Target
+) -> tuple[TableRows, list[pa.Array]]:
+    """Return the rows of a DELETE and the columns beside them."""
+    found = await locked_row(context)
+    if found is not None:
+        return TableRows.inserted(target.desc, [row for row, _ in found]), []
+    columns, diffs = split_diffs(await changing_rows(context, plan))
+    old = TableRows.of_columns(target.desc, columns[: target.width], diffs)
+    return old, columns[target.width :]
+
+
+async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
+    """Return the selection, with `__diff`, of a statement that changes rows, which are locked."""
+    found = await rows_of_init_plans(context)
+    return await selection(context, (plan.table,), found, locking=True, keys=plan.keys)
+
+
+# --- queries -------------------------------------------------------------------------------
+
+
+async def selection(
+    context: StatementContext,
+    targets: Sequence[GlobalId],
+    given: Given = NOTHING_GIVEN,
+    *,
+    locking: bool = False,
+    keys: ChangedKeys | None = None,
+    as_of: AsOf | None = None,
+) -> pa.Table:
+    """Return the rows, with `__diff`, of the query of a statement that writes them to `targets`.
+
+    The rows of the relations in `given` are known. Where `keys` determine the rows of the target,
+    only those are locked and read. What is read `as_of` a time in the past does not change any
+    more, and nothing is locked for it.
+    """
+    if as_of is not None:
+        return await read_rows(context, as_of)
+    transaction, coordinator, peek = context.transaction, context.coordinator, context.prepared.peek
+    assert peek is not None
+    if peek.reads_nothing:
+        bound = await bind_peek(context, peek, _now(context), given)
+        return await execute_unfinished(context, await call_side_effects(context, bound))
+    if transaction.time is None:  # writes follow from the newest rows, at any isolation level
+        transaction.isolation = "strict serializable"
+    if peek.key is not None:
+        found = await locked_by_key(context, peek)
+        if found is not None:
+            return found[0]
+    if keys is not None:
+        rows = await _rows_by_keys(context, peek, targets[0], keys, given)
+        if rows is not None:
+            return rows
+    tables = {id for id in tables_below(context, peek.sources) if not is_builtin(id)}
+    # A transaction that has locked something must not wait for tables: that would be a deadlock.
+    if not transaction.block and transaction.time is None:
+        tables |= set(targets) if locking else set()
+        await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
+    return await read_rows(context, None, given)
+
+
+async def _rows_by_keys(
+    context: StatementContext,
+    peek: PeekPlan,
+    table: GlobalId,
+    changed: ChangedKeys,
+    given: Given,
+) -> pa.Table | None:
+    """Return the rows of a query over the rows under some keys of a table, which are locked.
+
+    None, if no unique constraint has only columns that are known, or there are too many keys to
+    lock them one by one.
+    """
+    coordinator, transaction = context.coordinator, context.transaction
+    if table not in coordinator.state.objects or not can_evaluate_locally(changed.source):
+        return None
+    constraint = next(
+        (
+            each
+            for each in target_of(context, table).unique
+            if set(each.columns) <= set(changed.columns)
+        ),
+        None,
+    )
+    if constraint is None:
+        return None
+    source = bind_relation(changed.source, context.bindings(coordinator.oracle.read_ts()))
+    columns, _ = split_diffs(evaluate_linear(source, counted_each(given)))
+    columns = [columns[changed.columns.index(i)] for i in constraint.columns]
+    named = pa.table(columns, names=[str(i) for i in constraint.columns])
+    present = named.drop_null()
+    if present.num_rows > MANY:
+        return None
+    keys = [column.combine_chunks() for column in present.columns]
+    rows = await locked_rows(context, table, constraint, keys)
+    if rows is None:
+        return None
+    time = transaction.time
+    assert time is not None
+    is_whole = set(changed.columns) == set(constraint.columns)
+    if changed.under is not None and is_whole and not (changed.single and named.num_rows > 1):
+        under = bind_relation(changed.under, context.bindings(time))
+        if can_evaluate_locally(under):
+            return evaluate_linear(under, {table: counted(rows)})
+    bound = await bind_peek(context, peek.in_process(), time, {**given, table: rows})
+    return await execute_unfinished(context, bound)

@@ -1,0 +1,153 @@
+"""The table that a statement writes, as it was planned, and the locks that a write needs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from foreshore.adapter.read.timestamp_selection import BoundedStaleness
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Item
+from foreshore.constraint import Unique
+from foreshore.errors import TableAltered, WrongObjectType
+from foreshore.ids import GlobalId
+from foreshore.types import RelationDesc
+from foreshore.update import DIFF_FIELD, Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table and the definition for which a statement makes its rows."""
+
+    id: GlobalId
+    planned: Planned
+
+    @property
+    def desc(self) -> RelationDesc:
+        """The table's columns."""
+        return self.planned.desc
+
+    @property
+    def width(self) -> int:
+        """How many columns the table has."""
+        return len(self.planned.desc.columns)
+
+    @property
+    def unique(self) -> list[Unique]:
+        """The table's unique constraints."""
+        return unique_constraints(self.planned)
+
+
+def unique_constraints(planned: Planned) -> list[Unique]:
+    """Return the unique constraints of a table."""
+    return [each for each in planned.constraints if isinstance(each, Unique)]
+
+
+def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) -> Target:
+    """Return table `id` as the running transaction sees it, to be written by `verb`.
+
+    Raises TableAltered or TableDropped if it has gone since the statement was planned, and
+    ReadOnlySqlTransaction if the transaction may not write it.
+    """
+    if verb is not None:
+        require_writable(context, verb, id)
+    if not id.startswith("u"):
+        raise WrongObjectType("cannot change a system relation", sqlstate="42501")
+    transaction = context.transaction
+    planned = None if transaction.catalog is None else transaction.planned.get(id)
+    planned = planned or context.coordinator.catalog.planned.get(id)
+    if planned is None:
+        raise context.coordinator.group.gone(id)
+    return Target(id, planned)
+
+
+def require_writable(context: StatementContext, verb: str, table: GlobalId) -> None:
+    """Raise if the transaction is read-only, unless the table is the session's own."""
+    transaction = context.transaction
+    if not transaction.read_only:
+        return
+    item = context.planner.state.get(table)
+    temporary = isinstance(item, Item) and item.temporary
+    if not temporary or isinstance(transaction.isolation, BoundedStaleness):
+        transaction.require_writable(verb)
+
+
+def require_unaltered(context: StatementContext, target: Target) -> None:
+    """Raise TableAltered if the table's definition has changed since.
+
+    Other constraints or defaults may apply to its rows now, though its shard is the same.
+    """
+    if target_of(context, target.id).planned is not target.planned:
+        raise TableAltered
+
+
+# --- locks ---------------------------------------------------------------------------------
+
+
+async def lock_to_alter(context: StatementContext, ids: Iterable[GlobalId]) -> None:
+    """Lock tables that the transaction alters, renames, drops or truncates, until it ends.
+
+    Raises TableAltered if another transaction has altered one since this one first changed the
+    catalog.
+    """
+    coordinator, change = context.coordinator, context.catalog_change()
+    locked = [id for id in ids if id in coordinator.state.objects]
+    if not locked:
+        return
+    await coordinator.locks.acquire_to_alter(locked, context.transaction)
+    if any(coordinator.state.get(id) is not change.base.get(id) for id in locked):
+        raise TableAltered
+
+
+async def lock_shared_against_ddl(context: StatementContext, target: Target) -> None:
+    """Lock the table against ALTER TABLE if a write of it has already lost to one.
+
+    A plain write takes no locks. It waits here for a running ALTER TABLE, and then blocks others
+    until its transaction ends, so it is retried at most once. Raises TableAltered if the table's
+    definition has changed meanwhile.
+    """
+    transaction, locks = context.transaction, context.coordinator.locks
+    if transaction.met_alter or locks.alters_another(target.id, transaction):
+        await locks.acquire_beside(target.id, transaction)
+        require_unaltered(context, target)
+
+
+async def lock_before_nextval(
+    context: StatementContext, target: Target, *, whole: bool = False
+) -> None:
+    """Wait for exclusive locks of the table before numbers are drawn for its rows.
+
+    The holder of such a lock may restart the sequence. Outside of a block the table is locked too,
+    shared or as a `whole`, so that no other statement comes between. Raises TableAltered if the
+    table's definition has changed meanwhile.
+    """
+    id, transaction, locks = target.id, context.transaction, context.coordinator.locks
+    if id not in context.coordinator.state.objects:
+        return
+    if transaction.block and not locks.is_taken(id, transaction):
+        return
+    if whole:
+        await locks.acquire((id,), transaction)
+    else:  # a block's table may be renamed meanwhile
+        await locks.acquire_beside(id, transaction, by_name=not transaction.block)
+    require_unaltered(context, target)
+
+
+# --- contents ------------------------------------------------------------------------------
+
+
+async def committed_rows(
+    context: StatementContext, id: GlobalId, desc: RelationDesc, time: Timestamp
+) -> pa.Table:
+    """Return a table's rows with `__diff` at `time`, without those the transaction has written."""
+    coordinator = context.coordinator
+    if id in context.transaction.contents:
+        return context.transaction.contents[id]
+    if id not in coordinator.capabilities:
+        return desc.stored_schema().append(DIFF_FIELD).empty_table()
+    snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)
+    try:
+        return await snapshot.contents()
+    finally:
+        snapshot.release()

@@ -1,0 +1,153 @@
+"""The rows of an INSERT ... VALUES, compiled: tuples of literals, arguments and expressions.
+
+They are compiled when the statement is prepared.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+from foreshore.errors import DataError
+from foreshore.expr.cost import LIGHT, cost_of_call, is_demanding, size_of
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Constant,
+    Filter,
+    Join,
+    Literal,
+    Map,
+    Project,
+    Relation,
+    Scalar,
+    Union,
+    inputs_of,
+    walk_scalars,
+)
+from foreshore.expr.pointwise import Cell, compiled
+from foreshore.sql.rewrite.bind_parameters import Givens, bind_scalar
+from foreshore.table_rows import Row
+from foreshore.types import Datum
+
+MOST_IN_PASSING = 256  # rows that are made on the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Rows of cells over what is given: arguments, what the environment says, and calls' values.
+
+    `calls` have side effects on the session, as nextval() has, and literals as arguments. A
+    function that is `demanding`, given with its arguments, may take longer than these are long.
+    """
+
+    givens: Givens
+    calls: tuple[Call, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+    computes: bool = False
+    demanding: tuple[tuple[str, tuple[Cell, ...]], ...] = ()
+
+    def is_large(self, given: Sequence[Datum]) -> bool:
+        """Whether a value in the rows may take too long to make on the event loop."""
+        if self.computes and sum(map(size_of, given)) > LIGHT:
+            return True
+        try:  # the arguments of other functions come first, so they are known to be short
+            for key, args in self.demanding:
+                values = [arg(given) for arg in args]
+                if sum(cost_of_call(key, values, [*map(size_of, values)])) > LIGHT:
+                    return True
+        except DataError:  # which the rows may do without
+            return True
+        return False
+
+    def rows(self, given: Sequence[Datum]) -> list[Row]:
+        """Return the rows over the values of `givens`, then `calls`; raises DataError."""
+        return [tuple([cell(given) for cell in row]) for row in self.cells]
+
+
+def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | None:
+    """Return `relation` as a template if it is only rows of values, and not of many constants.
+
+    `calls` are those in it with side effects on the session, in the order of their execution.
+    """
+    rows = _rows(relation)
+    if rows is None:
+        return None
+    if not all(isinstance(arg, Literal) for call in calls for arg in call.args):
+        return None
+    places: dict[Scalar, Scalar] = {call: Column(i, call.type) for i, call in enumerate(calls)}
+    rows = [tuple(bind_scalar(scalar, places.get) for scalar in row) for row in rows]
+    givens = Givens.of(chain.from_iterable(rows))
+    rows = [tuple(map(givens.placed, row)) for row in rows]
+    made = [call for scalar in chain.from_iterable(rows) for call in _calls_in(scalar)]
+    demanding = [call for call in made if is_demanding(call.function)]
+    if demanding and (calls or len(rows) > MOST_IN_PASSING):
+        return None  # a large value is made in another way, and the calls only once
+    return Template(
+        givens,
+        tuple(calls),
+        tuple(tuple(map(compiled, row)) for row in rows),
+        bool(made),
+        tuple((call.function, tuple(map(compiled, call.args))) for call in demanding),
+    )
+
+
+def _calls_in(scalar: Scalar) -> list[Call]:
+    """Return the calls within `scalar`, arguments of others first."""
+    return [each for each in walk_scalars(scalar) if isinstance(each, Call)][::-1]
+
+
+def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:
+    """Return the rows of `relation` as scalars without columns, if it is only rows."""
+    match relation:
+        case Join(inputs=()):
+            return [()]
+        case Constant(rows=rows, columns=columns):
+            if len(rows) > MOST_IN_PASSING or any(diff != 1 for _, diff in rows):
+                return None
+            return [
+                tuple(Literal(datum, c.type) for datum, c in zip(row, columns, strict=True))
+                for row, _ in rows
+            ]
+        case Map(input=input, scalars=scalars):
+            below = _rows(input)
+            return None if below is None else [_with(row, scalars) for row in below]
+        case Project(input=input, outputs=outputs):
+            below = _rows(input)
+            return None if below is None else [tuple(row[i] for i in outputs) for row in below]
+        case Union():
+            found: list[tuple[Scalar, ...]] = []
+            for input in inputs_of(relation):
+                part = _rows(input)
+                if part is None:
+                    return None
+                found += part
+            return found
+        case _:
+            return None
+
+
+def most_rows(relation: Relation) -> int | None:
+    """Return how many rows `relation` has at most; None if that depends on its inputs."""
+    match relation:
+        case Join(inputs=()):
+            return 1
+        case Constant(rows=rows):
+            return sum(diff for _, diff in rows if diff > 0)
+        case Map() | Project() | Filter():
+            return most_rows(relation.input)
+        case Union():
+            parts = [most_rows(input) for input in inputs_of(relation)]
+            return None if None in parts else sum(filter(None, parts))
+        case _:
+            return None
+
+
+def _with(row: tuple[Scalar, ...], scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:
+    for scalar in scalars:
+        row = (*row, bind_scalar(scalar, partial(_cell_of, row)))
+    return row
+
+
+def _cell_of(row: tuple[Scalar, ...], scalar: Scalar) -> Scalar | None:
+    return row[scalar.index] if isinstance(scalar, Column) else None
