@@ -15,8 +15,8 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
 from foreshore.adapter.session.interrupt import Interrupts
-from foreshore.compute.finish import finished_parts
-from foreshore.compute.result import Result, collected, empty_batch
+from foreshore.compute.finish import expanded, finish, finished_parts
+from foreshore.compute.result import KEPT_BYTES, Result, collected
 from foreshore.expr.ir import Finishing
 from foreshore.rows import count
 from foreshore.types import RelationDesc
@@ -36,8 +36,11 @@ async def all_rows(result: Result) -> pa.RecordBatch:
 
 async def finished(rows: pa.Table, finishing: Finishing | None) -> Result:
     """Return finished rows, given with `__diff`; many are finished on a thread."""
+    copies = count(rows)
+    if finishing is not None and rows.nbytes * copies <= KEPT_BYTES:
+        return Result.of(finish(expanded(rows, finishing), finishing))
     parts = partial(finished_parts, (rows,), finishing)
-    if rows.num_rows <= FEW_ROWS and count(rows) <= FEW_ROWS:
+    if rows.num_rows <= FEW_ROWS and copies <= FEW_ROWS:
         return collected(parts())
     return await blocking.run(None, lambda: collected(parts()))
 
@@ -95,7 +98,7 @@ class ResultSource:
 
     def __init__(self, result: Result) -> None:
         self._result = result
-        self._batch = BatchSource(empty_batch(result.schema))
+        self._batch: BatchSource | None = None
 
     @property
     def has_ready(self) -> bool:
@@ -104,7 +107,7 @@ class ResultSource:
 
     async def next(self, limit: int) -> pa.RecordBatch | None:
         """Return the next rows."""
-        while (rows := await self._batch.next(limit)) is None:
+        while self._batch is None or (rows := await self._batch.next(limit)) is None:
             result = self._result
             if result.is_at_hand():
                 batch = result.take()
@@ -117,7 +120,7 @@ class ResultSource:
 
     def close(self) -> None:
         """Give up memory and file."""
-        self._batch.close()
+        self._batch = None
         self._result.close()
 
 
