@@ -1,0 +1,1 @@
+"""The arrangement engine: incremental operators over shared arrangements of rows in words."""

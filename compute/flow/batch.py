@@ -1,0 +1,58 @@
+"""Batches: updates as rows in words, with their times and diffs, in any order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.int64]  # of two dimensions: rows, words
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Updates; nobody changes the arrays."""
+
+    words: Words
+    times: Ints
+    diffs: Ints
+
+    def __len__(self) -> int:
+        """Return the number of updates."""
+        return len(self.times)
+
+    @property
+    def width(self) -> int:
+        """Return the number of words of a row."""
+        return int(self.words.shape[1])
+
+    def take(self, places: Any) -> "Batch":
+        """Return the updates at `places`, or where a mask is set."""
+        return Batch(self.words[places], self.times[places], self.diffs[places])
+
+    def negated(self) -> "Batch":
+        """Return the updates with opposite diffs."""
+        return Batch(self.words, self.times, -self.diffs)
+
+
+def empty(width: int) -> Batch:
+    """Return no updates."""
+    none = np.empty(0, np.int64)
+    return Batch(np.empty((0, width), np.int64), none, none)
+
+
+def concat(parts: Sequence[Batch], width: int) -> Batch:
+    """Return the updates of all `parts`, rows of `width` words."""
+    some = [part for part in parts if len(part)]
+    if len(some) == 1:
+        return some[0]
+    if not some:
+        return empty(width)
+    return Batch(
+        np.concatenate([part.words for part in some]),
+        np.concatenate([part.times for part in some]),
+        np.concatenate([part.diffs for part in some]),
+    )

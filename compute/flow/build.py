@@ -1,0 +1,288 @@
+"""From the plan of a view to its operators."""
+
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from foreshore.compute.flow.batch import Batch, Ints
+from foreshore.compute.flow.build_join import build_join
+from foreshore.compute.flow.build_reduce import build_reduce, require_canonical
+from foreshore.compute.flow.compiler import Compiler, NotOrderable
+from foreshore.compute.flow.convert import words_of
+from foreshore.compute.flow.errors import ErrorOutput, Port, may_be_negative
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.layout import Layout, composed, layout_of
+from foreshore.compute.flow.operators.flat_map import FlatMap
+from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
+from foreshore.compute.flow.operators.topk import NO_LIMIT, Threshold, TopK
+from foreshore.compute.flow.ordered import OrderedSpine
+from foreshore.compute.flow.program import Context
+from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.expr import ir
+from foreshore.expr.datum import to_array
+from foreshore.expr.evaluate import constant
+from foreshore.expr.ir import Scalar, columns_of
+from foreshore.expr.split import can_fail
+from foreshore.ids import GlobalId
+from foreshore.types import array_of
+
+_LINEAR = ir.Map | ir.Filter | ir.Project | ir.Negate
+
+
+class Builder:
+    """Builds the operators of one dataflow, each part of the plan once."""
+
+    def __init__(self, interner: Interner) -> None:
+        self.operators: list[Operator] = []
+        self.sources: dict[GlobalId, int] = {}
+        self.context = Context(interner, secrets.randbits(64))
+        self._built: dict[ir.Relation, int] = {}
+        self._values: dict[int, ir.Relation] = {}  # of Lets
+        self._negative: dict[int, bool] = {}
+        self._ports: list[Port] = []
+        self._ports_of: dict[ir.Relation, list[int]] = {}
+        self._constant_errors: list[str] = []
+
+    def output(self, relation: ir.Relation) -> tuple[int, ErrorOutput]:
+        """Build a plan; return the number of the operator of its rows, and its errors.
+
+        The rows have the layout of the plan's columns. Raises Unsupported.
+        """
+        columns = columns_of(relation)
+        number = self.in_layout(self.node(relation), layout_of(columns))
+        counts: Counter[int] = Counter()
+        self._count_ports(relation, counts)
+        return number, ErrorOutput(self._ports, counts, self._constant_errors)
+
+    def node(self, relation: ir.Relation) -> int:
+        """Return the number of the operator of `relation`, built if need be."""
+        found = self._built.get(relation)
+        if found is None:
+            found = self._built[relation] = self._node(relation)
+        return found
+
+    def add(self, operator: Operator) -> int:
+        """Add an operator; return its number."""
+        self.operators.append(operator)
+        return len(self.operators) - 1
+
+    def compiler(self, number: int) -> Compiler:
+        """Return a compiler over the output of an operator."""
+        return Compiler(self.operators[number].layout, self.context.interner)
+
+    def in_layout(self, number: int, layout: Layout) -> int:
+        """Return the number of an operator with the rows of another in a layout."""
+        if self.operators[number].layout == layout:
+            return number
+        compiler = self.compiler(number)
+        compiler.put_row(layout.columns)
+        return self.add(Linear(number, layout, compiler.program(), self.context))
+
+    def spine(self, key: int, texts: Ints) -> OrderedSpine:
+        """Return an empty ordered spine."""
+        return OrderedSpine(key, texts, self.context.interner, self.context.seed)
+
+    # --- errors
+
+    def port(self, top: ir.Relation, input: ir.Relation) -> int:
+        """Return a new port for the errors of rows of `input` in what is built for `top`."""
+        self._ports.append(Port(signed=may_be_negative(input, dict(self._negative))))
+        number = len(self._ports) - 1
+        self._ports_of.setdefault(top, []).append(number)
+        return number
+
+    def checked(self, top: ir.Relation, input: ir.Relation, scalars: Sequence[Scalar]) -> int:
+        """Return the number of the operator of `input` without the rows for which a scalar fails.
+
+        The errors are those of `top`.
+        """
+        number = self.node(input)
+        if not any(map(can_fail, scalars)):
+            return number
+        compiler = self.compiler(number)
+        compiler.check(scalars, self.port(top, input))
+        layout = layout_of(self.operators[number].layout.columns)
+        compiler.put_row(layout.columns)
+        return self.add(Linear(number, layout, compiler.program(), self.context))
+
+    def _count_ports(self, relation: ir.Relation, counts: Counter[int]) -> None:
+        """Add how often the errors of each port count, going over the plan as it was built."""
+        if isinstance(relation, ir.Let):
+            if _reads(relation.body, relation.number):
+                self._count_ports(relation.value, counts)
+            self._count_ports(relation.body, counts)
+            return
+        counts.update(self._ports_of.get(relation, ()))
+        if isinstance(relation, _LINEAR):
+            _, base = linear_chain(relation)
+            if isinstance(base, ir.Join):
+                for input in base.inputs:
+                    self._count_ports(input, counts)
+            else:
+                self._count_ports(base, counts)
+            return
+        for input in ir.inputs_of(relation):
+            self._count_ports(input, counts)
+
+    # --- nodes
+
+    def _node(self, relation: ir.Relation) -> int:
+        match relation:
+            case ir.Get(id=id, columns=columns):
+                if id not in self.sources:
+                    self.sources[id] = self.add(Source(layout_of(columns)))
+                return self.sources[id]
+            case ir.Let(number=number, value=value, body=body):
+                self._values[number] = value
+                self._negative[number] = may_be_negative(value, dict(self._negative))
+                return self.node(body)
+            case ir.LocalGet(number=number):
+                return self.node(self._values[number])
+            case ir.Constant(rows=rows, columns=columns):
+                return self.add(self._constant(rows, layout_of(columns)))
+            case ir.Map() | ir.Filter() | ir.Project() | ir.Negate():
+                return self._linear(relation)
+            case ir.Union(inputs=inputs):
+                layout = layout_of(columns_of(relation))
+                parts = tuple(self.in_layout(self.node(input), layout) for input in inputs)
+                return self.add(Union(parts, layout))
+            case ir.Join():
+                return build_join(self, relation, relation, ())
+            case ir.Reduce():
+                return build_reduce(self, relation)
+            case ir.TopK():
+                return self._top_k(relation)
+            case ir.Threshold():
+                return self._threshold(relation)
+            case ir.FlatMap():
+                return self._flat_map(relation)
+            case _:
+                raise Unsupported(type(relation).__name__)
+
+    def _linear(self, relation: ir.Relation) -> int:
+        chain, base = linear_chain(relation)
+        if isinstance(base, ir.Join):
+            return build_join(self, base, relation, chain)
+        number = self.node(base)
+        compiler = self.compiler(number)
+        self.compile_chain(compiler, chain, relation)
+        layout = layout_of(columns_of(relation))
+        compiler.put_row(layout.columns)
+        return self.add(Linear(number, layout, compiler.program(), self.context))
+
+    def compile_chain(
+        self,
+        compiler: Compiler,
+        chain: Sequence[ir.Relation],
+        top: ir.Relation,
+        ports: dict[int, int] | None = None,
+    ) -> None:
+        """Compile Map, Filter, Project and Negate, the lowest first, with their checks.
+
+        `ports` keeps the port of each node of the chain for another call.
+        """
+        ports = {} if ports is None else ports
+        for place, node in enumerate(chain):
+            scalars: tuple[Scalar, ...] = ()
+            match node:
+                case ir.Map(scalars=scalars):
+                    width = len(compiler.columns)
+                    compiler.map(scalars)
+                    scalars = tuple(compiler.columns[width:])
+                case ir.Filter(predicates=predicates):
+                    scalars = (predicates[0] if len(predicates) == 1 else ir.And(predicates),)
+                    scalars = tuple(map(compiler.resolved, scalars))
+                case ir.Project(outputs=outputs):
+                    compiler.project(outputs)
+                case ir.Negate():
+                    compiler.sign = -compiler.sign
+                case _:
+                    raise AssertionError(node)
+            if any(map(can_fail, scalars)):
+                if place not in ports:
+                    ports[place] = self.port(top, node.input)
+                compiler.check(scalars, ports[place])
+            if isinstance(node, ir.Filter):
+                compiler.filter_resolved(scalars)
+
+    def _constant(self, rows: Sequence[tuple[tuple[object, ...], int]], layout: Layout) -> Constant:
+        arrays = [
+            to_array([row[i] for row, _ in rows], place.type)  # type: ignore[misc]
+            for i, place in enumerate(layout.places)
+        ]
+        words = words_of(arrays, len(rows), layout, self.context.interner)
+        diffs = np.array([count for _, count in rows], np.int64)
+        return Constant(layout, Batch(words, np.zeros(len(rows), np.int64), diffs))
+
+    def _top_k(self, top_k: ir.TopK) -> int:
+        scalars = [key.expr for key in top_k.order_key]
+        input = self.checked(top_k, top_k.input, scalars)
+        compiler = self.compiler(input)
+        columns = self.operators[input].layout.columns
+        group = [compiler.columns[i] for i in top_k.group_key]
+        compiler.put([columns[i] for i in top_k.group_key], group, "key")
+        key = len(compiler.texts)
+        try:
+            for order in top_k.order_key:
+                nulls = -1 if order.nulls_first else 1
+                compiler.put_order(order.expr, descending=order.descending, nulls=nulls)
+            for scalar in compiler.columns:
+                compiler.put_order(scalar, descending=False, nulls=1)
+        except NotOrderable as error:
+            raise Unsupported(f"an order by {error}") from error
+        for scalar in compiler.columns:
+            compiler.put_zero_signs(scalar)
+        row = len(compiler.texts)
+        layout = layout_of(columns_of(top_k))
+        compiler.put_row(layout.columns)
+        program = compiler.program()
+        spine = self.spine(key, program.texts)
+        offset, limit = self._bound(top_k.offset) or 0, self._bound(top_k.limit)
+        limit = NO_LIMIT if limit is None else limit
+        return self.add(TopK(input, layout, program, spine, row, offset, limit, self.context))
+
+    def _bound(self, scalar: Scalar | None) -> int | None:
+        if scalar is None:
+            return None
+        found = constant(scalar)
+        if isinstance(found, str):
+            self._constant_errors.append(found)
+            return None
+        value = found.value
+        assert value is None or isinstance(value, int), value
+        return value
+
+    def _threshold(self, threshold: ir.Threshold) -> int:
+        input = self.node(threshold.input)
+        compiler = self.compiler(input)
+        layout = layout_of(columns_of(threshold))
+        for place in layout.places:
+            require_canonical(place.type)
+        compiler.put(layout.columns, compiler.columns, "key")
+        return self.add(Threshold(input, layout, compiler.program(), self.context))
+
+    def _flat_map(self, flat_map: ir.FlatMap) -> int:
+        call = ir.Call(flat_map.function, flat_map.args, array_of(flat_map.columns[0].type))
+        input = self.checked(flat_map, flat_map.input, (call,))
+        over = self.operators[input].layout
+        added = layout_of(flat_map.columns)
+        layout = composed([over, added])
+        return self.add(FlatMap(input, over, layout, call, added, self.context))
+
+
+def linear_chain(relation: ir.Relation) -> tuple[tuple[ir.Relation, ...], ir.Relation]:
+    """Return Map, Filter, Project and Negate on top of a relation, the lowest first, and that."""
+    chain: list[ir.Relation] = []
+    while isinstance(relation, _LINEAR):
+        chain.append(relation)
+        relation = relation.input
+    return tuple(reversed(chain)), relation
+
+
+def _reads(relation: ir.Relation, number: int) -> bool:
+    return any(
+        isinstance(node, ir.LocalGet) and node.number == number
+        for node in ir.walk_relations(relation)
+    )

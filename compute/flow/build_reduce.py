@@ -1,0 +1,237 @@
+"""From a reduction of a plan to its operator."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+from typing import Literal as OneOf
+
+import numpy as np
+
+from foreshore.compute.flow.compiler import Compiler, NotOrderable
+from foreshore.compute.flow.layout import Layout, Place, composed, layout_of
+from foreshore.compute.flow.operators.listed import Listed
+from foreshore.compute.flow.operators.reduce import Distinct, Extreme, Reduce, SumOf, Sums
+from foreshore.compute.flow.sums import SumTable
+from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.expr import ir
+from foreshore.expr.ir import (
+    Aggregate,
+    And,
+    Call,
+    Case,
+    Literal,
+    Scalar,
+    columns_of,
+    type_of,
+)
+from foreshore.expr.split import can_fail, is_not_null
+from foreshore.types import BOOL, ColumnType, SqlType
+
+if TYPE_CHECKING:
+    from foreshore.compute.flow.build import Builder
+
+
+def require_canonical(type: SqlType) -> None:
+    """Raise Unsupported if equal values of a type may look different in more than a zero's sign."""
+    element = type.element or type
+    if element.name in ("interval", "jsonb"):
+        raise Unsupported(f"groups of {element}")
+
+
+def build_reduce(builder: "Builder", reduce: ir.Reduce) -> int:
+    """Build a reduction; return the operator's number."""
+    return _ReduceBuilder(builder, reduce).build()
+
+
+class _ReduceBuilder:
+    def __init__(self, builder: "Builder", reduce: ir.Reduce) -> None:
+        self._builder = builder
+        self._reduce = reduce
+        self._checks = list(_checks(reduce))
+        self._port = -1
+        only_sums = all(
+            a.function in ("count", "sum") and not a.distinct for a in reduce.aggregates
+        )
+        if only_sums and any(map(can_fail, self._checks)):  # checked where sums are computed
+            self._input = builder.node(reduce.input)
+            self._port = builder.port(reduce, reduce.input)
+        else:
+            self._input = builder.checked(reduce, reduce.input, self._checks)
+            self._checks = []
+        columns = columns_of(reduce)
+        width = len(reduce.group_key)
+        for column in columns[:width]:
+            require_canonical(column.type)
+        self._key = layout_of(columns[:width])
+        self._values = layout_of(columns[width:])
+        self.layout = composed([self._key, self._values])
+
+    def build(self) -> int:
+        """Build the operator."""
+        plain: list[tuple[Aggregate, Place]] = []
+        distinct: list[Distinct] = []
+        ordered: list[Extreme | Listed] = []
+        for number, aggregate in enumerate(self._reduce.aggregates):
+            place = self.layout.places[len(self._key.places) + number]
+            match aggregate.function:
+                case "count" | "sum" if aggregate.distinct and aggregate.args:
+                    distinct.append(self._distinct(aggregate, place))
+                case "count" | "sum":
+                    plain.append((aggregate, place))
+                case "min" | "max":
+                    ordered.append(self._extreme(aggregate, place))
+                case _:
+                    ordered.append(self._listed(aggregate, place))
+        return self._builder.add(
+            Reduce(
+                self._input,
+                self.layout,
+                self._key.words,
+                self._sums(self._compiler(), plain),
+                ordered,
+                distinct,
+                self._builder.context,
+                always=not self._reduce.group_key,
+            )
+        )
+
+    def _compiler(self) -> Compiler:
+        return self._builder.compiler(self._input)
+
+    def _put_key(self, compiler: Compiler) -> None:
+        scalars = [compiler.resolved(scalar) for scalar in self._reduce.group_key]
+        compiler.put(self._key.columns, scalars, "key")
+
+    def _sums(self, compiler: Compiler, aggregates: Sequence[tuple[Aggregate, Place]]) -> Sums:
+        """Return counts and sums; the compiler's columns are those of the input."""
+        if self._checks:
+            compiler.check([compiler.resolved(scalar) for scalar in self._checks], self._port)
+        self._put_key(compiler)
+        kinds: list[int] = []
+        sums: list[SumOf] = []
+        for aggregate, place in aggregates:
+            at = 1 + sum(kinds)
+            if aggregate.function == "count" and not aggregate.args and aggregate.filter is None:
+                sums.append(SumOf("rows", 0, place))
+                continue
+            compiler.put_scalar(compiler.resolved(_counts(aggregate)), 1)
+            kinds.append(1)
+            if aggregate.function == "count":
+                sums.append(SumOf("count", at, place))
+                continue
+            compiler.put_scalar(compiler.resolved(_summed(aggregate)), 2)
+            kinds.append(2)
+            sums.append(SumOf("sum", at, place))
+        table = SumTable(self._key.words, np.array(kinds, np.int64))
+        return Sums(compiler.program(), table, sums)
+
+    def _extreme(self, aggregate: Aggregate, place: Place) -> Extreme:
+        (arg,) = aggregate.args
+        require_canonical(type_of(arg))
+        compiler = self._compiler()
+        compiler.filter(_conditions(aggregate))
+        self._put_key(compiler)
+        value = compiler.resolved(arg)
+        try:
+            compiler.put_order(value, descending=aggregate.function == "max", nulls=1)
+        except NotOrderable as error:
+            raise Unsupported(f"{aggregate.function} of {error}") from error
+        at = len(compiler.texts)
+        compiler.put((ColumnType(type_of(arg), False),), (value,), "key")
+        program = compiler.program()
+        spine = self._builder.spine(self._key.words, program.texts)
+        return Extreme(program, spine, at, place, self._builder.context)
+
+    def _listed(self, aggregate: Aggregate, place: Place) -> Listed:
+        compiler = self._compiler()
+        conditions = [] if aggregate.function == "array_agg" else _conditions(aggregate)[:1]
+        if aggregate.function == "comoment_float":
+            conditions = [is_not_null(arg) for arg in aggregate.args]
+        if aggregate.filter is not None:
+            conditions.append(aggregate.filter)
+        compiler.filter(conditions)
+        self._put_key(compiler)
+        args = [compiler.resolved(arg) for arg in aggregate.args]
+        try:
+            for key in aggregate.order_by:
+                expr = compiler.resolved(key.expr)
+                nulls = -1 if key.nulls_first else 1
+                compiler.put_order(expr, descending=key.descending, nulls=nulls)
+            for arg in args:
+                compiler.put_order(arg, descending=False, nulls=1)
+        except NotOrderable as error:
+            raise Unsupported(f"{aggregate.function} of {error}") from error
+        columns = tuple(ColumnType(type_of(arg)) for arg in args)
+        if not aggregate.distinct:
+            for arg in args:
+                compiler.put_zero_signs(arg)
+        compiler.put(columns, args, "key" if aggregate.distinct else "row")
+        program = compiler.program()
+        spine = self._builder.spine(self._key.words, program.texts)
+        return Listed(aggregate, program, spine, layout_of(columns), place, self._builder.context)
+
+    def _distinct(self, aggregate: Aggregate, place: Place) -> Distinct:
+        (arg,) = aggregate.args
+        require_canonical(type_of(arg))
+        compiler = self._compiler()
+        compiler.filter(_conditions(aggregate))
+        self._put_key(compiler)
+        value = (ColumnType(type_of(arg), False),)
+        compiler.put(value, (compiler.resolved(arg),), "key")
+        program = compiler.program()
+        over = composed([self._key, layout_of(value)])
+        inner = Compiler(over, self._builder.context.interner)
+        plain = Aggregate(aggregate.function, (inner.columns[-1],), aggregate.type)
+        sums = self._over_distinct(inner, plain, place, over)
+        counts = SumTable(program.width, np.zeros(0, np.int64))
+        return Distinct(program, counts, sums, self._key.words, self._builder.context)
+
+    def _over_distinct(
+        self, compiler: Compiler, aggregate: Aggregate, place: Place, over: Layout
+    ) -> Sums:
+        keys = compiler.columns[:-1]
+        compiler.put(self._key.columns, keys, "row")
+        kinds = [1]
+        compiler.put_scalar(_counts(aggregate), 1)
+        if aggregate.function == "sum":
+            compiler.put_scalar(_summed(aggregate), 2)
+            kinds.append(2)
+        kind: OneOf["count", "sum"] = "count" if aggregate.function == "count" else "sum"
+        table = SumTable(self._key.words, np.array(kinds, np.int64))
+        return Sums(compiler.program(), table, [SumOf(kind, 1, place)])
+
+
+def _checks(reduce: ir.Reduce) -> Iterator[Scalar]:
+    """Yield the scalars whose errors count, in order."""
+    yield from reduce.group_key
+    for aggregate in reduce.aggregates:
+        used = (*aggregate.args, *(key.expr for key in aggregate.order_by))
+        if aggregate.filter is None:
+            yield from used
+            continue
+        yield aggregate.filter
+        for scalar in used:
+            type = type_of(scalar)
+            yield Case(((aggregate.filter, scalar),), Literal(None, type), type)
+
+
+def _conditions(aggregate: Aggregate) -> list[Scalar]:
+    """Return when a row counts."""
+    conditions: list[Scalar] = [is_not_null(arg) for arg in aggregate.args[:1]]
+    if aggregate.filter is not None:
+        conditions.append(aggregate.filter)
+    return conditions
+
+
+def _counts(aggregate: Aggregate) -> Scalar:
+    """Return a condition, never NULL, for a row to count."""
+    conditions = _conditions(aggregate)
+    both = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+    return Call("is_true", (both,), BOOL)
+
+
+def _summed(aggregate: Aggregate) -> Scalar:
+    """Return what a row adds to a sum, NULL for nothing."""
+    (arg,) = aggregate.args
+    if aggregate.filter is None:
+        return arg
+    return Case(((aggregate.filter, arg),), Literal(None, type_of(arg)), type_of(arg))

@@ -1,0 +1,73 @@
+"""The arrangement engine beside a bulk engine, which has what it has not."""
+
+import logging
+from collections.abc import Generator, Mapping
+
+import pyarrow as pa
+
+from foreshore.compute.engine import Cancellation, Dataflow, Engine, Input
+from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.explain import NameOf
+from foreshore.expr.ir import Relation
+from foreshore.ids import GlobalId
+
+logger = logging.getLogger(__name__)
+
+
+class FlowEngine:
+    """An engine whose dataflows are operators over arrangements."""
+
+    def __init__(self, bulk: Engine) -> None:
+        self._bulk = bulk
+        self._interner = Interner()
+
+    def create(
+        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
+    ) -> Dataflow:
+        """Return a dataflow, of the bulk engine if there is no operator for a part of it."""
+        try:
+            return FlowDataflow(description, self._bulk, self._interner)
+        except Unsupported as error:
+            logger.info("a dataflow is left to the bulk engine", extra={"cause": str(error)})
+            return self._bulk.create(description, schemas)
+
+    def evaluate(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation | None = None,
+        max_bytes: int | None = None,
+    ) -> pa.Table:
+        """Return the rows of `relation` as of a time."""
+        return self._bulk.evaluate(relation, inputs, as_of, cancellation, max_bytes)
+
+    def evaluate_parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation,
+        max_bytes: int | None = None,
+    ) -> Generator[pa.Table, None, None]:
+        """Yield the rows of `relation` as of a time, part by part."""
+        yield from self._bulk.evaluate_parts(relation, inputs, as_of, cancellation, max_bytes)
+
+    def cancel(self) -> None:
+        """Stop all running evaluations."""
+        self._bulk.cancel()
+
+    def check(self) -> None:
+        """Raise Unavailable if the bulk engine has permanently lost its backend."""
+        self._bulk.check()
+
+    def describe(self, relation: Relation, name_of: NameOf) -> str:
+        """Return how the engine maintains `relation`."""
+        return self._bulk.describe(relation, name_of)
+
+    def close(self) -> None:
+        """Free the engine's resources."""
+        self._bulk.close()

@@ -1,0 +1,109 @@
+"""The interner: each distinct byte string of a replica has a number, which stands for it in rows.
+
+Numbers begin with 1; 0 stands for no string (a NULL). One thread adds strings; any thread may read
+those that it has numbers of. Strings are not forgotten yet.
+"""
+
+import secrets
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from foreshore.compute.flow.kernels import interning
+
+Ints = npt.NDArray[np.int64]
+
+
+class Interner:
+    """The strings of one replica."""
+
+    def __init__(self) -> None:
+        self._seed = np.uint64(secrets.randbits(64))
+        self.arena = np.zeros(1 << 12, np.uint8)
+        self.starts = np.zeros(256, np.int64)
+        self.lengths = np.zeros(256, np.int64)
+        self._hashes = np.zeros(256, np.uint64)
+        self._table = np.zeros(1024, np.int64)
+        self._used = 0
+        self._count = 1
+        self._known: dict[bytes, int] = {}  # of constants
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory in use."""
+        arrays = (self.arena, self.starts, self.lengths, self._hashes, self._table)
+        return sum(array.nbytes for array in arrays)
+
+    def number(self, value: bytes) -> int:
+        """Return the number of a constant."""
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = int(self.numbers(pa.array([value], pa.binary()))[0])
+        return found
+
+    def numbers(self, column: pa.Array) -> Ints:
+        """Return the numbers of a column of strings, 0 for NULL."""
+        rows = len(column)
+        ids = np.zeros(rows, np.int64)
+        if not rows:
+            return ids
+        large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+        buffers = column.buffers()
+        offsets = np.frombuffer(buffers[1], np.int64 if large else np.int32)
+        offsets = offsets[column.offset : column.offset + rows + 1].astype(np.int64, copy=False)
+        size = int(offsets[-1] - offsets[0])
+        data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.zeros(0, np.uint8)
+        if column.null_count:
+            present = column.is_valid().to_numpy(zero_copy_only=False)
+        else:
+            present = np.ones(rows, np.bool_)
+        self._reserve(rows, size)
+        self._used, self._count = interning.intern(
+            data,
+            offsets,
+            present,
+            self._seed,
+            self.arena,
+            self.starts,
+            self.lengths,
+            self._hashes,
+            self._table,
+            self._used,
+            self._count,
+            ids,
+        )
+        return ids
+
+    def strings(self, ids: Ints, type: pa.DataType, valid: Any = None) -> pa.Array:
+        """Return the column, of a string or binary `type`, of the strings with these numbers.
+
+        `valid` is a validity buffer, None if no value is NULL.
+        """
+        ids = np.ascontiguousarray(ids)
+        data = np.empty(interning.total_length(ids, self.lengths), np.uint8)
+        offsets = np.empty(len(ids) + 1, np.int32)
+        interning.copy_strings(ids, self.arena, self.starts, self.lengths, offsets, data)
+        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(type, len(ids), buffers)
+
+    def _reserve(self, rows: int, size: int) -> None:
+        """Make room for so many more strings with so many bytes."""
+        self.arena = _grown(self.arena, self._used + size)
+        needed = self._count + rows
+        self.starts = _grown(self.starts, needed)
+        self.lengths = _grown(self.lengths, needed)
+        self._hashes = _grown(self._hashes, needed)
+        if 2 * needed > len(self._table):
+            self._table = np.zeros(1 << (2 * needed).bit_length(), np.int64)
+            interning.rehash(self._hashes, self._count, self._table)
+
+
+def _grown(array: Any, size: int) -> Any:
+    """Return an array with the same beginning and room for `size`."""
+    if size <= len(array):
+        return array
+    grown = np.zeros(max(size, 2 * len(array)), array.dtype)
+    grown[: len(array)] = array
+    return grown

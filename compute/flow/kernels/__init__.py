@@ -1,0 +1,1 @@
+"""Compiled loops over rows in words; each also runs as plain Python."""

@@ -1,0 +1,268 @@
+"""Kernels of grouping: points of change, sums by group, and what changes between points.
+
+A *point* is a time at which a group changed. The points of a group come one after the other, in
+order of time; the first of them stands for the group before the window.
+"""
+
+import numpy as np
+
+from foreshore.compute.flow.kernels.jit import kernel
+from foreshore.compute.flow.kernels.probing import same_words
+
+
+@kernel
+def find_points(order, hashes, words, times, width, before):
+    """Return for each point a row of the group, its time, and whether it is the group's first.
+
+    `order` sorts updates by hash and key, the first `width` words, and time. The first point of a
+    group has the time `before`.
+    """
+    count = len(order)
+    row = np.empty(2 * count, np.int64)
+    time = np.empty(2 * count, np.int64)
+    first = np.empty(2 * count, np.bool_)
+    size = 0
+    for i in range(count):
+        at = order[i]
+        new = i == 0
+        if not new:
+            last = order[i - 1]
+            new = hashes[at] != hashes[last] or not same_words(words, at, words, last, width)
+        if new:
+            row[size], time[size], first[size] = at, before, True
+            size += 1
+        if new or times[at] != time[size - 1]:
+            row[size], time[size], first[size] = at, times[at], False
+            size += 1
+    return row[:size], time[:size], first[:size]
+
+
+@kernel
+def find_slot(hashes, keys, used, hash, words, at, width):
+    """Return the slot of a key in a hash table, or the free one where it would be."""
+    mask = np.uint64(len(hashes) - 1)
+    slot = hash & mask
+    while used[slot]:
+        if hashes[slot] == hash and same_words(keys, slot, words, at, width):
+            break
+        slot = (slot + np.uint64(1)) & mask
+    return np.int64(slot)
+
+
+@kernel
+def accumulate(
+    point_rows, point_times, point_first, point_hashes, point_words, width,
+    order, hashes, words, times, diffs, kinds,
+    table_hashes, table_keys, table_used, table_sums, sums,
+):  # fmt: skip
+    """Set the sums of each point's group at its time.
+
+    Points are rows of `point_words`; updates are rows of `words`, sorted by `order` as the points
+    are: the key, then their contributions, of each sum in `kinds` 1 word if it is 1, a low and a
+    high word if it is 2. Sum 0 is that of the diffs. The sums before the window are in the table.
+    """
+    most = sums.shape[1]
+    u = 0
+    for p in range(len(point_rows)):
+        row = point_rows[p]
+        if point_first[p]:
+            slot = find_slot(
+                table_hashes, table_keys, table_used, point_hashes[row], point_words, row, width
+            )
+            for k in range(most):
+                sums[p, k] = table_sums[slot, k] if table_used[slot] else 0
+            continue
+        for k in range(most):
+            sums[p, k] = sums[p - 1, k]
+        while u < len(order):
+            at = order[u]
+            if hashes[at] != point_hashes[row]:
+                break
+            if times[at] > point_times[p] or not same_words(words, at, point_words, row, width):
+                break
+            diff = diffs[at]
+            sums[p, 0] += diff
+            word, to = width, 1
+            for s in range(len(kinds)):
+                if kinds[s] == 1:
+                    sums[p, to] += diff * words[at, word]
+                    word += 1
+                    to += 1
+                else:
+                    # Adding `diff` times: diffs are mostly 1 or -1.
+                    low, high = words[at, word], words[at, word + 1]
+                    if diff == 1:
+                        total = np.uint64(sums[p, to]) + np.uint64(low)
+                        carry = 1 if total < np.uint64(low) else 0
+                        sums[p, to] = np.int64(total)
+                        sums[p, to + 1] += high + carry
+                    else:
+                        negative = diff < 0
+                        times_ = np.uint64(-diff if negative else diff)
+                        x0 = np.uint64(low) & np.uint64(0xFFFFFFFF)
+                        x1 = np.uint64(low) >> np.uint64(32)
+                        y0 = times_ & np.uint64(0xFFFFFFFF)
+                        y1 = times_ >> np.uint64(32)
+                        lowest = x0 * y0
+                        middle = x1 * y0 + (lowest >> np.uint64(32))
+                        other = x0 * y1 + (middle & np.uint64(0xFFFFFFFF))
+                        product = (other << np.uint64(32)) | (lowest & np.uint64(0xFFFFFFFF))
+                        upper = (
+                            x1 * y1
+                            + (middle >> np.uint64(32))
+                            + (other >> np.uint64(32))
+                            + np.uint64(high) * times_
+                        )
+                        if negative:
+                            product = ~product + np.uint64(1)
+                            upper = ~upper + np.uint64(1 if product == np.uint64(0) else 0)
+                        total = np.uint64(sums[p, to]) + product
+                        carry = 1 if total < product else 0
+                        sums[p, to] = np.int64(total)
+                        sums[p, to + 1] += np.int64(upper) + carry
+                    word += 2
+                    to += 2
+            u += 1
+
+
+@kernel
+def store(rows, last, hashes, words, width, sums, always,
+          table_hashes, table_keys, table_used, table_sums, count):  # fmt: skip
+    """Write the sums of each group's last point into the table; return how many groups it has.
+
+    A group without rows is removed unless `always`.
+    """
+    mask = np.uint64(len(table_hashes) - 1)
+    for p in range(len(rows)):
+        if not last[p]:
+            continue
+        row = rows[p]
+        slot = find_slot(table_hashes, table_keys, table_used, hashes[row], words, row, width)
+        keep = always
+        for k in range(sums.shape[1]):
+            keep = keep or sums[p, k] != 0
+        if keep:
+            if not table_used[slot]:
+                table_used[slot] = True
+                table_hashes[slot] = hashes[row]
+                for k in range(width):
+                    table_keys[slot, k] = words[row, k]
+                count += 1
+            for k in range(sums.shape[1]):
+                table_sums[slot, k] = sums[p, k]
+        elif table_used[slot]:
+            count -= 1
+            hole = np.uint64(slot)
+            at = (hole + np.uint64(1)) & mask
+            while table_used[at]:
+                home = table_hashes[at] & mask
+                if ((at - home) & mask) >= ((at - hole) & mask):
+                    table_hashes[hole] = table_hashes[at]
+                    for k in range(width):
+                        table_keys[hole, k] = table_keys[at, k]
+                    for k in range(sums.shape[1]):
+                        table_sums[hole, k] = table_sums[at, k]
+                    hole = at
+                at = (at + np.uint64(1)) & mask
+            table_used[hole] = False
+    return count
+
+
+@kernel
+def rehash(hashes, keys, used, sums, to_hashes, to_keys, to_used, to_sums):
+    """Copy a table into a larger one."""
+    width = keys.shape[1]
+    for slot in range(len(hashes)):
+        if used[slot]:
+            to = find_slot(to_hashes, to_keys, to_used, hashes[slot], keys, slot, width)
+            to_used[to] = True
+            to_hashes[to] = hashes[slot]
+            for k in range(width):
+                to_keys[to, k] = keys[slot, k]
+            for k in range(sums.shape[1]):
+                to_sums[to, k] = sums[slot, k]
+
+
+@kernel
+def changes(words, exists, times, first):
+    """Return the changes from point to point: rows, times, diffs.
+
+    `words` has the output's row at each point, which is there as often as `exists` says.
+    """
+    count, width = words.shape
+    out = np.empty((2 * count, width), np.int64)
+    out_times = np.empty(2 * count, np.int64)
+    out_diffs = np.empty(2 * count, np.int64)
+    size = 0
+    for p in range(count):
+        if first[p]:
+            continue
+        old, new = exists[p - 1], exists[p]
+        if old != 0 and new != 0 and same_words(words, p - 1, words, p, width):
+            if old == new:
+                continue
+            new, old = new - old, 0
+        if old != 0:
+            for k in range(width):
+                out[size, k] = words[p - 1, k]
+            out_times[size] = times[p]
+            out_diffs[size] = -old
+            size += 1
+        if new != 0:
+            for k in range(width):
+                out[size, k] = words[p, k]
+            out_times[size] = times[p]
+            out_diffs[size] = new
+            size += 1
+    return out[:size], out_times[:size], out_diffs[:size]
+
+
+@kernel
+def group_rows(hashes, words, times, width):
+    """Return the order of updates in which those of one key are together, in order of time.
+
+    The key is the first `width` words.
+    """
+    count = len(hashes)
+    size = 16
+    while size < 2 * count:
+        size *= 2
+    mask = np.uint64(size - 1)
+    table = np.full(size, -1, np.int64)
+    group = np.empty(count, np.int64)
+    start = np.zeros(count + 1, np.int64)
+    first = np.empty(count, np.int64)
+    groups = 0
+    in_order = True
+    for i in range(count):
+        if i > 0 and times[i] < times[i - 1]:
+            in_order = False
+        slot = hashes[i] & mask
+        while True:
+            found = table[slot]
+            if found < 0:
+                found = groups
+                table[slot] = found
+                first[found] = i
+                groups += 1
+                break
+            other = first[found]
+            if hashes[other] == hashes[i] and same_words(words, other, words, i, width):
+                break
+            slot = (slot + np.uint64(1)) & mask
+        group[i] = found
+        start[found + 1] += 1
+    for g in range(groups):
+        start[g + 1] += start[g]
+    order = np.empty(count, np.int64)
+    if in_order:
+        for i in range(count):
+            order[start[group[i]]] = i
+            start[group[i]] += 1
+    else:
+        by_time = np.argsort(times, kind="mergesort")
+        for at in range(count):
+            i = by_time[at]
+            order[start[group[i]]] = i
+            start[group[i]] += 1
+    return order

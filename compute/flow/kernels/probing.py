@@ -1,0 +1,206 @@
+"""Kernels that find rows by key: in sorted runs, and in the hash-chained tail.
+
+Two rows have the same key if their first words are equal. Only updates before a time are found.
+"""
+
+import numpy as np
+
+from foreshore.compute.flow.kernels.jit import inlined, kernel
+from foreshore.compute.flow.kernels.rows import compare_rows
+
+
+@inlined
+def first_at(hashes, hash):
+    """Return the place of the first of sorted `hashes` that is not less than `hash`.
+
+    Hashes are uniform, so the search begins where the hash should be and widens from there.
+    """
+    count = len(hashes)
+    if count == 0:
+        return 0
+    guess = np.int64(np.float64(hash) * (count / 18446744073709551616.0))
+    guess = min(max(guess, 0), count - 1)
+    step = np.int64(8)
+    if hashes[guess] < hash:
+        low, high = guess + 1, guess + 1
+        while high < count and hashes[high] < hash:
+            low = high + 1
+            high = min(high + step, count)
+            step *= 2
+    else:
+        low, high = guess, guess
+        while low > 0 and hashes[low - 1] >= hash:
+            high = low - 1
+            low = max(low - step, 0)
+            step *= 2
+            if hashes[low] < hash:
+                low += 1
+                break
+    while low < high:
+        middle = (low + high) >> 1
+        if hashes[middle] < hash:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def same_words(a, i, b, j, width):
+    """Whether the first words of two rows are equal."""
+    for k in range(width):
+        if a[i, k] != b[j, k]:
+            return False
+    return True
+
+
+@kernel
+def probe_run(wanted, keys, width, hashes, words, times, before):
+    """Return pairs of places, in `keys` and in a run, of rows with the same key."""
+    count = len(wanted)
+    size = 0
+    left = np.empty(count + 16, np.int64)
+    right = np.empty(count + 16, np.int64)
+    for i in range(count):
+        hash = wanted[i]
+        at = first_at(hashes, hash)
+        while at < len(hashes) and hashes[at] == hash:
+            if times[at] < before and same_words(keys, i, words, at, width):
+                if size == len(left):
+                    more = np.empty(2 * size, np.int64)
+                    more[:size] = left
+                    left = more
+                    more = np.empty(2 * size, np.int64)
+                    more[:size] = right
+                    right = more
+                left[size] = i
+                right[size] = at
+                size += 1
+            at += 1
+    return left[:size], right[:size]
+
+
+@kernel
+def probe_tail(wanted, keys, width, heads, following, hashes, words, times, before):
+    """Return pairs of places, in `keys` and in a tail, of rows with the same key."""
+    count = len(wanted)
+    mask = np.uint64(len(heads) - 1)
+    size = 0
+    left = np.empty(count + 16, np.int64)
+    right = np.empty(count + 16, np.int64)
+    for i in range(count):
+        hash = wanted[i]
+        at = heads[hash & mask]
+        while at >= 0:
+            if hashes[at] == hash and times[at] < before and same_words(keys, i, words, at, width):
+                if size == len(left):
+                    more = np.empty(2 * size, np.int64)
+                    more[:size] = left
+                    left = more
+                    more = np.empty(2 * size, np.int64)
+                    more[:size] = right
+                    right = more
+                left[size] = i
+                right[size] = at
+                size += 1
+            at = following[at]
+    return left[:size], right[:size]
+
+
+@kernel
+def append_to_tail(heads, following, all_hashes, all_words, all_times, all_diffs, used,
+                   hashes, words, times, diffs):  # fmt: skip
+    """Add updates to a tail from place `used` on, which has room for them."""
+    mask = np.uint64(len(heads) - 1)
+    for i in range(len(hashes)):
+        at = used + i
+        all_hashes[at] = hashes[i]
+        for k in range(words.shape[1]):
+            all_words[at, k] = words[i, k]
+        all_times[at] = times[i]
+        all_diffs[at] = diffs[i]
+        slot = hashes[i] & mask
+        following[at] = heads[slot]
+        heads[slot] = at
+
+
+@kernel
+def cut_tail(heads, following, hashes, used, kept):
+    """Remove the updates from place `kept` on, which are the last to have been added."""
+    mask = np.uint64(len(heads) - 1)
+    for at in range(used - 1, kept - 1, -1):
+        heads[hashes[at] & mask] = following[at]
+
+
+@kernel
+def joined(left, right, keys, times, diffs, words, other_times, other_diffs, skip, kept):
+    """Return the pairs as rows: the words at `kept` of the left, those from `skip` on of the right.
+
+    The time of a pair is the later one, its diff the product.
+    """
+    count = len(left)
+    first = len(kept)
+    width = words.shape[1] - skip
+    out = np.empty((count, first + width), np.int64)
+    out_times = np.empty(count, np.int64)
+    out_diffs = np.empty(count, np.int64)
+    for p in range(count):
+        i, j = left[p], right[p]
+        for k in range(first):
+            out[p, k] = keys[i, kept[k]]
+        for k in range(width):
+            out[p, first + k] = words[j, skip + k]
+        out_times[p] = max(times[i], other_times[j])
+        out_diffs[p] = diffs[i] * other_diffs[j]
+    return out, out_times, out_diffs
+
+
+@kernel
+def merge_runs(
+    a_hashes, a_words, a_times, a_diffs, b_hashes, b_words, b_times, b_diffs,
+    texts, arena, starts, lengths, since, i, j, size, budget,
+    out_hashes, out_words, out_times, out_diffs,
+):  # fmt: skip
+    """Merge about `budget` more updates of two runs from places i and j; return (i, j, size).
+
+    Times are moved to `since` and equal updates added up. The last row put out may have diff 0
+    until another follows.
+    """
+    width = a_words.shape[1]
+    end = i + j + budget
+    while i + j < end and (i < len(a_hashes) or j < len(b_hashes)):
+        if j >= len(b_hashes):
+            first = True
+        elif i >= len(a_hashes):
+            first = False
+        elif a_hashes[i] != b_hashes[j]:
+            first = a_hashes[i] < b_hashes[j]
+        else:
+            order = compare_rows(a_words, i, b_words, j, texts, arena, starts, lengths)
+            first = order < 0 or (order == 0 and a_times[i] <= b_times[j])
+        if first:
+            hash, time, diff = a_hashes[i], max(a_times[i], since), a_diffs[i]
+        else:
+            hash, time, diff = b_hashes[j], max(b_times[j], since), b_diffs[j]
+        same = size > 0 and out_hashes[size - 1] == hash and out_times[size - 1] == time
+        if same:
+            if first:
+                same = same_words(a_words, i, out_words, size - 1, width)
+            else:
+                same = same_words(b_words, j, out_words, size - 1, width)
+        if same:
+            out_diffs[size - 1] += diff
+        else:
+            if size > 0 and out_diffs[size - 1] == 0:
+                size -= 1
+            out_hashes[size] = hash
+            for k in range(width):
+                out_words[size, k] = a_words[i, k] if first else b_words[j, k]
+            out_times[size] = time
+            out_diffs[size] = diff
+            size += 1
+        if first:
+            i += 1
+        else:
+            j += 1
+    return i, j, size

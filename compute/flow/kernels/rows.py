@@ -1,0 +1,193 @@
+"""Kernels over rows in words: hashes, comparison, sorting, consolidation.
+
+Rows are ordered by the hash of their key (the first words), then by all words, then by time. The
+words after the key may be ordered as text instead of as integers: `texts` has for each word 1 if it
+is a number of the interner that is ordered by its bytes, -1 if in descending order, else 0.
+"""
+
+import numpy as np
+
+from foreshore.compute.flow.kernels.jit import inlined, kernel
+
+_A = np.uint64(0x9E3779B97F4A7C15)
+_B = np.uint64(0xBF58476D1CE4E5B9)
+_C = np.uint64(0x94D049BB133111EB)
+SMALL = 24
+
+
+@kernel
+def hash_keys(words, width, seed, hashes):
+    """Set the hash of the first `width` words of each row."""
+    for i in range(len(hashes)):
+        hash = seed
+        for j in range(width):
+            hash = (hash + _A) ^ np.uint64(words[i, j])
+            hash = (hash ^ (hash >> np.uint64(30))) * _B
+            hash = (hash ^ (hash >> np.uint64(27))) * _C
+            hash ^= hash >> np.uint64(31)
+        hashes[i] = hash
+
+
+@inlined
+def compare_texts(a, b, arena, starts, lengths):
+    """Return -1, 0 or 1: the order of two strings by their bytes."""
+    if a == b:
+        return 0
+    left, right = starts[a], starts[b]
+    most = min(lengths[a], lengths[b])
+    for i in range(most):
+        x, y = arena[left + i], arena[right + i]
+        if x != y:
+            return -1 if x < y else 1
+    if lengths[a] == lengths[b]:
+        return 0
+    return -1 if lengths[a] < lengths[b] else 1
+
+
+@inlined
+def compare_rows(a, i, b, j, texts, arena, starts, lengths):
+    """Return -1, 0 or 1: the order of row i of `a` and row j of `b` by their words."""
+    for k in range(len(texts)):
+        x, y = a[i, k], b[j, k]
+        if x != y:
+            if texts[k] == 0:
+                return -1 if x < y else 1
+            order = compare_texts(x, y, arena, starts, lengths) * texts[k]
+            if order != 0:
+                return order
+    return 0
+
+
+@inlined
+def _before(i, j, hashes, words, times, texts, arena, starts, lengths):
+    """Whether update i comes before update j."""
+    if hashes[i] != hashes[j]:
+        return hashes[i] < hashes[j]
+    order = compare_rows(words, i, words, j, texts, arena, starts, lengths)
+    if order != 0:
+        return order < 0
+    return times[i] < times[j]
+
+
+@inlined
+def _sort_small(order, start, stop, hashes, words, times, texts, arena, starts, lengths):
+    for i in range(start + 1, stop):
+        moving = order[i]
+        at = i
+        while at > start and _before(
+            moving, order[at - 1], hashes, words, times, texts, arena, starts, lengths
+        ):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = moving
+
+
+@inlined
+def _sort_merging(order, start, stop, spare, hashes, words, times, texts, arena, starts, lengths):
+    """Sort places [start, stop) of `order` by merging longer and longer parts."""
+    for at in range(start, stop, SMALL):
+        _sort_small(
+            order, at, min(at + SMALL, stop), hashes, words, times, texts, arena, starts, lengths
+        )
+    size = SMALL
+    while size < stop - start:
+        for low in range(start, stop, 2 * size):
+            middle, high = min(low + size, stop), min(low + 2 * size, stop)
+            i, j = low, middle
+            for k in range(low, high):
+                if j >= high or (
+                    i < middle
+                    and not _before(
+                        order[j], order[i], hashes, words, times, texts, arena, starts, lengths
+                    )
+                ):
+                    spare[k] = order[i]
+                    i += 1
+                else:
+                    spare[k] = order[j]
+                    j += 1
+            for k in range(low, high):
+                order[k] = spare[k]
+        size *= 2
+
+
+@kernel
+def sort_updates(hashes, words, times, texts, arena, starts, lengths):
+    """Return the order of updates by hash, words and time."""
+    count = len(hashes)
+    order = np.arange(count)
+    spare = np.empty(count, np.int64)
+    if count > 4 * SMALL:
+        # By the upper 32 bits of the hash first, a digit of 11 bits at a time.
+        counts = np.empty(2048, np.int64)
+        for shift in (32, 43, 54):
+            by = np.uint64(shift)
+            counts[:] = 0
+            for i in range(count):
+                counts[(hashes[i] >> by) & np.uint64(2047)] += 1
+            total = 0
+            for digit in range(2048):
+                here = counts[digit]
+                counts[digit] = total
+                total += here
+            for i in range(count):
+                digit = (hashes[order[i]] >> by) & np.uint64(2047)
+                spare[counts[digit]] = order[i]
+                counts[digit] += 1
+            order, spare = spare, order
+        start = 0
+        high = np.uint64(32)
+        while start < count:
+            stop = start + 1
+            prefix = hashes[order[start]] >> high
+            while stop < count and hashes[order[stop]] >> high == prefix:
+                stop += 1
+            if stop - start > 1:
+                _sort_merging(
+                    order, start, stop, spare, hashes, words, times, texts, arena, starts, lengths
+                )
+            start = stop
+    else:
+        _sort_merging(order, 0, count, spare, hashes, words, times, texts, arena, starts, lengths)
+    return order
+
+
+@inlined
+def _same_row(a, i, b, j, width):
+    for k in range(width):
+        if a[i, k] != b[j, k]:
+            return False
+    return True
+
+
+@kernel
+def gather_consolidated(order, hashes, words, times, diffs, since):
+    """Return the updates in `order`, times moved to `since`, equal ones added up."""
+    count, width = words.shape
+    out_hashes = np.empty(count, np.uint64)
+    out_words = np.empty((count, width), np.int64)
+    out_times = np.empty(count, np.int64)
+    out_diffs = np.empty(count, np.int64)
+    size = 0
+    i = 0
+    while i < count:
+        at = order[i]
+        time = max(times[at], since)
+        diff = diffs[at]
+        i += 1
+        while i < count:
+            other = order[i]
+            if max(times[other], since) != time or hashes[other] != hashes[at]:
+                break
+            if not _same_row(words, other, words, at, width):
+                break
+            diff += diffs[other]
+            i += 1
+        if diff != 0:
+            out_hashes[size] = hashes[at]
+            for k in range(width):
+                out_words[size, k] = words[at, k]
+            out_times[size] = time
+            out_diffs[size] = diff
+            size += 1
+    return out_hashes[:size], out_words[:size], out_times[:size], out_diffs[:size]

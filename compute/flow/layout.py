@@ -1,0 +1,105 @@
+"""Layouts: where the columns of a row are in its words.
+
+A row is a fixed number of 64-bit words. Each column has one or two of them:
+
+    whole numbers, booleans, dates and times, object ids   the integer
+    numeric of at most 18 declared digits                  the digits as an integer
+    other numerics                                         the low and the high word of 128 bits
+    float4, float8                                         the bits of the float8, one kind of NaN
+    uuid, interval                                         16 bytes
+    text, bytea, jsonb, arrays                             a number of the interner (`intern.py`)
+
+A row with nullable columns begins with mask words: bit i of them is set if the i-th nullable column
+is NULL; its words are 0 then. So two rows are identical exactly if all their words are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal as OneOf
+
+from foreshore.types import ColumnType, SqlType
+
+Kind = OneOf["int", "float", "wide", "bytes", "uuid", "interval", "value"]
+
+_INTEGERS = frozenset(
+    "bool int2 int4 int8 oid regproc regclass regtype regnamespace"
+    " date time timestamp timestamptz mz_timestamp".split()
+)
+_BYTES = frozenset("text varchar bpchar name char unknown record void bytea jsonb".split())
+NARROW_DIGITS = 18
+
+
+def kind_of(type: SqlType) -> Kind:
+    """Return how values of `type` are held."""
+    if type.name in _INTEGERS:
+        return "int"
+    if type.name in ("float4", "float8"):
+        return "float"
+    if type.name == "numeric":
+        return "int" if type.length is not None and type.length <= NARROW_DIGITS else "wide"
+    if type.name in _BYTES:
+        return "bytes"
+    if type.name == "uuid":
+        return "uuid"
+    return "interval" if type.name == "interval" else "value"
+
+
+def width_of(kind: Kind) -> int:
+    """Return how many words a value has."""
+    return 2 if kind in ("wide", "uuid", "interval") else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a column is: its first word, and its bit of the mask, -1 if it is never NULL."""
+
+    word: int
+    bit: int
+    kind: Kind
+    type: SqlType
+
+    @property
+    def width(self) -> int:
+        """Return how many words it has."""
+        return width_of(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of a row's columns, and the number of its words."""
+
+    places: tuple[Place, ...]
+    masks: int
+    words: int
+
+    @property
+    def columns(self) -> tuple[ColumnType, ...]:
+        """Return the types of the columns."""
+        return tuple(ColumnType(place.type, place.bit >= 0) for place in self.places)
+
+
+@lru_cache(4096)
+def layout_of(columns: tuple[ColumnType, ...]) -> Layout:
+    """Return the layout of rows with these columns."""
+    masks = -(-sum(column.nullable for column in columns) // 64)
+    places = []
+    word, bit = masks, 0
+    for column in columns:
+        kind = kind_of(column.type)
+        places.append(Place(word, bit if column.nullable else -1, kind, column.type))
+        word += width_of(kind)
+        bit += column.nullable
+    return Layout(tuple(places), masks, word)
+
+
+def composed(parts: Sequence[Layout]) -> Layout:
+    """Return the layout of rows that are the words of several, one after the other."""
+    places: list[Place] = []
+    words = 0
+    for part in parts:
+        for place in part.places:
+            bit = place.bit + 64 * words if place.bit >= 0 else -1
+            places.append(Place(place.word + words, bit, place.kind, place.type))
+        words += part.words
+    return Layout(tuple(places), sum(part.masks for part in parts), words)

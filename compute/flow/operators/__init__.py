@@ -1,0 +1,1 @@
+"""Operators: each turns its inputs' updates in a window into its output's, exact at each time."""

@@ -1,0 +1,44 @@
+"""What all grouping operators share: sorting updates by group and finding the points of change."""
+
+import numpy as np
+
+from foreshore.compute.flow.batch import Batch, Hashes, Ints
+from foreshore.compute.flow.kernels import groups, rows
+from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.sums import Points
+
+_NO_BYTES = np.zeros(0, np.uint8)
+_NO_INTS = np.zeros(0, np.int64)
+
+
+def grouped(updates: Batch, key: int, seed: int) -> tuple[Ints, Hashes]:
+    """Return an order of updates by their first `key` words and time, and the hashes of these."""
+    hashes = np.empty(len(updates), np.uint64)
+    rows.hash_keys(updates.words, key, np.uint64(seed), hashes)
+    return groups.group_rows(hashes, updates.words, updates.times, key), hashes
+
+
+def sorted_groups(updates: Batch, key: int, seed: int) -> tuple[Ints, Hashes]:
+    """Return what `grouped` does, with the groups in an order that any updates have in common."""
+    hashes = np.empty(len(updates), np.uint64)
+    rows.hash_keys(updates.words, key, np.uint64(seed), hashes)
+    texts = np.zeros(key, np.int64)
+    order = rows.sort_updates(
+        hashes, updates.words, updates.times, texts, _NO_BYTES, _NO_INTS, _NO_INTS
+    )
+    return order, hashes
+
+
+def points_of(order: Ints, hashes: Hashes, updates: Batch, key: int, window: Window) -> Points:
+    """Return the points at which groups change in a window."""
+    found = groups.find_points(order, hashes, updates.words, updates.times, key, window.lower - 1)
+    return Points(found[0], found[1], found[2], hashes, updates.words)
+
+
+def consolidated(batch: Batch, seed: int) -> Batch:
+    """Return updates with equal ones added up."""
+    order, hashes = grouped(batch, batch.width, seed)
+    _, words, times, diffs = rows.gather_consolidated(
+        order, hashes, batch.words, batch.times, batch.diffs, np.int64(-(1 << 63))
+    )
+    return Batch(words, times, diffs)

@@ -1,0 +1,124 @@
+"""Aggregates of all values of a group: lists, joined text, float sums and comoments.
+
+The values of a group are ordered rows. Where a group changes all of them are read anew.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from foreshore.compute.bulk.exact import comoment_float, sum_float
+from foreshore.compute.flow.batch import Batch, Words
+from foreshore.compute.flow.convert import column_at, words_of_values
+from foreshore.compute.flow.layout import Layout, Place
+from foreshore.compute.flow.operators.rows import put_null
+from foreshore.compute.flow.ordered import OrderedSpine
+from foreshore.compute.flow.program import Context, Program
+from foreshore.compute.flow.spine import Mark
+from foreshore.compute.flow.sums import Points
+from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.ir import Aggregate
+from foreshore.types import Datum
+
+NO_LIMIT = (1 << 62) - 1
+
+Rows = Sequence[tuple[tuple[Datum, ...], int]]  # the arguments, each with its multiplicity
+
+
+class Listed:
+    """An aggregate of all rows of a group; `program` makes the key, order words and arguments."""
+
+    def __init__(
+        self,
+        aggregate: Aggregate,
+        program: Program,
+        spine: OrderedSpine,
+        args: Layout,
+        place: Place,
+        context: Context,
+    ) -> None:
+        self._compute = _COMPUTE[aggregate.function]
+        self._distinct = aggregate.distinct
+        self._program = program
+        self._spine = spine
+        self._args = args
+        self._place = place
+        self._context = context
+        self._mark: Mark | None = None
+
+    def put(self, points: Points, input: Batch, words: Words) -> None:
+        """Write the words of this aggregate for each point, given the input's updates."""
+        self._mark = self._spine.mark()
+        self._spine.insert(self._program.run(input, self._context))
+        found, rows, counts = self._spine.rows_at(
+            points.rows, points.times, points.hashes, points.words, 0, NO_LIMIT
+        )
+        first = self._spine.width - self._args.words
+        columns = [
+            from_array(column_at(rows[:, first:], place, self._context.interner), place.type)
+            for place in self._args.places
+        ]
+        if self._distinct:
+            counts = np.ones(len(found), np.int64)
+        entries = list(zip(zip(*columns, strict=True), counts.tolist(), strict=True))
+        bounds = np.searchsorted(found, np.arange(len(points) + 1))
+        values = [
+            self._compute(entries[a:b]) if a < b else None for a, b in pairwise(bounds.tolist())
+        ]
+        self._write(values, words)
+
+    def _write(self, values: list[Datum], words: Words) -> None:
+        place = self._place
+        column = to_array(values, place.type)
+        parts = words_of_values(column, place.type, "row", self._context.interner)
+        for k, part in enumerate(parts):
+            words[:, place.word + k] = part
+        put_null(words, np.array([value is None for value in values], np.bool_), place)
+
+    def commit(self) -> None:
+        """Keep what was staged."""
+        self._mark = None
+
+    def restore(self) -> None:
+        """Forget what was staged."""
+        if self._mark is not None:
+            self._spine.restore(self._mark)
+            self._mark = None
+
+    def compact(self, since: int) -> None:
+        """Forget the times before `since`."""
+        self._spine.compact(since)
+
+    def maintain(self) -> bool:
+        """Merge some runs; return whether there is more to do."""
+        return self._spine.maintain()
+
+
+def _list(rows: Rows) -> Datum:
+    return tuple(args[0] for args, count in rows for _ in range(count))
+
+
+def _text(rows: Rows) -> Datum:
+    parts: list[str] = []
+    for (value, delimiter), count in rows:
+        for _ in range(count):
+            parts += [str(delimiter or "") if parts else "", str(value)]
+    return "".join(parts)
+
+
+def _sum(rows: Rows) -> Datum:
+    return sum_float((args[0], count) for args, count in rows)  # type: ignore[misc]
+
+
+def _comoment(rows: Rows) -> Datum:
+    return comoment_float((*args, count) for args, count in rows)  # type: ignore[misc]
+
+
+_COMPUTE: dict[str, Callable[[Any], Datum]] = {
+    "array_agg": _list,
+    "string_agg": _text,
+    "sum_float": _sum,
+    "comoment_float": _comoment,
+}

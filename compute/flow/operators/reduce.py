@@ -1,0 +1,236 @@
+"""Reductions: one row for each group, of its key and its aggregates.
+
+Sums and counts are kept in a table, minima and maxima are the first of ordered rows. Each kind
+gives its words for every point at which a group changes; together they are the output's rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+import numpy as np
+
+from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
+from foreshore.compute.flow.kernels import groups
+from foreshore.compute.flow.layout import Layout, Place
+from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted_groups
+from foreshore.compute.flow.operators.listed import Listed
+from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.operators.rows import put_null
+from foreshore.compute.flow.ordered import OrderedSpine
+from foreshore.compute.flow.program import Context, Program
+from foreshore.compute.flow.spine import Mark
+from foreshore.compute.flow.sums import Points, SumTable
+
+
+@dataclass(frozen=True, slots=True)
+class SumOf:
+    """A count or a sum: where it is among the sums, and its column of the output.
+
+    The count of what is summed comes first; a sum of nothing is NULL.
+    """
+
+    kind: OneOf["rows", "count", "sum"]
+    at: int
+    place: Place
+
+    def put(self, sums: Ints, words: Words) -> None:
+        """Write the output's words for each point."""
+        place = self.place
+        if self.kind != "sum":
+            words[:, place.word] = sums[:, self.at]
+            return
+        words[:, place.word] = sums[:, self.at + 1]
+        if place.width == 2:
+            words[:, place.word + 1] = sums[:, self.at + 2]
+        put_null(words, sums[:, self.at] == 0, place)
+
+
+class Sums:
+    """Counts and sums over the contributions that a program makes of each row."""
+
+    def __init__(self, program: Program, table: SumTable, sums: Sequence[SumOf]) -> None:
+        self.program = program
+        self.table = table
+        self.sums = tuple(sums)
+
+    def put(
+        self, points: Points, order: Ints, hashes: Hashes, updates: Batch, words: Words
+    ) -> Ints:
+        """Write the words of these aggregates for each point; return the rows of each group."""
+        sums = self.table.at(points, order, hashes, updates)
+        for each in self.sums:
+            each.put(sums, words)
+        return sums[:, 0]
+
+
+class Extreme:
+    """The least or the greatest value of each group: the first of ordered rows."""
+
+    def __init__(
+        self, program: Program, spine: OrderedSpine, value: int, place: Place, context: Context
+    ) -> None:
+        self._program = program
+        self._spine = spine
+        self._value = value  # the value's first word in the spine's rows
+        self._place = place
+        self._context = context
+        self._mark: Mark | None = None
+
+    def put(self, points: Points, input: Batch, words: Words) -> None:
+        """Write the words of this aggregate for each point, given the input's updates."""
+        self._mark = self._spine.mark()
+        self._spine.insert(self._program.run(input, self._context))
+        found, rows, _ = self._spine.rows_at(
+            points.rows, points.times, points.hashes, points.words, 0, 1
+        )
+        place = self._place
+        null = np.ones(len(points), np.bool_)
+        null[found] = False
+        for k in range(place.width):
+            words[found, place.word + k] = rows[:, self._value + k]
+        put_null(words, null, place)
+
+    def commit(self) -> None:
+        """Keep what was staged."""
+        self._mark = None
+
+    def restore(self) -> None:
+        """Forget what was staged."""
+        if self._mark is not None:
+            self._spine.restore(self._mark)
+            self._mark = None
+
+    def compact(self, since: int) -> None:
+        """Forget the times before `since`."""
+        self._spine.compact(since)
+
+    def maintain(self) -> bool:
+        """Merge some runs; return whether there is more to do."""
+        return self._spine.maintain()
+
+
+class Distinct:
+    """Counts and sums of distinct values of each group.
+
+    `program` makes the key and the values of each row; how often each is there is in `counts`. What
+    appears or disappears is turned into contributions.
+    """
+
+    def __init__(
+        self, program: Program, counts: SumTable, sums: Sums, key: int, context: Context
+    ) -> None:
+        self._program = program
+        self._counts = counts
+        self._sums = sums
+        self._key = key
+        self._context = context
+
+    def put(self, points: Points, input: Batch, words: Words, window: Window) -> None:
+        """Write the words of these aggregates for each point, given the input's updates."""
+        rows = self._program.run(input, self._context)
+        order, hashes = grouped(rows, rows.width, self._context.seed)
+        changed = points_of(order, hashes, rows, rows.width, window)
+        there = self._counts.at(changed, order, hashes, rows)[:, 0] > 0
+        values = rows.words[changed.rows]
+        found = Batch(*groups.changes(values, there.astype(np.int64), changed.times, changed.first))
+        updates = self._sums.program.run(found, self._context)
+        order, hashes = sorted_groups(updates, self._key, self._context.seed)
+        self._sums.put(points, order, hashes, updates, words)
+
+    def commit(self) -> None:
+        """Keep what was staged."""
+        self._counts.commit()
+        self._sums.table.commit()
+
+    def restore(self) -> None:
+        """Forget what was staged."""
+        self._counts.restore()
+        self._sums.table.restore()
+
+
+class Reduce:
+    """A reduction; `key` is the number of the key's words, with which the output's rows begin."""
+
+    def __init__(
+        self,
+        input: int,
+        layout: Layout,
+        key: int,
+        sums: Sums,
+        ordered: Sequence[Extreme | Listed],
+        distinct: Sequence[Distinct],
+        context: Context,
+        *,
+        always: bool,
+    ) -> None:
+        self.inputs: tuple[int, ...] = (input,)
+        self.layout = layout
+        self._key = key
+        self._sums = sums
+        self._ordered = tuple(ordered)
+        self._distinct = tuple(distinct)
+        self._context = context
+        self._always = always  # a group without a key is there without rows
+        self._begun = not always
+        self._beginning = False
+
+    def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
+        """Return the changes of the groups."""
+        updates = self._sums.program.run(inputs[0], self._context)
+        if not self._begun:
+            updates = self._with_beginning(updates, window)
+        arrange = sorted_groups if self._distinct else grouped  # all streams in one order
+        order, hashes = arrange(updates, self._key, self._context.seed)
+        points = points_of(order, hashes, updates, self._key, window)
+        words = np.zeros((len(points), self.layout.words), np.int64)
+        words[:, : self._key] = updates.words[points.rows, : self._key]
+        count = self._sums.put(points, order, hashes, updates, words)
+        for each in self._ordered:
+            each.put(points, inputs[0], words)
+        for distinct in self._distinct:
+            distinct.put(points, inputs[0], words, window)
+        exists = (count > 0).astype(np.int64)
+        if self._always:
+            exists[:] = 1
+            if self._beginning:
+                exists[points.first] = 0
+        return Batch(*groups.changes(words, exists, points.times, points.first))
+
+    def _with_beginning(self, updates: Batch, window: Window) -> Batch:
+        """Return the updates with one of diff 0, by which the group appears for the first time."""
+        self._beginning = True
+        one = np.zeros((1, updates.width), np.int64)
+        return Batch(
+            np.concatenate([one, updates.words]),
+            np.concatenate([[window.lower], updates.times]),
+            np.concatenate([[0], updates.diffs]),
+        )
+
+    @property
+    def _parts(self) -> tuple[Extreme | Listed | Distinct, ...]:
+        return (*self._ordered, *self._distinct)
+
+    def commit(self) -> None:
+        """Keep what was staged."""
+        self._begun = self._begun or self._beginning
+        self._beginning = False
+        self._sums.table.commit()
+        for part in self._parts:
+            part.commit()
+
+    def restore(self) -> None:
+        """Forget what was staged."""
+        self._beginning = False
+        self._sums.table.restore()
+        for part in self._parts:
+            part.restore()
+
+    def compact(self, since: int) -> None:
+        """Forget the times before `since`."""
+        for each in self._ordered:
+            each.compact(since)
+
+    def maintain(self) -> bool:
+        """Merge some runs; return whether there is more to do."""
+        return any([each.maintain() for each in self._ordered])

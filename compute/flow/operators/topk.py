@@ -1,0 +1,120 @@
+"""The first rows of each group, and the rows of positive multiplicity."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.kernels import groups
+from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.operators.grouping import consolidated, grouped, points_of
+from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.ordered import OrderedSpine
+from foreshore.compute.flow.program import Context, Program
+from foreshore.compute.flow.spine import Mark
+from foreshore.compute.flow.sums import SumTable
+
+NO_LIMIT = (1 << 62) - 1
+
+
+class TopK:
+    """The rows of each group from `offset` on, at most `limit`, in order.
+
+    `program` makes the key, the words that order the rows, and from word `row` on the row.
+    """
+
+    def __init__(
+        self,
+        input: int,
+        layout: Layout,
+        program: Program,
+        spine: OrderedSpine,
+        row: int,
+        offset: int,
+        limit: int,
+        context: Context,
+    ) -> None:
+        self.inputs: tuple[int, ...] = (input,)
+        self.layout = layout
+        self._program = program
+        self._spine = spine
+        self._row = row
+        self._offset = offset
+        self._limit = limit
+        self._context = context
+        self._mark: Mark | None = None
+
+    def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
+        """Return the changes of the first rows."""
+        updates = self._program.run(inputs[0], self._context)
+        key = self._spine.key
+        order, hashes = grouped(updates, key, self._context.seed)
+        points = points_of(order, hashes, updates, key, window)
+        self._mark = self._spine.mark()
+        self._spine.insert(updates)
+        found, words, counts = self._spine.rows_at(
+            points.rows, points.times, points.hashes, points.words, self._offset, self._limit
+        )
+        words = words[:, self._row :]
+        here = ~points.first[found]
+        gone = ~points.last[found]
+        times = np.concatenate([points.times[found[here]], points.times[found[gone] + 1]])
+        changed = Batch(
+            np.concatenate([words[here], words[gone]]),
+            times,
+            np.concatenate([counts[here], -counts[gone]]),
+        )
+        return consolidated(changed, self._context.seed)
+
+    def commit(self) -> None:
+        """Keep what was staged."""
+        self._mark = None
+
+    def restore(self) -> None:
+        """Forget what was staged."""
+        if self._mark is not None:
+            self._spine.restore(self._mark)
+            self._mark = None
+
+    def compact(self, since: int) -> None:
+        """Forget the times before `since`."""
+        self._spine.compact(since)
+
+    def maintain(self) -> bool:
+        """Merge some runs; return whether there is more to do."""
+        return self._spine.maintain()
+
+
+class Threshold:
+    """The rows whose multiplicity is positive; a program puts their words in one form."""
+
+    def __init__(self, input: int, layout: Layout, program: Program, context: Context) -> None:
+        self.inputs: tuple[int, ...] = (input,)
+        self.layout = layout
+        self._program = program
+        self._counts = SumTable(layout.words, np.zeros(0, np.int64))
+        self._context = context
+
+    def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
+        """Return the changes of the rows."""
+        updates = self._program.run(inputs[0], self._context)
+        order, hashes = grouped(updates, updates.width, self._context.seed)
+        points = points_of(order, hashes, updates, updates.width, window)
+        counts = self._counts.at(points, order, hashes, updates)[:, 0]
+        words = updates.words[points.rows]
+        return Batch(*groups.changes(words, np.maximum(counts, 0), points.times, points.first))
+
+    def commit(self) -> None:
+        """Keep what was staged."""
+        self._counts.commit()
+
+    def restore(self) -> None:
+        """Forget what was staged."""
+        self._counts.restore()
+
+    def compact(self, since: int) -> None:
+        """Forget nothing: only the present counts are kept."""
+
+    def maintain(self) -> bool:
+        """Return that nothing is to be done."""
+        return False

@@ -1,0 +1,67 @@
+"""Ordered spines: rows by group, in order within a group, for minima, maxima and first rows."""
+
+import numpy as np
+
+from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
+from foreshore.compute.flow.kernels import ordered as kernels
+from foreshore.compute.flow.spine import Run, Spine
+
+EAGER = 512  # runs of fewer updates are merged at once
+
+
+class OrderedSpine(Spine):
+    """A spine without a tail and with few runs, which are read together."""
+
+    def insert_hashed(self, hashes: Hashes, batch: Batch) -> None:
+        """Insert updates with the hashes of their keys."""
+        self.runs = (self.sorted(hashes, batch), *self.runs)
+        while len(self.runs) > 1 and self._is_due():
+            self._merge_newest()
+
+    def _is_due(self) -> bool:
+        newer, older = self.runs[:2]
+        if self._merge is not None and self._merge.newer in (newer, older):
+            return len(self.runs) > kernels.MOST_RUNS
+        return len(self.runs) > kernels.MOST_RUNS or len(newer) + len(older) < EAGER
+
+    def _merge_newest(self) -> None:
+        """Merge the two newest runs at once."""
+        self._merge = None
+        newer, older = self.runs[:2]
+        hashes = np.concatenate([newer.hashes, older.hashes])
+        batch = Batch(
+            np.concatenate([newer.words, older.words]),
+            np.concatenate([newer.times, older.times]),
+            np.concatenate([newer.diffs, older.diffs]),
+        )
+        self.runs = (self.sorted(hashes, batch), *self.runs[2:])
+
+    def rows_at(
+        self,
+        point_rows: Ints,
+        point_times: Ints,
+        wanted: Hashes,
+        keys: Words,
+        offset: int,
+        limit: int,
+    ) -> tuple[Ints, Words, Ints]:
+        """Return rows of the points' groups, from `offset` on: points, words, multiplicities."""
+        padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
+        interner = self._interner
+        points, runs, places, counts = kernels.live_rows(
+            point_rows, point_times, wanted, keys, self.key,
+            tuple(run.hashes for run in padded),
+            tuple(run.words for run in padded),
+            tuple(run.times for run in padded),
+            tuple(run.diffs for run in padded),
+            self.texts, interner.arena, interner.starts, interner.lengths, offset, limit,
+        )  # fmt: skip
+        words = np.empty((len(points), self.width), np.int64)
+        for number, run in enumerate(self.runs):
+            here = runs == number
+            words[here] = run.words[places[here]]
+        return points, words, counts
+
+    def _nothing(self) -> Run:
+        none = np.empty(0, np.int64)
+        return Run(np.empty(0, np.uint64), np.empty((0, self.width), np.int64), none, none)

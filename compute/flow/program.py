@@ -1,0 +1,166 @@
+"""Linear programs: Map, Filter and Project over rows in words, as `compiler.py` makes them."""
+
+from dataclasses import dataclass
+from typing import Any
+from typing import Literal as OneOf
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.compute.flow.batch import Batch, Ints, empty
+from foreshore.compute.flow.convert import Form, column_at, flat, words_of_values
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels import vm
+from foreshore.compute.flow.layout import Layout
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.ir import Scalar, type_of
+
+Sign = OneOf[1, -1]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A scalar that the registry's functions evaluate, and the form of its words."""
+
+    scalar: Scalar
+    form: Form
+
+
+class Context:
+    """What the operators of a dataflow share: the interner, the hash seed, and errors of a step."""
+
+    def __init__(self, interner: Interner, seed: int) -> None:
+        self.interner = interner
+        self.seed = seed
+        self._failures: dict[int, list[Batch]] = {}
+
+    def fail(self, port: int, errors: Batch) -> None:
+        """Note errors, rows of one word, the number of their text."""
+        self._failures.setdefault(port, []).append(errors)
+
+    def failures(self) -> dict[int, list[Batch]]:
+        """Return the errors noted since the last call, by port."""
+        found, self._failures = self._failures, {}
+        return found
+
+
+class Registers:
+    """The memory of a program while it runs."""
+
+    def __init__(self, count: int) -> None:
+        shape = (count, vm.BLOCK)
+        self.low = np.zeros(shape, np.int64)
+        self.high = np.zeros(shape, np.int64)
+        self.null = np.zeros(shape, np.bool_)
+        self.error = np.zeros(shape, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A program over rows of `layout`; rows of `width` words come out, diffs times `sign`.
+
+    `texts` says how each of these words is ordered (`kernels/rows.py`).
+    """
+
+    layout: Layout
+    code: Ints  # instructions, as `kernels/vm.py` has them
+    constants: Ints
+    given: tuple[Given, ...]
+    outputs: Ints  # register, word, width, mask word, bit
+    texts: Ints
+    sign: int
+    registers: Registers
+    ports: tuple[int, ...]  # where the errors of each check are noted
+
+    @property
+    def width(self) -> int:
+        """Return the number of words that come out."""
+        return len(self.texts)
+
+    def run(self, batch: Batch, context: Context) -> Batch:
+        """Return what the program makes of the rows; errors are noted in the context."""
+        rows, interner = len(batch), context.interner
+        if not rows:
+            return empty(self.width)
+        given, given_null, given_error = self._given(batch, interner) if self.given else _NONE
+        words = np.empty((rows, self.width), np.int64)
+        times, diffs = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        failed = np.empty((rows, 3), np.int64) if self.ports else _NO_FAILURES
+        memory = self.registers
+        size, failures = vm.run(
+            self.code,
+            batch.words,
+            batch.times,
+            batch.diffs,
+            self.sign,
+            self.constants,
+            given,
+            given_null,
+            given_error,
+            interner.arena,
+            interner.starts,
+            interner.lengths,
+            memory.low,
+            memory.high,
+            memory.null,
+            memory.error,
+            self.outputs,
+            words,
+            times,
+            diffs,
+            failed,
+        )
+        if failures:
+            self._fail(failed[:failures], batch, context)
+        if size == rows:
+            return Batch(words, times, diffs)
+        return Batch(words[:size], times[:size], diffs[:size])
+
+    def _fail(self, failed: Ints, batch: Batch, context: Context) -> None:
+        for number, port in enumerate(self.ports):
+            here = failed[failed[:, 2] == number]
+            if len(here):
+                places = here[:, 1]
+                errors = Batch(here[:, :1], batch.times[places], batch.diffs[places])
+                context.fail(port, errors)
+
+    def _given(self, batch: Batch, interner: Interner) -> tuple[Any, Any, Any]:
+        """Return the given values in words, where they are NULL, and their errors."""
+        rows, count = len(batch), len(self.given)
+        given = np.zeros((count, rows, 2), np.int64)
+        null = np.zeros((count, rows), np.bool_)
+        error = np.zeros((count, rows), np.int64)
+        columns = Columns(batch, self.layout, interner)
+        for i, each in enumerate(self.given):
+            found, failed = outcome(each.scalar, columns, rows)
+            found = flat(found)
+            parts = words_of_values(found, type_of(each.scalar), each.form, interner)
+            given[i, :, 0] = parts[0]
+            given[i, :, 1] = parts[1] if len(parts) == 2 else given[i, :, 0] >> np.int64(63)
+            if found.null_count:
+                null[i] = found.is_null().to_numpy(zero_copy_only=False)
+                given[i, null[i]] = 0
+            if failed is not None:
+                error[i] = interner.numbers(flat(failed))
+        return given, null, error
+
+
+_NO_FAILURES = np.empty((0, 3), np.int64)
+_NONE = (np.zeros((0, 0, 2), np.int64), np.zeros((0, 0), np.bool_), np.zeros((0, 0), np.int64))
+
+
+class Columns:
+    """The Arrow columns of a batch, each made when it is needed."""
+
+    def __init__(self, batch: Batch, layout: Layout, interner: Interner) -> None:
+        self._batch = batch
+        self._layout = layout
+        self._interner = interner
+        self._made: dict[int, pa.Array] = {}
+
+    def __getitem__(self, index: int) -> pa.Array:
+        found = self._made.get(index)
+        if found is None:
+            place = self._layout.places[index]
+            found = self._made[index] = column_at(self._batch.words, place, self._interner)
+        return found

@@ -1,0 +1,95 @@
+"""Tables of sums by group: a hash table from a key's words to a few integers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
+from foreshore.compute.flow.kernels import groups
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Points of change (`kernels/groups.py`): rows of `words`, which begin with the key."""
+
+    rows: Ints
+    times: Ints
+    first: Ints
+    hashes: Hashes
+    words: Words
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return len(self.rows)
+
+    @property
+    def last(self) -> Ints:
+        """Return which points are the last of their group."""
+        last = np.ones(len(self.rows), np.bool_)
+        last[:-1] = self.first[1:]
+        return last  # type: ignore[return-value]
+
+
+class SumTable:
+    """Sums by key, of `key` words; `kinds` has the width of each sum after that of the diffs."""
+
+    def __init__(self, key: int, kinds: Ints, *, always: bool = False) -> None:
+        self._key = key
+        self._kinds = kinds
+        self._always = always
+        self._count = 0
+        self._width = 1 + int(kinds.sum())
+        self._allocate(16)
+        self._staged: tuple[Points, Ints] | None = None
+
+    def _allocate(self, size: int) -> None:
+        self._hashes = np.zeros(size, np.uint64)
+        self._keys = np.zeros((size, self._key), np.int64)
+        self._used = np.zeros(size, np.bool_)
+        self._sums = np.zeros((size, self._width), np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size in memory."""
+        arrays = (self._hashes, self._keys, self._used, self._sums)
+        return sum(array.nbytes for array in arrays)
+
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return self._count
+
+    def at(self, points: Points, order: Ints, hashes: Hashes, updates: Batch) -> Ints:
+        """Return the sums at each point, given sorted updates: key and contributions.
+
+        What they come to is staged.
+        """
+        sums = np.empty((len(points), self._width), np.int64)
+        groups.accumulate(
+            points.rows, points.times, points.first, points.hashes, points.words, self._key,
+            order, hashes, updates.words, updates.times, updates.diffs, self._kinds,
+            self._hashes, self._keys, self._used, self._sums, sums,
+        )  # fmt: skip
+        self._staged = points, sums
+        return sums
+
+    def commit(self) -> None:
+        """Store what is staged."""
+        if self._staged is None:
+            return
+        points, sums = self._staged
+        self._staged = None
+        while 2 * (self._count + len(points)) > len(self._hashes):
+            self._grow()
+        self._count = groups.store(
+            points.rows, points.last, points.hashes, points.words, self._key, sums, self._always,
+            self._hashes, self._keys, self._used, self._sums, self._count,
+        )  # fmt: skip
+
+    def restore(self) -> None:
+        """Forget what is staged."""
+        self._staged = None
+
+    def _grow(self) -> None:
+        old = self._hashes, self._keys, self._used, self._sums
+        self._allocate(2 * len(self._hashes))
+        groups.rehash(*old, self._hashes, self._keys, self._used, self._sums)

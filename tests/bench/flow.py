@@ -1,0 +1,129 @@
+"""The engines beside recomputation, without a server: `python -m tests.bench.flow [scale] [views]`.
+
+For each view: the CPU and wall time to hydrate it, and of a step in which 1, 100, ... rows of
+`lineitem` are replaced, beside those of DuckDB computing the view anew over the same tables.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.engine import Input
+from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.ir import Relation, sources_of
+from foreshore.ids import GlobalId
+from foreshore.sql.optimize.pipeline import optimize
+from foreshore.sql.parse.parse import parse
+from foreshore.sql.plan import Select
+from foreshore.sql.planner import plan_statement
+from foreshore.types import arrow_type
+from foreshore.update import DIFF, TIME
+from tests.bench.tpch import SCHEMA, VIEWS, tables
+from tests.sql.catalog import TestCatalog
+
+START = 1
+BATCHES = {1: 200, 100: 50, 1_000: 20, 10_000: 8, 100_000: 3}
+
+
+def planned(catalog: TestCatalog, sql: str) -> Relation:
+    """Return the optimized plan of a query."""
+    (statement,) = parse(sql)
+    plan = plan_statement(statement, catalog)
+    assert isinstance(plan, Select)
+    return optimize(plan.query.relation)
+
+
+def at(rows: pa.Table, time: int, diff: int) -> pa.Table:
+    """Return rows as updates."""
+    for name, value in ((TIME, time), (DIFF, diff)):
+        rows = rows.append_column(name, pa.array(np.full(rows.num_rows, value)))
+    return rows
+
+
+def cost(work: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds of CPU and of wall time that `work` takes."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    work()
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def main() -> None:
+    """Print the figures of each view."""
+    scale = float(sys.argv[1]) if len(sys.argv) > 1 else 0.1
+    catalog = TestCatalog(*SCHEMA.values())
+    data = tables(scale)
+    ids = {name: catalog.resolve_item((name,)).id for name in SCHEMA}
+    typed = {}
+    for name, rows in data.items():
+        desc = catalog.resolve_item((name,)).desc
+        arrays = [
+            column.cast(arrow_type(each.type))
+            for column, each in zip(rows.columns, desc.columns, strict=True)
+        ]
+        typed[ids[name]] = pa.table(arrays, names=list(desc.names))
+    bulk = DuckDbEngine(memory_limit="8GB")
+    lines = typed[ids["lineitem"]]
+    peer = duckdb.connect()
+    peer.execute("SET threads = 2")
+    for name, rows in data.items():
+        peer.register("loaded", rows)
+        peer.execute(f"CREATE TABLE {name} AS FROM loaded")
+    for view in sys.argv[2:] or VIEWS:
+        relation = planned(catalog, VIEWS[view])
+        run_view(view, relation, typed, lines, ids["lineitem"], bulk, peer)
+
+
+def run_view(
+    view: str,
+    relation: Relation,
+    typed: dict[GlobalId, pa.Table],
+    lines: pa.Table,
+    id: GlobalId,
+    bulk: DuckDbEngine,
+    peer: duckdb.DuckDBPyConnection,
+) -> None:
+    """Print the figures of one view."""
+    anew = [cost(lambda: peer.execute(VIEWS[view]).to_arrow_table()) for _ in range(5)]
+    anew_cpu, anew_wall = (statistics.median(each) for each in zip(*anew, strict=True))
+    sources = tuple(sorted(sources_of(relation)))
+    description = DataflowDescription(GlobalId("t1"), relation, sources, (), START)
+    dataflow = FlowDataflow(description, bulk, Interner())
+    inputs = {s: Input(typed[s].schema, (), (at(typed[s], START, 1),)) for s in sources}
+    cpu, wall = cost(lambda: dataflow.hydrate(inputs))
+    print(
+        f"{view}: anew {anew_cpu * 1e3:.0f} ms CPU, {anew_wall * 1e3:.0f} wall;"
+        f" hydration {cpu:.2f} s CPU, {wall:.2f} wall"
+    )
+    random = np.random.default_rng(1)
+    now = START + 1
+    for count, times in BATCHES.items():
+        if count > lines.num_rows // 4:
+            continue
+        spent = []
+        for _ in range(times):
+            picked = lines.take(pa.array(random.integers(0, lines.num_rows, count)))
+            quantity = pa.array(random.integers(1, 51, count)).cast(pa.decimal128(38, 2))
+            place = picked.schema.get_field_index("l_quantity")
+            changed = picked.set_column(place, picked.schema.field(place), quantity)
+            for old, new in ((picked, changed), (changed, picked)):
+                delta = pa.concat_tables([at(old, now, -1), at(new, now, 1)]).combine_chunks()
+                spent.append(cost(lambda d=delta, n=now: dataflow.step(n, n + 1, {id: d})))  # type: ignore[misc]
+                now += 1
+        cpu, wall = (statistics.median(each) for each in zip(*spent, strict=True))
+        print(
+            f"  {count:7} rows: {cpu * 1e3:8.3f} ms CPU  {wall * 1e3:8.3f} wall"
+            f"  {cpu / anew_cpu:.4f} of anew",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

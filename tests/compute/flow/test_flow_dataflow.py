@@ -1,0 +1,103 @@
+"""A random plan over random changes, maintained by the arrangement engine, is exact at every time."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from random import Random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.flow import ordered, spine
+from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.ir import Join, Reduce, count_all
+from foreshore.ids import GlobalId
+from tests.compute.cases import Case, check_maintained, random_history
+from tests.compute.plans import PLANS, U2, column
+from tests.effort import examples
+from tests.relations import histories, lowered_relations
+
+
+class WithoutBulk(FlowEngine):
+    """The engine, which leaves no dataflow to the bulk engine."""
+
+    def create(
+        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
+    ) -> FlowDataflow:
+        """Return a dataflow; raises Unsupported."""
+        return FlowDataflow(description, self._bulk, self._interner)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[FlowEngine]:
+    """Yield one engine for all cases."""
+    bulk = DuckDbEngine(threads=1)
+    yield WithoutBulk(bulk)
+    bulk.close()
+
+
+@st.composite
+def cases(draw: st.DrawFn, failing: bool = False) -> Case:
+    """Draw a plan, five versions of the tables, and cuts."""
+    relation = draw(lowered_relations(size=draw(st.integers(1, 6)), failing=failing))
+    return Case(relation, draw(histories(5)), frozenset(draw(st.sets(st.integers(2, 4)))))
+
+
+@settings(max_examples=examples(200))
+@given(cases())
+def test_a_dataflow_is_exact_at_every_time(engine: FlowEngine, case: Case) -> None:
+    try:
+        check_maintained(engine, case)
+    except Unsupported:
+        reject()
+
+
+@settings(max_examples=examples(200))
+@given(cases(failing=True))
+def test_errors_follow_failing_rows(engine: FlowEngine, case: Case) -> None:
+    try:
+        check_maintained(engine, case)
+    except Unsupported:
+        reject()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_each_operator_is_exact_at_every_time(engine: FlowEngine, name: str) -> None:
+    random = Random(name)
+    for _ in range(15):
+        cuts = frozenset(random.sample(range(2, 5), random.randint(0, 3)))
+        try:
+            check_maintained(engine, Case(PLANS[name], random_history(random), cuts))
+        except Unsupported as error:
+            pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_flickering_rows_are_exact(
+    engine: FlowEngine, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spine, "TAIL_ROWS", 3)
+    monkeypatch.setattr(ordered, "EAGER", 4)
+    random = Random(name)
+    versions = random_history(random, times=3)
+    history = [{id: random.choice(versions)[id] for id in versions[0]} for _ in range(24)]
+    cuts = frozenset(random.sample(range(2, 24), random.randint(1, 8)))
+    try:
+        check_maintained(engine, Case(PLANS[name], history, cuts))
+    except Unsupported as error:
+        pytest.skip(str(error))
+
+
+def test_often_changed_row_joins_once(engine: FlowEngine) -> None:
+    """Joining all former versions of five rows with each other would take 10^9 and more."""
+    many = 120
+    history = [
+        {U2.id: Counter({(1, i): 1, **{(key, key): 1 for key in range(2, 4)}})} for i in range(many)
+    ]
+    join = Join((U2,) * 5, (tuple(column(2 * i) for i in range(5)),))
+    check_maintained(engine, Case(Reduce(join, (column(0),), (count_all(),)), history))
