@@ -1,4 +1,4 @@
-"""How many files a statement goes through: what a reader has to open to follow it."""
+"""The number of the project's files that a statement enters."""
 
 import asyncio
 from pathlib import Path

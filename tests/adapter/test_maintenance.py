@@ -6,9 +6,7 @@ from tests.adapter.harness import TestEnvironment
 from tests.harness import file_sizes
 
 
-def test_vacuum_puts_what_was_written_into_batches(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_vacuum_moves_log_into_batches(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def scenario() -> None:
         await env.query("s", "CREATE TABLE swept (i int)")
         await env.query("s", "INSERT INTO swept SELECT generate_series(1, 1000)")

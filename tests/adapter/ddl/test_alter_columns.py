@@ -1,4 +1,4 @@
-"""Columns come, go and get other names; what was made over the table before goes on as it was."""
+"""ALTER TABLE adds, drops and renames columns; objects over the table continue."""
 
 import asyncio
 from pathlib import Path
@@ -50,7 +50,7 @@ RENAMED = [
 ]
 
 
-def test_what_knows_a_renamed_column_goes_on(tmp_path: Path) -> None:
+def test_dependents_continue_after_column_rename(tmp_path: Path) -> None:
     async def scenario() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -160,7 +160,7 @@ DROPPED = [
 ]
 
 
-def test_what_is_over_a_table_goes_on_when_columns_come_and_go(tmp_path: Path) -> None:
+def test_dependents_continue_after_add_and_drop_column(tmp_path: Path) -> None:
     async def scenario() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -186,7 +186,7 @@ def test_what_is_over_a_table_goes_on_when_columns_come_and_go(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
+def test_alter_columns_affects_other_sessions_as_documented(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", MADE)
         await env.query("prepared", "PREPARE all_of_it AS SELECT * FROM t ORDER BY a")
@@ -242,7 +242,7 @@ def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
     in_environment(tmp_path, scenario)
 
 
-def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
+def test_concurrent_writes_survive_alter_columns(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", MADE)
         written: list[int] = []
@@ -280,7 +280,7 @@ def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
     in_environment(tmp_path, scenario)
 
 
-def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path) -> None:
+def test_view_without_replica_continues_with_new_replica(tmp_path: Path) -> None:
     async def scenario() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -311,9 +311,7 @@ def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path)
 
 
 @pytest.mark.parametrize("starts", [0, 1])
-def test_what_a_view_was_while_nobody_maintained_it_is_never_shown(
-    tmp_path: Path, starts: int
-) -> None:
+def test_view_contents_without_replica_are_never_shown(tmp_path: Path, starts: int) -> None:
     async def scenario() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -353,7 +351,7 @@ def test_what_a_view_was_while_nobody_maintained_it_is_never_shown(
     asyncio.run(scenario())
 
 
-def test_what_a_view_was_before_anybody_maintained_it_is_never_shown(tmp_path: Path) -> None:
+def test_view_contents_before_first_replica_are_never_shown(tmp_path: Path) -> None:
     async def scenario() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -383,7 +381,7 @@ def test_what_a_view_was_before_anybody_maintained_it_is_never_shown(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_a_replica_that_never_comes_is_waited_for_once(
+def test_alter_waits_only_once_for_missing_replica(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view_handoff, "AWAY_SECONDS", 0.5)
@@ -402,7 +400,7 @@ def test_a_replica_that_never_comes_is_waited_for_once(
     in_environment(tmp_path, scenario)
 
 
-def test_who_follows_a_view_that_loses_its_past_is_told_so(tmp_path: Path) -> None:
+def test_subscription_ends_when_view_loses_its_history(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
         await env.query("s", "CREATE TABLE t (a int)")
@@ -431,7 +429,7 @@ def test_who_follows_a_view_that_loses_its_past_is_told_so(tmp_path: Path) -> No
     "change",
     ["DROP COLUMN w, ADD COLUMN w int", "ADD CONSTRAINT k UNIQUE (id, v)", "DROP CONSTRAINT k"],
 )
-def test_on_conflict_finds_the_rows_though_the_transaction_began_before(
+def test_on_conflict_after_alter_finds_rows_for_older_transaction(
     tmp_path: Path, change: str
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -459,7 +457,7 @@ def test_on_conflict_finds_the_rows_though_the_transaction_began_before(
     ["ADD CONSTRAINT k UNIQUE (id, v)", "ADD UNIQUE (v)"],
 )
 @pytest.mark.parametrize("key", ["id", "v"])
-def test_on_conflict_takes_no_row_from_between_the_beginning_and_alter_table(
+def test_on_conflict_ignores_row_between_begin_and_alter(
     tmp_path: Path, change: str, key: str
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -495,7 +493,7 @@ async def _answers_of(env: TestEnvironment, conversation: list[tuple[str, str, s
     "change",
     ["ADD b int DEFAULT 7", "DROP c", "ADD CONSTRAINT positive CHECK (a > 0)"],
 )
-def test_history_before_the_change_is_refused_and_never_empty(
+def test_history_before_alter_columns_is_refused_not_empty(
     runner: asyncio.Runner, env: TestEnvironment, change: str
 ) -> None:
     async def scenario() -> None:

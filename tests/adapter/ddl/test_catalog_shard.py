@@ -1,4 +1,4 @@
-"""The catalog's shard: it grows with what there is, not with what has been."""
+"""The catalog's shard: its size follows the present objects, not the past ones."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ async def updates(env: TestEnvironment) -> int:
         snapshot.release()
 
 
-def test_what_was_created_and_dropped_is_forgotten(tmp_path: Path) -> None:
+def test_created_and_dropped_item_leaves_no_rows(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path, lag_ms=50)
         for _ in range(2):

@@ -1,11 +1,11 @@
-"""What CREATE CLUSTER refuses at once."""
+"""Limits of CREATE CLUSTER."""
 
 from pathlib import Path
 
 from tests.adapter.harness import TestEnvironment, in_environment
 
 
-def test_cluster_of_too_many_replicas_is_refused_at_once(tmp_path: Path) -> None:
+def test_cluster_with_too_many_replicas_is_refused(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         for factor in ("65", "4000000", "9" * 5000):
             answer = await env.query(

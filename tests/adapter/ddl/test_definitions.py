@@ -1,4 +1,4 @@
-"""Definitions as they are shown and used again, after what they mention got other names."""
+"""Stored definitions, as shown and as used again after renames."""
 
 import asyncio
 from pathlib import Path
@@ -8,9 +8,7 @@ import pytest
 from tests.adapter.harness import TestEnvironment
 
 
-def test_only_whole_names_are_replaced_and_all_of_them_at_once(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_rename_replaces_whole_names_at_once(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await env.ran(
             "a",
@@ -37,9 +35,7 @@ def test_only_whole_names_are_replaced_and_all_of_them_at_once(
     runner.run(play())
 
 
-def test_the_query_of_a_view_is_found_whatever_its_name(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_query_of_view_is_found_for_any_name(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await env.query("a", 'CREATE VIEW "p AS q" AS SELECT 1 AS one')
         found = await env.query("a", "SELECT definition FROM pg_views WHERE viewname = 'p AS q'")
@@ -55,9 +51,7 @@ def test_the_query_of_a_view_is_found_whatever_its_name(
 @pytest.mark.parametrize(
     "argument", ["'s'", "'s'::regclass", "regclass 's'", "CAST('s' AS regclass)", "(('s'))", "E's'"]
 )
-def test_a_sequence_in_a_default_is_known_however_it_is_named(
-    tmp_path: Path, argument: str
-) -> None:
+def test_sequence_in_default_is_found_under_any_spelling(tmp_path: Path, argument: str) -> None:
     async def play() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -79,7 +73,9 @@ def test_a_sequence_in_a_default_is_known_however_it_is_named(
     asyncio.run(play())
 
 
-def test_what_only_looks_like_a_name_stays(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_text_that_looks_like_a_name_is_unchanged(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
         await env.ran(
             "a",
@@ -109,7 +105,7 @@ def test_what_only_looks_like_a_name_stays(runner: asyncio.Runner, env: TestEnvi
     runner.run(play())
 
 
-def test_a_sequence_named_by_a_text_is_looked_for_when_it_is_called(
+def test_sequence_named_by_text_is_resolved_at_call(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -126,7 +122,7 @@ def test_a_sequence_named_by_a_text_is_looked_for_when_it_is_called(
     runner.run(play())
 
 
-def test_the_sequence_of_an_identity_column_is_in_the_schema_of_its_table(
+def test_identity_sequence_is_in_schema_of_its_table(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -157,7 +153,7 @@ def test_the_sequence_of_an_identity_column_is_in_the_schema_of_its_table(
         "ALTER TABLE r ADD COLUMN b regtype DEFAULT 'int4'",
     ],
 )
-def test_a_default_that_looks_up_a_name_is_refused(
+def test_default_that_resolves_names_is_refused(
     runner: asyncio.Runner, env: TestEnvironment, sql: str
 ) -> None:
     async def play() -> None:
@@ -168,7 +164,7 @@ def test_a_default_that_looks_up_a_name_is_refused(
     runner.run(play())
 
 
-def test_a_definition_may_speak_of_nan(tmp_path: Path) -> None:
+def test_definition_may_contain_nan(tmp_path: Path) -> None:
     async def play() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -190,7 +186,7 @@ def test_a_definition_may_speak_of_nan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("letter", ["a", "A", "ä", "Ω"])
-def test_of_a_long_name_the_first_63_bytes_count_everywhere(tmp_path: Path, letter: str) -> None:
+def test_names_are_cut_to_63_bytes_everywhere(tmp_path: Path, letter: str) -> None:
     long = f'"{letter * 70}"'
     kept = '"' + (letter * 70).encode()[:63].decode(errors="ignore") + '"'
 
@@ -217,7 +213,7 @@ def test_of_a_long_name_the_first_63_bytes_count_everywhere(tmp_path: Path, lett
     asyncio.run(play())
 
 
-def test_text_of_any_length_that_is_padded_stays_of_any_length(tmp_path: Path) -> None:
+def test_padded_bpchar_keeps_unlimited_length(tmp_path: Path) -> None:
     async def play() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()

@@ -1,4 +1,4 @@
-"""Names in a transaction that has read, while other sessions define them anew."""
+"""Names in a transaction that has read, while other sessions redefine them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -104,7 +104,7 @@ def test_relation_defined_after_transactions_time_is_a_conflict(
         "ALTER TABLE x_b RENAME v TO w",
     ],
 )
-def test_unrelated_change_disturbs_no_transaction(
+def test_unrelated_ddl_causes_no_conflict(
     runner: asyncio.Runner, env: TestEnvironment, change: str
 ) -> None:
     async def main(query: Query) -> None:

@@ -1,4 +1,4 @@
-"""Definitions with all kinds of names, written in all manners, before and after renames and a start."""
+"""Random definitions, with names of all kinds, keep their meaning after renames and a restart."""
 
 import asyncio
 from pathlib import Path
@@ -110,7 +110,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_definitions_mean_the_same_after_renames_and_a_start(tmp_path: Path, seed: int) -> None:
+def test_definitions_are_unchanged_after_renames_and_restart(tmp_path: Path, seed: int) -> None:
     writer = Writer(seed)
     views = [f"V{i}" for i in range(8)]
 

@@ -1,4 +1,4 @@
-"""What is defined over something means the same when that, or its schema, is called otherwise."""
+"""Definitions keep their meaning when the objects that they use are renamed."""
 
 import asyncio
 from pathlib import Path
@@ -42,7 +42,7 @@ RENAMES = {
 
 
 @pytest.mark.parametrize("renames", RENAMES.values(), ids=RENAMES)
-def test_a_view_is_what_it_was(tmp_path: Path, renames: str) -> None:
+def test_view_is_unchanged_after_renames(tmp_path: Path, renames: str) -> None:
     async def rows(env: TestEnvironment) -> list[list[str]]:
         names = [f"{kind}{i}" for i in range(len(QUERIES)) for kind in "vm"]
         return [sorted((await env.query("a", f"TABLE {name}")).splitlines()) for name in names]
@@ -75,7 +75,7 @@ def test_a_view_is_what_it_was(tmp_path: Path, renames: str) -> None:
     asyncio.run(main())
 
 
-def test_a_check_of_before_may_name_its_table(
+def test_check_that_names_its_table_survives_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_a_check_of_before_may_name_its_table(
     asyncio.run(main())
 
 
-def test_a_view_is_not_replaced_by_one_of_itself(tmp_path: Path) -> None:
+def test_create_or_replace_of_view_over_itself_is_refused(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("a", "CREATE VIEW v AS SELECT 1 AS x")
         await env.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 1 AS x")
@@ -108,7 +108,7 @@ def test_a_view_is_not_replaced_by_one_of_itself(tmp_path: Path) -> None:
     in_environment(tmp_path, scenario)
 
 
-def test_a_database_is_renamed_from_another(tmp_path: Path) -> None:
+def test_database_is_renamed_from_another_database(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -127,7 +127,7 @@ def test_a_database_is_renamed_from_another(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_is_of_a_table_itself_goes_on(tmp_path: Path) -> None:
+def test_tables_own_objects_survive_rename(tmp_path: Path) -> None:
     async def check(env: TestEnvironment) -> None:
         assert "23514" in await env.query("a", "INSERT INTO t2 VALUES (0)")
         assert "ERROR" not in await env.query(

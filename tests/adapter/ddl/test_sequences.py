@@ -1,4 +1,4 @@
-"""Numbers of sequences while statements are cancelled and sequences dropped."""
+"""Sequence numbers while statements are cancelled and sequences dropped."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.adapter.harness import TestEnvironment, in_environment, until
 
 
 @pytest.mark.parametrize("call", ["nextval('q')", "setval('q', 5)"])
-def test_a_call_that_is_cancelled_while_it_writes_disturbs_no_other(
+def test_cancelled_nextval_does_not_disturb_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     async def scenario() -> None:
@@ -52,7 +52,7 @@ def test_a_call_that_is_cancelled_while_it_writes_disturbs_no_other(
     asyncio.run(scenario())
 
 
-def test_what_is_reserved_while_the_increment_is_altered_is_reserved_by_the_old_one(
+def test_range_reserved_during_alter_uses_old_increment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -86,7 +86,7 @@ def test_what_is_reserved_while_the_increment_is_altered_is_reserved_by_the_old_
     in_environment(tmp_path, scenario)
 
 
-def test_who_waits_for_numbers_of_a_sequence_that_is_dropped_hears_of_it(
+def test_nextval_waiting_during_drop_fails(
     tmp_path: Path,
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -102,7 +102,7 @@ def test_who_waits_for_numbers_of_a_sequence_that_is_dropped_hears_of_it(
 
 
 @pytest.mark.parametrize("happened", [True, False])
-def test_after_an_outage_of_consensus_there_are_numbers_again(
+def test_nextval_works_after_consensus_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happened: bool
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Unique indexes: over a restart, and what is said of a key that is there."""
+"""Unique indexes: after a restart, and in error messages."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.adapter.harness import TestEnvironment
 
 
-def test_a_unique_index_is_there_after_a_restart(runner: asyncio.Runner, tmp_path: Path) -> None:
+def test_unique_index_survives_restart(runner: asyncio.Runner, tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -37,7 +37,7 @@ def test_a_unique_index_is_there_after_a_restart(runner: asyncio.Runner, tmp_pat
 @pytest.mark.parametrize(
     "sql", ["INSERT INTO scaled VALUES (1, 2)", "INSERT INTO scaled SELECT 1, 2 FROM range"]
 )
-def test_a_numeric_key_is_told_in_the_scale_of_its_column(
+def test_error_shows_numeric_key_in_scale_of_column(
     runner: asyncio.Runner, env: TestEnvironment, sql: str
 ) -> None:
     async def play() -> None:
@@ -51,9 +51,7 @@ def test_a_numeric_key_is_told_in_the_scale_of_its_column(
     runner.run(play())
 
 
-def test_a_key_that_is_there_is_told_as_the_new_row_has_it(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_error_shows_key_as_in_new_row(runner: asyncio.Runner, env: TestEnvironment) -> None:
     def refused(key: str) -> str:
         return (
             'ERROR 23505: duplicate key value violates unique constraint "equal_a_b_key"\n'
@@ -74,9 +72,7 @@ def test_a_key_that_is_there_is_told_as_the_new_row_has_it(
     runner.run(play())
 
 
-def test_nothing_is_said_of_the_index_of_a_key(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_comment_on_index_of_key_is_refused(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def main() -> None:
         await env.query("s", "CREATE TABLE ky (a int PRIMARY KEY)")
         assert await env.query("s", "COMMENT ON INDEX ky_pkey IS 'x'") == (

@@ -1,4 +1,4 @@
-"""CREATE MATERIALIZED VIEW ... AS OF: a view that knows what it was before it was made."""
+"""CREATE MATERIALIZED VIEW ... AS OF: a view with a history before its creation."""
 
 import asyncio
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapter.harness import TestEnvironment, in_environment
-from tests.adapter.read.test_time_to_come import YEAR_9999, soon, waiting
+from tests.adapter.read.test_future_times import YEAR_9999, soon, waiting
 
 LONG = "WITH (RETAIN HISTORY FOR '1 hour')"
 
@@ -26,7 +26,7 @@ async def check(env: TestEnvironment, view: str, times: list[int], sums: list[in
         assert answer == f"{sum_}\nSELECT 1", (time, answer)
 
 
-def test_it_is_exact_from_then_on_over_a_restart_too(tmp_path: Path) -> None:
+def test_view_as_of_is_exact_from_its_time_also_after_restart(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path, lag_ms=50)
         await env.open()
@@ -60,7 +60,7 @@ def test_it_is_exact_from_then_on_over_a_restart_too(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_one_that_no_replica_has_filled_begins_then_after_a_restart(tmp_path: Path) -> None:
+def test_unhydrated_view_as_of_keeps_its_time_after_restart(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -81,7 +81,7 @@ def test_one_that_no_replica_has_filled_begins_then_after_a_restart(tmp_path: Pa
     asyncio.run(main())
 
 
-def test_what_it_is_made_of_is_held_until_it_is_there(tmp_path: Path) -> None:
+def test_inputs_of_view_as_of_are_held_until_created(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         await env.query("w", "CREATE TABLE parts (k int)")
         (time,) = await written(env, "w", 1)
@@ -107,7 +107,7 @@ def test_what_it_is_made_of_is_held_until_it_is_there(tmp_path: Path) -> None:
     in_environment(tmp_path, main, lag_ms=50)
 
 
-def test_a_time_to_come_is_waited_for(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_create_view_as_of_future_time_waits(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def scenario() -> None:
         await env.query("w", "CREATE TABLE parts (k int)")
         time = soon(env)
@@ -148,7 +148,7 @@ def test_what_is_refused(
     runner.run(scenario())
 
 
-def test_one_that_is_there_already_is_left_alone(
+def test_create_if_not_exists_leaves_existing_view(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:

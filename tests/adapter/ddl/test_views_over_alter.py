@@ -1,4 +1,4 @@
-"""The columns of a table change under materialized views: these go on, and nobody waits for ever."""
+"""Materialized views continue when columns of their tables change."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def begin(env: TestEnvironment, view: str) -> int:
         "TRUNCATE t; ALTER TABLE t ADD w int; INSERT INTO t VALUES (9, 9)",
     ],
 )
-def test_a_view_has_what_the_same_block_writes_at_its_very_time(
+def test_view_over_altered_table_includes_writes_of_same_block(
     runner: asyncio.Runner, env: TestEnvironment, block: str
 ) -> None:
     async def scenario() -> None:
@@ -72,7 +72,7 @@ def test_a_view_has_what_the_same_block_writes_at_its_very_time(
     runner.run(scenario())
 
 
-def test_a_replica_that_dies_before_the_commit_takes_no_past(
+def test_replica_crash_before_commit_keeps_view_history(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -129,7 +129,7 @@ def test_alter_that_waits_for_stopped_view_can_be_canceled(
     runner.run(scenario())
 
 
-def test_a_view_over_one_that_nobody_maintains_is_not_waited_for(
+def test_alter_does_not_wait_for_view_over_unmaintained_view(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:

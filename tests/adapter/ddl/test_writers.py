@@ -1,4 +1,4 @@
-"""Who may write which collection: shown, and enforced."""
+"""Writers of collections, as shown and as enforced."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ async def written(env: TestEnvironment, view: str) -> WriteCapability:
     return dict(coordinator.compute.writes())[item.id]
 
 
-def test_tables_have_the_writers_of_tables_and_views_those_of_their_dataflows(
+def test_writers_of_tables_and_views_are_listed_by_kind(
     tmp_path: Path,
 ) -> None:
     async def main(env: TestEnvironment) -> None:
@@ -59,7 +59,7 @@ def test_tables_have_the_writers_of_tables_and_views_those_of_their_dataflows(
     in_environment(tmp_path, main)
 
 
-def test_what_wrote_before_a_view_was_handed_over_writes_no_more(tmp_path: Path) -> None:
+def test_old_writer_is_gone_after_view_handoff(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -98,7 +98,7 @@ def test_what_wrote_before_a_view_was_handed_over_writes_no_more(tmp_path: Path)
     asyncio.run(main())
 
 
-def test_what_is_complete_has_no_writer(tmp_path: Path) -> None:
+def test_complete_collection_has_no_writer(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()

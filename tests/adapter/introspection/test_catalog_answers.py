@@ -67,7 +67,7 @@ async def execute(env: TestEnvironment, name: str, sql: str, *args: Datum) -> li
     return lines[:-1]
 
 
-def test_the_second_connection_computes_nothing(
+def test_second_connection_reuses_catalog_answers(
     runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
     (oid,) = rows(runner.run(env.query("a", "SELECT 'mz_timestamp'::regtype::oid")))
@@ -87,7 +87,7 @@ def test_the_second_connection_computes_nothing(
     assert evaluated != []
 
 
-def test_connections_that_come_at_once_compute_it_once(
+def test_concurrent_connections_compute_answer_once(
     runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
     async def all_at_once() -> list[str]:
@@ -101,7 +101,7 @@ def test_connections_that_come_at_once_compute_it_once(
     assert len(evaluated) == 1
 
 
-def test_a_change_of_the_catalog_is_seen_at_once(
+def test_catalog_change_is_visible_at_once(
     runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
     def ask(name: str, sql: str = NAMES) -> list[str]:
@@ -128,7 +128,7 @@ def test_a_change_of_the_catalog_is_seen_at_once(
     assert evaluated == []
 
 
-def test_a_transaction_sees_its_own_catalog_and_nobody_else_does(
+def test_uncommitted_catalog_is_visible_only_to_its_transaction(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str = NAMES) -> list[str]:
@@ -147,7 +147,7 @@ def test_a_transaction_sees_its_own_catalog_and_nobody_else_does(
     assert ask("a") == ask("b") == []
 
 
-def test_temporary_objects_and_search_paths_are_each_sessions_own(
+def test_answers_depend_on_temporary_objects_and_search_path(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str) -> list[str]:
@@ -175,7 +175,7 @@ def test_temporary_objects_and_search_paths_are_each_sessions_own(
     ask("b", "DROP SCHEMA aside")
 
 
-def test_what_is_asked_of_the_session_counts(
+def test_answers_depend_on_session_values(
     runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
     def ask(name: str, sql: str) -> list[str]:
@@ -201,7 +201,7 @@ def test_what_is_asked_of_the_session_counts(
         assert runner.run(execute(env, "a", sign, zero)) == ["-0" if str(zero)[0] == "-" else "0"]
 
 
-def test_databases_are_apart(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_answers_depend_on_database(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def conversation() -> None:
         await env.query("a", "CREATE DATABASE elsewhere")
         env.sessions["there"] = await env.environment.connect(Startup("foreshore", "elsewhere", {}))
@@ -213,7 +213,7 @@ def test_databases_are_apart(runner: asyncio.Runner, env: TestEnvironment) -> No
     runner.run(conversation())
 
 
-def test_what_moves_without_the_catalog_is_looked_at_anew(
+def test_relations_beyond_the_catalog_are_not_cached(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str) -> list[str]:
@@ -251,7 +251,7 @@ def giving(answer: pa.Table, calls: list[str]) -> Callable[[], Awaitable[pa.Tabl
     return evaluate
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_cached_answers_are_bounded() -> None:
     async def conversation() -> None:
         answers, state, calls = CatalogAnswers(), State(), list[str]()
         small = pa.table({"c0": [1]})
@@ -270,7 +270,7 @@ def test_what_is_kept_is_bounded() -> None:
     asyncio.run(conversation())
 
 
-def test_an_answer_from_before_a_change_is_for_nobody_after_it() -> None:
+def test_answer_computed_before_change_is_not_kept() -> None:
     async def conversation() -> None:
         answers, before, after = CatalogAnswers(), State(1), State(2)
         old, new = pa.table({"c0": ["old"]}), pa.table({"c0": ["new"]})
@@ -292,7 +292,7 @@ def test_an_answer_from_before_a_change_is_for_nobody_after_it() -> None:
     asyncio.run(conversation())
 
 
-def test_who_waits_for_one_that_is_cancelled_computes_it() -> None:
+def test_waiter_for_cancelled_answer_computes_it() -> None:
     async def conversation() -> None:
         answers, state, calls = CatalogAnswers(), State(), list[str]()
 

@@ -1,4 +1,4 @@
-"""EXPLAIN TIMESTAMP says at which time, and of what, the query itself would read."""
+"""EXPLAIN TIMESTAMP shows the time and the inputs that the query would read."""
 
 import asyncio
 import re
@@ -14,7 +14,9 @@ async def explained(env: TestEnvironment, query: str) -> tuple[int, set[str]]:
     return int(found[1]), set(re.findall(r"^source (.*):$", text, re.MULTILINE))
 
 
-def test_in_a_transaction_that_has_its_time(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_explain_timestamp_in_block_shows_block_time(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def scenario() -> None:
         await env.query("explain", "CREATE TABLE held (i int)")
         await env.query("explain", "SET emit_timestamp_notice = on")
@@ -34,7 +36,9 @@ def test_in_a_transaction_that_has_its_time(runner: asyncio.Runner, env: TestEnv
     runner.run(scenario())
 
 
-def test_before_an_index_could_be_read(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_explain_timestamp_before_index_is_readable(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def scenario() -> None:
         coordinator = env.environment.coordinator
         await env.query("explain", "CREATE TABLE told (i int); INSERT INTO told VALUES (1)")

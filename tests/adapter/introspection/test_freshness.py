@@ -1,4 +1,4 @@
-"""EXPLAIN FRESHNESS: how fresh is what a query reads, and who holds it up."""
+"""EXPLAIN FRESHNESS: how fresh the inputs of a query are, and what delays them."""
 
 import asyncio
 import sys
@@ -75,7 +75,7 @@ def culprits(rows: dict[str, Row]) -> dict[str, str]:
     return {name: row["reason"] for name, row in rows.items() if row["culprit"] == "t"}
 
 
-def test_where_all_is_fresh_there_is_no_culprit(run: Run) -> None:
+def test_fresh_collections_have_no_culprit(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         await env.ran(
             "a",
@@ -110,7 +110,7 @@ def test_where_all_is_fresh_there_is_no_culprit(run: Run) -> None:
     run(test)
 
 
-def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
+def test_reason_names_cluster_without_replica(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         await env.ran(
             "a",
@@ -150,7 +150,7 @@ def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
     run(test)
 
 
-def test_a_view_that_is_being_filled_is_named(run: Run) -> None:
+def test_hydrating_view_is_culprit(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         (env.data_dir / "hold").touch()
         await env.ran(
@@ -171,7 +171,7 @@ def test_a_view_that_is_being_filled_is_named(run: Run) -> None:
     run(test)
 
 
-def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
+def test_failed_dataflow_is_culprit_with_its_error(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         await env.ran(
             "a",
@@ -195,7 +195,7 @@ def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
     run(test)
 
 
-def test_who_reads_what_fails_again_and_again_hears_why(run: Run) -> None:
+def test_read_of_repeatedly_failing_view_reports_error(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         await env.ran(
             "a",
@@ -222,7 +222,7 @@ def test_who_reads_what_fails_again_and_again_hears_why(run: Run) -> None:
     run(test)
 
 
-def test_what_fails_again_and_again_keeps_no_table_from_being_altered(run: Run) -> None:
+def test_repeatedly_failing_view_does_not_block_alter_table(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         await env.ran("a", *M_IN_C, "INSERT INTO t VALUES (1)", "SELECT * FROM m")
         (env.data_dir / "fail").touch()
@@ -238,7 +238,7 @@ def test_what_fails_again_and_again_keeps_no_table_from_being_altered(run: Run) 
     run(test)
 
 
-def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
+def test_reason_names_replica_that_does_not_start(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         env.launcher = ProcessLauncher((sys.executable, "-c", "raise SystemExit"))
         await env.ran(
@@ -252,7 +252,7 @@ def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
     run(test)
 
 
-def test_a_disk_that_is_full_holds_up_the_tables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_makes_tables_late(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(env: TestEnvironment) -> None:
         await env.ran("a", "CREATE TABLE t (k int)")
 
@@ -271,7 +271,7 @@ def test_a_disk_that_is_full_holds_up_the_tables(run: Run, monkeypatch: pytest.M
     run(test)
 
 
-def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
+def test_explain_freshness_in_block_shows_own_objects_and_keeps_block_time(
     run: Run,
 ) -> None:
     async def test(env: TestEnvironment) -> None:
@@ -305,7 +305,7 @@ def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
     run(test)
 
 
-def test_what_cannot_be_explained_is_refused(run: Run) -> None:
+def test_explain_freshness_of_unsupported_object_is_refused(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         await env.ran("a", "CREATE TABLE t (k int)", "CREATE VIEW v AS TABLE t")
         for of, error in (
@@ -330,7 +330,7 @@ def test_what_cannot_be_explained_is_refused(run: Run) -> None:
     run(test)
 
 
-def test_a_prepared_statement_says_its_columns_before_it_is_run(run: Run) -> None:
+def test_prepared_explain_freshness_describes_columns(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
         await env.ran("a", "CREATE TABLE t (k int)")
         session = await env.session("p")
@@ -378,7 +378,7 @@ def named(collections: list[Collection]) -> set[str]:
     return {id for id, each in freshness_of(collections, NOW, NOW).items() if each.culprit}
 
 
-def test_who_adds_the_lag_is_the_culprit() -> None:
+def test_collection_that_adds_the_lag_is_culprit() -> None:
     assert named(chain(99_990, 99_995, NOW)) == set()
     assert named(chain(60_000, 60_010, NOW)) == {"c1"}
     assert named(chain(60_000, 99_990, NOW)) == {"c0"}
@@ -389,7 +389,7 @@ def test_who_adds_the_lag_is_the_culprit() -> None:
     assert named(chain(98_900, 99_400, NOW)) == {"c1"}
 
 
-def test_who_cannot_go_on_is_a_culprit_whatever_its_inputs_do() -> None:
+def test_blocked_collection_is_culprit_regardless_of_inputs() -> None:
     assert named(chain(60_000, 60_000, NOW, states={0: "no replica", 1: "failed"})) == {"c0", "c1"}
     assert named(chain(None, 60_000, NOW, states={0: "waiting"})) == {"c1"}
     assert named(chain(None, None, NOW, states={0: "waiting", 1: "hydrating"})) == {"c1"}
@@ -399,7 +399,7 @@ def test_who_cannot_go_on_is_a_culprit_whatever_its_inputs_do() -> None:
 
 
 @given(st.lists(st.integers(0, 5 * LATE_MS), min_size=1, max_size=6))
-def test_the_lags_that_collections_add_make_up_the_lag(added: list[int]) -> None:
+def test_own_lags_sum_to_total_lag(added: list[int]) -> None:
     uppers = [NOW - sum(added[i:]) for i in range(len(added))]
     found = freshness_of(chain(*uppers), NOW - 1, NOW)
     assert [each.own_lag for each in found.values()] == added

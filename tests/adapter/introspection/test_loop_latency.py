@@ -1,4 +1,4 @@
-"""How late the message loop is, measured and shown."""
+"""Latency of the event loop, measured and shown."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ SHOWN = (
 )
 
 
-def test_a_loop_that_was_held_up_is_shown(tmp_path: Path) -> None:
+def test_blocked_loop_appears_in_relation(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -39,7 +39,7 @@ def test_a_loop_that_was_held_up_is_shown(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_each_window_says_how_late_the_loop_was_in_it() -> None:
+def test_window_has_latency_of_its_probes() -> None:
     async def main() -> None:
         latency = LoopLatency(ManualClock(7))
         latency.start()
@@ -55,7 +55,7 @@ def test_each_window_says_how_late_the_loop_was_in_it() -> None:
     asyncio.run(main())
 
 
-def test_it_keeps_no_more_than_the_last_minute() -> None:
+def test_only_last_minute_of_latency_is_kept() -> None:
     async def main() -> None:
         clock = ManualClock()
         latency = LoopLatency(clock)

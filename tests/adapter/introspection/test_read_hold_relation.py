@@ -1,4 +1,4 @@
-"""mz_internal.mz_read_holds names who keeps the past, and the check of invariants on demand."""
+"""mz_internal.mz_read_holds shows who holds history; invariants are checked on demand."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ async def held(env: TestEnvironment, what: str, where: str) -> list[str]:
     return found.split("\n")[:-1]
 
 
-def test_the_session_that_holds_everything_back_is_named(tmp_path: Path) -> None:
+def test_read_holds_name_session_of_open_block(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         coordinator = env.environment.coordinator
         await env.query("a", "CREATE TABLE t (k int)")
@@ -56,7 +56,7 @@ def test_the_session_that_holds_everything_back_is_named(tmp_path: Path) -> None
     in_environment(tmp_path, main, lag_ms=LAG_MS)
 
 
-def test_dataflows_subscriptions_and_capabilities_are_told_apart(tmp_path: Path) -> None:
+def test_read_holds_distinguish_kinds(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         coordinator = env.environment.coordinator
         await env.query("a", "CREATE TABLE t (k int)")
@@ -76,7 +76,7 @@ def test_dataflows_subscriptions_and_capabilities_are_told_apart(tmp_path: Path)
     in_environment(tmp_path, main, lag_ms=LAG_MS)
 
 
-def test_the_invariants_are_checked_on_demand(tmp_path: Path) -> None:
+def test_check_endpoint_asserts_invariants(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         coordinator = env.environment.coordinator
         creating = asyncio.create_task(env.query("a", "CREATE TABLE t (k int)", alone=False))

@@ -1,4 +1,4 @@
-"""What errors a materialized view has had is known after the dataflow that had them has ended."""
+"""Errors of materialized views are known after the dataflow that had them has ended."""
 
 import asyncio
 from collections.abc import Iterable
@@ -103,7 +103,7 @@ async def rows(env: TestEnvironment) -> list[str]:
     return await ran(env, f"SELECT sqlstate, error, at FROM {ERRORS} ORDER BY at")
 
 
-def test_errors_are_known_at_all_times_after_restarts(env: TestEnvironment) -> None:
+def test_view_errors_are_known_at_all_times_after_restart(env: TestEnvironment) -> None:
     async def main() -> None:
         await env.open()
         await ran(env, *SETUP)
@@ -128,7 +128,7 @@ def test_errors_are_known_at_all_times_after_restarts(env: TestEnvironment) -> N
     asyncio.run(main())
 
 
-def test_an_error_that_stays_is_written_once(
+def test_unchanged_error_is_written_once(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -159,7 +159,7 @@ def test_an_error_that_stays_is_written_once(
     asyncio.run(main())
 
 
-def test_a_window_with_an_error_in_it_fails(env: TestEnvironment) -> None:
+def test_changes_over_time_with_error_fails(env: TestEnvironment) -> None:
     async def main() -> None:
         await env.open()
         await ran(env, *SETUP)
@@ -210,9 +210,7 @@ def held_back(env: TestEnvironment, view: str) -> tuple[SinkWriter, asyncio.Even
 
 
 @pytest.mark.parametrize("source", ["m", "above", "(SELECT a, x FROM m, t WHERE x <> a)"])
-def test_who_follows_hears_of_an_error_that_came_and_went(
-    env: TestEnvironment, source: str
-) -> None:
+def test_subscription_fails_at_past_error(env: TestEnvironment, source: str) -> None:
     """Both are in one window, as the view's replica was not heard in between."""
 
     async def main() -> None:
@@ -257,7 +255,7 @@ NEWS = " WITH (SNAPSHOT = false)"
         (QUERY, NEWS, True),
     ],
 )
-def test_subscription_after_an_error_does_not_get_it(
+def test_subscription_after_error_does_not_fail(
     env: TestEnvironment, source: str, options: str, followed: bool
 ) -> None:
     """The view has yet to come as far as the error, of which who begins earlier has to hear."""
@@ -297,7 +295,7 @@ def test_subscription_after_an_error_does_not_get_it(
     asyncio.run(main())
 
 
-def test_a_durable_subscription_does_not_pass_over_an_error(env: TestEnvironment) -> None:
+def test_durable_subscription_does_not_skip_error(env: TestEnvironment) -> None:
     async def main() -> None:
         await env.open()
         await ran(env, *SETUP, "CREATE SUBSCRIPTION s FOR m")
@@ -316,9 +314,7 @@ def test_a_durable_subscription_does_not_pass_over_an_error(env: TestEnvironment
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_an_end_between_the_errors_and_the_view_is_mended(
-    env: TestEnvironment, comes: bool
-) -> None:
+def test_crash_between_errors_and_view_is_repaired(env: TestEnvironment, comes: bool) -> None:
     async def main() -> None:
         await env.open()
         await ran(env, *SETUP)
@@ -351,7 +347,7 @@ def test_an_end_between_the_errors_and_the_view_is_mended(
     asyncio.run(main())
 
 
-def test_what_the_view_has_not_reached_and_does_not_come_again_is_taken_away(
+def test_errors_beyond_view_that_do_not_recur_are_removed(
     env: TestEnvironment,
 ) -> None:
     async def main() -> None:
@@ -375,7 +371,7 @@ def test_what_the_view_has_not_reached_and_does_not_come_again_is_taken_away(
     asyncio.run(main())
 
 
-def test_the_history_goes_with_the_view(
+def test_drop_view_removes_its_errors(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -403,7 +399,7 @@ def test_the_history_goes_with_the_view(
     asyncio.run(main())
 
 
-def test_what_a_dataflow_tells_behind_the_drop_of_its_view_is_not_written(
+def test_error_reported_after_drop_is_not_written(
     env: TestEnvironment,
 ) -> None:
     async def main() -> None:
@@ -424,7 +420,7 @@ def test_what_a_dataflow_tells_behind_the_drop_of_its_view_is_not_written(
     asyncio.run(main())
 
 
-def test_who_takes_over_a_view_knows_what_was_being_stored(
+def test_new_dataflow_knows_pending_errors(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, may_write = GroupCommit.write, asyncio.Event()
@@ -457,7 +453,7 @@ def test_who_takes_over_a_view_knows_what_was_being_stored(
     asyncio.run(main())
 
 
-def test_the_history_follows_what_can_be_read(
+def test_errors_are_kept_as_long_as_view_is_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(error_log, "COMPACTED_STEPS", 6)
@@ -481,7 +477,7 @@ def test_the_history_follows_what_can_be_read(
 
 
 @pytest.mark.parametrize("start", ["swift", "slow"])
-def test_what_is_read_longer_knows_the_errors_below_it_as_long(
+def test_retained_view_keeps_errors_of_views_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     monkeypatch.setattr(error_log, "COMPACTED_STEPS", 6)
@@ -511,7 +507,7 @@ def test_what_is_read_longer_knows_the_errors_below_it_as_long(
     asyncio.run(main())
 
 
-def test_a_full_disk_lets_the_view_wait(
+def test_full_disk_delays_view_with_error(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outputs, "RETRY_SECONDS", 0.05)
@@ -546,7 +542,7 @@ def test_a_full_disk_lets_the_view_wait(
     asyncio.run(main())
 
 
-def test_who_has_the_table_to_himself_keeps_no_view_back(env: TestEnvironment) -> None:
+def test_lock_on_error_table_does_not_delay_view(env: TestEnvironment) -> None:
     """Else whoever waits for the view, having the table, would wait for ever."""
 
     async def main() -> None:
@@ -564,7 +560,7 @@ def test_who_has_the_table_to_himself_keeps_no_view_back(env: TestEnvironment) -
     asyncio.run(main())
 
 
-def test_damage_takes_out_what_rests_on_it_and_nothing_else(
+def test_corrupted_error_table_affects_only_reads_that_need_it(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot = StorageController.snapshot
@@ -606,7 +602,7 @@ def test_damage_takes_out_what_rests_on_it_and_nothing_else(
     asyncio.run(main())
 
 
-def test_a_directory_of_before_gets_the_table(
+def test_older_data_directory_gets_error_table(
     env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(*_: object) -> None:
@@ -636,7 +632,7 @@ def test_a_directory_of_before_gets_the_table(
     asyncio.run(main())
 
 
-def test_a_restored_backup_has_them(env: TestEnvironment, tmp_path: Path) -> None:
+def test_restored_backup_has_view_errors(env: TestEnvironment, tmp_path: Path) -> None:
     async def main() -> None:
         place, restored = tmp_path / "backup", tmp_path / "restored"
         env.data_dir = tmp_path / "data"
@@ -657,6 +653,6 @@ def test_a_restored_backup_has_them(env: TestEnvironment, tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_its_id_is_the_same_in_every_database() -> None:
+def test_error_table_id_is_the_same_in_every_database() -> None:
     assert VIEW_ERRORS.id == "s3"
     assert len({each.oid for each in SYSTEM_TABLES}) == len(SYSTEM_TABLES)

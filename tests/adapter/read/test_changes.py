@@ -1,4 +1,4 @@
-"""CHANGES(...): what a relation's updates are, as a relation."""
+"""CHANGES(...): the updates of a relation as rows."""
 
 import asyncio
 import random
@@ -79,7 +79,9 @@ def test_changes_are_exact_between_any_two_times(
     runner.run(play())
 
 
-def test_what_cannot_be_read_is_named(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_unreadable_changes_name_readable_times(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
         await env.query(
             "w",
@@ -125,7 +127,7 @@ def test_what_cannot_be_read_is_named(runner: asyncio.Runner, env: TestEnvironme
 @pytest.mark.parametrize(
     "awaited", ["wait_readable", "compute.maintained.errors_known", "storage.changes"]
 )
-def test_what_is_dropped_meanwhile_has_no_changes(
+def test_changes_of_relation_dropped_while_waiting_fails(
     runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, awaited: str
 ) -> None:
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""SET cluster_replica: only that replica is asked."""
+"""SET cluster_replica: only that replica answers."""
 
 import asyncio
 import os
@@ -67,7 +67,7 @@ def is_started_anew(env: TestEnvironment, name: str, than: int) -> bool:
 
 
 @pytest.mark.parametrize("query", [INDEXED, BULK])
-def test_only_the_replica_that_is_set_answers(tmp_path: Path, query: str) -> None:
+def test_cluster_replica_setting_selects_answering_replica(tmp_path: Path, query: str) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path, launcher=ProcessLauncher())
         await env.open()
@@ -97,7 +97,7 @@ def test_only_the_replica_that_is_set_answers(tmp_path: Path, query: str) -> Non
     asyncio.run(main())
 
 
-def test_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_unknown_cluster_replica_is_an_error(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path, launcher=ProcessLauncher())
         await env.open()
@@ -127,7 +127,7 @@ def test_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_a_replica_says_of_itself_is_that_of_the_one_that_is_set(tmp_path: Path) -> None:
+def test_dataflow_statuses_follow_cluster_replica_setting(tmp_path: Path) -> None:
     query = (
         "SELECT r.name, o.name, d.state, d.arranged_rows FROM mz_internal.mz_dataflow_statuses d"
         " JOIN mz_cluster_replicas r ON r.id = d.replica_id JOIN mz_objects o ON o.id = d.object_id"
@@ -153,7 +153,7 @@ def test_what_a_replica_says_of_itself_is_that_of_the_one_that_is_set(tmp_path: 
     asyncio.run(main())
 
 
-def test_a_replica_that_was_away_longer_than_the_past_is_kept_goes_on_under_a_subscription(
+def test_replica_away_longer_than_history_resumes_subscription(
     tmp_path: Path,
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:

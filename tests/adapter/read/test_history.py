@@ -1,4 +1,4 @@
-"""RETAIN HISTORY: what was is readable for as long as was asked, over restarts too; and staleness."""
+"""RETAIN HISTORY, also over restarts; staleness."""
 
 import asyncio
 from pathlib import Path
@@ -42,7 +42,7 @@ async def check_history(env: TestEnvironment, time: int) -> None:
     assert refused.startswith(f"ERROR 22023: cannot read as of {time}")
 
 
-def test_history_is_retained_as_long_as_was_asked(tmp_path: Path) -> None:
+def test_retain_history_keeps_requested_span(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path, lag_ms=50)
         await env.open()
@@ -108,7 +108,7 @@ def test_what_is_refused(tmp_path: Path, statement: str, error: str) -> None:
     in_environment(tmp_path, main)
 
 
-def test_it_may_be_said_beside_what_is_ignored(tmp_path: Path) -> None:
+def test_retain_history_is_accepted_beside_ignored_options(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         history, pages = "RETAIN HISTORY FOR '1h'", "fillfactor = 10"
         for options in (f"{history}, {pages}", f"{pages}, {history}"):
@@ -122,7 +122,7 @@ def test_it_may_be_said_beside_what_is_ignored(tmp_path: Path) -> None:
     in_environment(tmp_path, main)
 
 
-def test_bounded_staleness_reads_and_does_not_write(tmp_path: Path) -> None:
+def test_bounded_staleness_transaction_cannot_write(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
         assert await env.query("a", "SET transaction_isolation = 'bounded staleness 5s'") == "SET"
@@ -144,7 +144,7 @@ def test_bounded_staleness_reads_and_does_not_write(tmp_path: Path) -> None:
     in_environment(tmp_path, main)
 
 
-def test_the_time_of_a_query_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
+def test_emit_timestamp_notice_shows_time_of_query(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
         await env.query("a", "SET emit_timestamp_notice = on")
@@ -156,7 +156,7 @@ def test_the_time_of_a_query_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
     in_environment(tmp_path, main)
 
 
-def test_a_query_with_real_time_recency_sees_all_that_was_acknowledged(tmp_path: Path) -> None:
+def test_real_time_recency_sees_acknowledged_writes(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TABLE t (k int)")
         await env.query("a", "CREATE MATERIALIZED VIEW n AS SELECT count(*) FROM t")
@@ -172,7 +172,7 @@ def test_a_query_with_real_time_recency_sees_all_that_was_acknowledged(tmp_path:
     in_environment(tmp_path, main)
 
 
-def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
+def test_lag_relations_show_lag_and_slowest_input(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         await env.ran(
             "a",
@@ -205,7 +205,7 @@ def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
     in_environment(tmp_path, main)
 
 
-def test_what_never_changes_can_be_read_beside_what_does(tmp_path: Path) -> None:
+def test_constant_view_is_readable_beside_table(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path, lag_ms=10)
         await env.open()
@@ -242,7 +242,7 @@ def test_what_never_changes_can_be_read_beside_what_does(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_an_index_holds_the_history_that_it_would_be_built_again_from() -> None:
+def test_index_holds_history_of_its_inputs() -> None:
     holds = ReadHolds(lag_ms=10)
     holds.add(U1, 0, lambda: 1001)
     holds.add(U2, 0, lambda: 1001, [U1], lag_ms=500, durable=False)
@@ -252,7 +252,7 @@ def test_an_index_holds_the_history_that_it_would_be_built_again_from() -> None:
     assert holds.due() == {U1: 990, U2: 990}
 
 
-def test_a_time_that_has_only_just_come_is_waited_for(tmp_path: Path) -> None:
+def test_as_of_time_ahead_of_tables_waits(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
         for _ in range(3):
@@ -262,7 +262,7 @@ def test_a_time_that_has_only_just_come_is_waited_for(tmp_path: Path) -> None:
     in_environment(tmp_path, main)
 
 
-def test_bounded_staleness_waits_for_no_read_of_a_block(tmp_path: Path) -> None:
+def test_bounded_staleness_never_waits_in_block(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         coordinator = env.environment.coordinator
         await env.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
@@ -295,7 +295,7 @@ def test_bounded_staleness_waits_for_no_read_of_a_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["serializable", "bounded staleness 10min"])
-def test_what_is_forgotten_at_the_time_of_what_is_far_behind(tmp_path: Path, level: str) -> None:
+def test_read_beside_late_view_fails_if_history_is_gone(tmp_path: Path, level: str) -> None:
     async def main(env: TestEnvironment) -> None:
         coordinator = env.environment.coordinator
         await env.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")

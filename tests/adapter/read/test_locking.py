@@ -1,4 +1,4 @@
-"""SELECT ... FOR UPDATE, its kin and LOCK TABLE, seen by two who want the same."""
+"""SELECT ... FOR UPDATE, its variants and LOCK TABLE, with several sessions."""
 
 import asyncio
 
@@ -36,7 +36,7 @@ async def waiting(env: TestEnvironment, session: str, sql: str) -> asyncio.Task[
 
 # The strengths that exclude each other in PostgreSQL too: sqllogic/scripts/sessions_row_locks.slt.
 @pytest.mark.parametrize("strength", ["SHARE", "KEY SHARE"])
-def test_who_locks_a_row_goes_before_who_wants_it(
+def test_second_locker_of_row_waits_for_first(
     runner: asyncio.Runner, env: TestEnvironment, strength: str
 ) -> None:
     async def play() -> None:
@@ -88,7 +88,7 @@ def test_read_modify_write_loses_no_update(
 @pytest.mark.parametrize(
     "locking", ["k = 1 {} FOR UPDATE", "n < 9 {} FOR UPDATE", "k = 1 {} FOR SHARE"]
 )
-def test_who_has_read_before_the_row_was_changed_hears_of_a_conflict(
+def test_lock_of_row_changed_since_read_conflicts(
     runner: asyncio.Runner, env: TestEnvironment, locking: str
 ) -> None:
     sql = f"SELECT n FROM t WHERE {locking.format('ORDER BY n DESC')}"
@@ -144,7 +144,7 @@ def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, env: TestE
     runner.run(play())
 
 
-def test_skip_locked_counts_limit_and_offset_over_what_it_locks(
+def test_skip_locked_applies_limit_and_offset_to_locked_rows(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -181,7 +181,7 @@ def test_skip_locked_counts_limit_and_offset_over_what_it_locks(
         "(SELECT k FROM t ORDER BY n LIMIT 1) FOR UPDATE",
     ],
 )
-def test_without_a_key_tables_are_locked(
+def test_for_update_without_key_locks_tables(
     runner: asyncio.Runner, env: TestEnvironment, query: str
 ) -> None:
     async def play() -> None:
@@ -201,7 +201,7 @@ def test_without_a_key_tables_are_locked(
     runner.run(play())
 
 
-def test_a_circle_of_locks_is_told_to_who_closes_it(
+def test_deadlock_fails_transaction_that_closes_cycle(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -220,9 +220,7 @@ def test_a_circle_of_locks_is_told_to_who_closes_it(
     runner.run(play())
 
 
-def test_a_cursor_locks_what_it_is_declared_for(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_cursor_for_update_locks_its_rows(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await begun(env)
         await env.ran("a", "BEGIN; DECLARE c CURSOR FOR SELECT k FROM t WHERE k = 1 FOR UPDATE")
@@ -233,7 +231,7 @@ def test_a_cursor_locks_what_it_is_declared_for(
     runner.run(play())
 
 
-def test_lock_table(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_lock_table_blocks_by_mode(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await begun(env)
         outside = "ERROR 25P01: LOCK TABLE can only be used in transaction blocks"
@@ -262,7 +260,7 @@ def test_lock_table(runner: asyncio.Runner, env: TestEnvironment) -> None:
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_what_was_read_stays_so_when_a_savepoint_lets_go_of_it(
+def test_reads_are_checked_after_savepoint_releases_locks(
     runner: asyncio.Runner, env: TestEnvironment, changed: bool
 ) -> None:
     async def play() -> None:
@@ -277,7 +275,7 @@ def test_what_was_read_stays_so_when_a_savepoint_lets_go_of_it(
     runner.run(play())
 
 
-def test_first_statements_that_are_tried_again_keep_what_was_locked_before(
+def test_retried_first_statement_keeps_earlier_locks(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -326,7 +324,7 @@ OUTSIDE = (
         (f"EXPLAIN SELECT * FROM ({ONE}) AS s", HERE),
     ],
 )  # fmt: skip
-def test_where_a_subquery_cannot_lock(
+def test_locking_subquery_in_unsupported_place_is_refused(
     runner: asyncio.Runner, env: TestEnvironment, sql: str, error: str
 ) -> None:
     async def play() -> None:
@@ -337,7 +335,7 @@ def test_where_a_subquery_cannot_lock(
     runner.run(play())
 
 
-def test_who_takes_rows_by_a_subquery_conflicts_with_nobody_who_takes_others(
+def test_locking_subqueries_over_different_rows_do_not_conflict(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -361,7 +359,7 @@ def test_who_takes_rows_by_a_subquery_conflicts_with_nobody_who_takes_others(
     runner.run(play())
 
 
-def test_what_a_subquery_locks_is_the_newest_after_a_wait(
+def test_locking_subquery_reads_newest_rows_after_wait(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:

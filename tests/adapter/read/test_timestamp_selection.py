@@ -1,4 +1,4 @@
-"""Where a query reads, case by case: (since, upper) of each input, read_ts, and the choice."""
+"""The time of a query, case by case: (since, upper) of each input, read_ts, and the choice."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def inputs(*intervals: tuple[int, int]) -> dict[GlobalId, Interval]:
         ([(7, 11), (0, 8)], STALE, 10, 7, False),
     ],
 )
-def test_the_choice(
+def test_chosen_time_depends_on_level_and_inputs(
     intervals: list[tuple[int, int]], isolation: Isolation, read_ts: int, time: int, waits: bool
 ) -> None:
     chosen = select_timestamp(inputs(*intervals), isolation, read_ts)
@@ -82,7 +82,7 @@ def test_the_choice(
         ),
     ],
 )
-def test_bounded_staleness_does_not_wait_and_says_what_for(
+def test_bounded_staleness_fails_and_names_late_input(
     intervals: list[tuple[int, int]], at_least: int | None, message: str, detail: str
 ) -> None:
     with pytest.raises(DatabaseError) as refused:
@@ -103,7 +103,7 @@ def test_bounded_staleness_does_not_wait_and_says_what_for(
         ([], STALE, None),
     ],
 )
-def test_what_is_read_later_is_known_at_the_transactions_time_or_refused(
+def test_later_read_at_transaction_time_is_exact_or_refused(
     intervals: list[tuple[int, int]], isolation: Isolation, detail: str | None
 ) -> None:
     if detail is None:
@@ -124,7 +124,7 @@ def test_what_is_read_later_is_known_at_the_transactions_time_or_refused(
         ("bounded staleness 2min", BoundedStaleness(120_000)),
     ],
 )
-def test_what_a_level_means(level: str, isolation: Isolation) -> None:
+def test_isolation_level_from_setting(level: str, isolation: Isolation) -> None:
     assert isolation_of(level) == isolation
 
 
@@ -141,7 +141,7 @@ def test_what_a_level_means(level: str, isolation: Isolation) -> None:
     ],
 )
 @pytest.mark.parametrize("isolation", [STRICT, LOOSE, STALE])
-def test_as_of_is_taken_and_waits_for_what_has_yet_to_come(
+def test_as_of_is_used_and_waits_for_future_time(
     intervals: list[tuple[int, int]], as_of: int, waits: bool, isolation: Isolation
 ) -> None:
     chosen = select_timestamp(inputs(*intervals), isolation, 10, as_of=as_of)
@@ -159,7 +159,7 @@ def test_as_of_is_taken_and_waits_for_what_has_yet_to_come(
         ),
     ],
 )
-def test_what_cannot_be_read_any_more_names_the_time_and_why(
+def test_as_of_before_since_names_readable_time_and_reason(
     given: dict[GlobalId, Interval], detail: str
 ) -> None:
     with pytest.raises(InvalidParameterValue, match="cannot read as of 2") as refused:
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_any_more_names_the_time_and_why(
     assert refused.value.detail == detail
 
 
-def test_at_least_only_pushes_forward() -> None:
+def test_as_of_at_least_only_moves_forward() -> None:
     assert select_timestamp(inputs((0, 11)), STRICT, 10, at_least=4).time == 10
     chosen = select_timestamp(inputs((0, 11)), STRICT, 10, at_least=14)
     assert (chosen.time, chosen.waits) == (14, True)

@@ -1,4 +1,4 @@
-"""Interrupts: what a session hears, and when."""
+"""Interrupts of a session: cancel, time-outs and termination."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from foreshore.adapter.session.interrupt import Interrupts
 from foreshore.errors import QueryCanceled
 
 
-def test_to_end_wins_over_to_be_cancelled() -> None:
+def test_termination_wins_over_cancel() -> None:
     """Both are asked for before the task can hear of either."""
 
     async def main() -> None:
@@ -37,7 +37,7 @@ def test_to_end_wins_over_to_be_cancelled() -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_statement_leaves_its_task_to_the_next() -> None:
+def test_task_runs_next_statement_after_cancel() -> None:
     async def main() -> None:
         interrupts = Interrupts()
         interrupts.begin()
@@ -52,7 +52,7 @@ def test_a_cancelled_statement_leaves_its_task_to_the_next() -> None:
     asyncio.run(main())
 
 
-def test_what_ends_a_session_lets_a_commit_through() -> None:
+def test_termination_lets_running_commit_finish() -> None:
     said: list[str] = []
     interrupts = Interrupts()
     interrupts.outside_of_shelter(lambda: said.append("at once"))

@@ -1,4 +1,4 @@
-"""A transaction sees what it has written through whatever stands on it, indexes included."""
+"""A transaction sees its own writes through views and indexes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -61,26 +61,32 @@ READS = (
 )
 
 
-def test_through_chains_and_diamonds(runner: asyncio.Runner, filled: TestEnvironment) -> None:
+def test_own_writes_are_visible_through_chains_and_diamonds(
+    runner: asyncio.Runner, filled: TestEnvironment
+) -> None:
     assert said(runner, filled, READS) == ["3", "30", "60|3", "60|3"]
     written = ["BEGIN", "INSERT INTO base VALUES (3, 100)", *READS]
     assert said(runner, filled, written)[2:] == ["103", "1030", "2060|103", "2060|103"]
 
 
-def test_truncate_and_back_to_a_savepoint(runner: asyncio.Runner, filled: TestEnvironment) -> None:
+def test_own_writes_after_truncate_and_rollback_to_savepoint(
+    runner: asyncio.Runner, filled: TestEnvironment
+) -> None:
     first = ["BEGIN", "INSERT INTO base VALUES (3, 100)", "SAVEPOINT x", "TRUNCATE base"]
     answers = said(runner, filled, [*first, *READS, "ROLLBACK TO x", *READS])
     assert answers[4:8] == ["NULL", "NULL", "NULL|NULL", "NULL|NULL"]
     assert answers[9:] == ["103", "1030", "2060|103", "2060|103"]
 
 
-def test_through_an_indexed_view(runner: asyncio.Runner, filled: TestEnvironment) -> None:
+def test_own_writes_are_visible_through_indexed_view(
+    runner: asyncio.Runner, filled: TestEnvironment
+) -> None:
     by_key = ["SELECT * FROM plain WHERE u = 60", "SELECT * FROM plain WHERE u = 2060"]
     answers = said(runner, filled, ["BEGIN", "INSERT INTO base VALUES (3, 100)", *by_key])
     assert answers[2:] == ["SELECT 0\nT", "2060|103"]
 
 
-def test_by_the_key_of_an_index_on_the_table(
+def test_own_writes_are_visible_by_index_key(
     runner: asyncio.Runner, filled: TestEnvironment
 ) -> None:
     answers = said(
@@ -99,7 +105,9 @@ def test_by_the_key_of_an_index_on_the_table(
     assert answers[2:] == ["2", "UPDATE 1\nT", "1|1\n2|7\n3|100", "DELETE 1\nT", "1|1\n3|100"]
 
 
-def test_beside_what_it_has_not_written(runner: asyncio.Runner, filled: TestEnvironment) -> None:
+def test_own_writes_join_with_unwritten_tables(
+    runner: asyncio.Runner, filled: TestEnvironment
+) -> None:
     read = "SELECT two.t, aside.x FROM two, aside"
     first = ["BEGIN", "INSERT INTO base VALUES (3, 100)", read]
     more = ["INSERT INTO other SELECT 3, t FROM two", read]
@@ -107,13 +115,15 @@ def test_beside_what_it_has_not_written(runner: asyncio.Runner, filled: TestEnvi
     assert [answers[2], answers[4]] == ["1030|10", "1030|1040"]
 
 
-def test_views_that_it_makes_itself(runner: asyncio.Runner, filled: TestEnvironment) -> None:
+def test_own_writes_are_visible_through_own_views(
+    runner: asyncio.Runner, filled: TestEnvironment
+) -> None:
     mine = "CREATE MATERIALIZED VIEW mine AS SELECT t + 1 w FROM two"
     answers = said(runner, filled, ["BEGIN", mine, "SELECT w FROM mine"])
     assert answers[2] == "31"
 
 
-def test_errors_of_a_view_that_is_read_here(
+def test_error_of_view_over_own_writes_is_raised(
     runner: asyncio.Runner, filled: TestEnvironment
 ) -> None:
     """Such a view's shard has only the rows that could be computed."""
@@ -124,7 +134,7 @@ def test_errors_of_a_view_that_is_read_here(
     assert said(runner, filled, [beside_system]) == [error]
 
 
-def test_a_tower_of_diamonds_grows_by_floors() -> None:
+def test_plan_over_stacked_diamonds_grows_linearly() -> None:
     column = ColumnType(INT4)
     floors = [GlobalId(f"f{floor}") for floor in range(40)]
     definitions: dict[GlobalId, Relation] = {floors[0]: Get(GlobalId("u1"), (column,))}
@@ -138,7 +148,7 @@ def test_a_tower_of_diamonds_grows_by_floors() -> None:
 
 
 @pytest.mark.parametrize("write", ["VALUES (3, 300)", "SELECT 3, 300"])
-def test_the_past_is_without_it(
+def test_own_writes_are_not_visible_as_of_past(
     runner: asyncio.Runner, filled: TestEnvironment, write: str
 ) -> None:
     """By key as by a scan, by rows that were written one by one and by columns."""

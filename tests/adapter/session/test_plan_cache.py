@@ -1,4 +1,4 @@
-"""A text is planned once for all sessions, and anew when what its plan rests on is another."""
+"""Plans are shared by sessions, and made again when their basis changes."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ def last(told: str) -> str:
     return lines[-1]
 
 
-def test_sessions_share_what_they_plan(
+def test_sessions_share_plans(
     runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
 ) -> None:
     def ask(name: str, sql: str) -> str:
@@ -45,7 +45,7 @@ def test_sessions_share_what_they_plan(
     assert planned == [select, "INSERT INTO shared VALUES (2, NULL)"]
 
 
-def test_what_another_session_would_plan_otherwise_is_its_own(
+def test_plan_that_depends_on_session_is_not_shared(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str) -> str:
@@ -67,9 +67,7 @@ def test_what_another_session_would_plan_otherwise_is_its_own(
     assert (ask("a", told), ask("b", told)) == ("t", "f")
 
 
-def test_a_plan_is_made_anew_when_the_catalog_is_another(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_catalog_change_invalidates_plan(runner: asyncio.Runner, env: TestEnvironment) -> None:
     def ask(name: str, sql: str) -> str:
         return last(runner.run(env.query(name, sql)))
 
@@ -90,7 +88,7 @@ def test_a_plan_is_made_anew_when_the_catalog_is_another(
     assert ask("a", "SELECT count(*) FROM changing") == "1"
 
 
-def test_a_statement_with_parameters_is_no_query_message(
+def test_parameters_in_query_message_are_refused(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def prepare() -> None:
@@ -104,7 +102,7 @@ def test_a_statement_with_parameters_is_no_query_message(
     assert runner.run(env.query("a", "SELECT $1::int")).startswith("ERROR 42P02")
 
 
-def test_only_what_depends_on_the_zone_is_planned_for_each(
+def test_only_zone_dependent_plans_are_kept_by_zone(
     runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
 ) -> None:
     def ask(name: str, sql: str) -> str:

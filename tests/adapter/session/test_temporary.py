@@ -1,4 +1,4 @@
-"""Temporary objects are their session's own, and nothing of them outlives it."""
+"""Temporary objects belong to their session and end with it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ async def own_schema(env: TestEnvironment, name: str) -> str:
     return (await env.session(name)).temporary_schema
 
 
-def test_nobody_touches_what_is_another_sessions(tmp_path: Path) -> None:
+def test_temporary_objects_are_protected_from_other_sessions(tmp_path: Path) -> None:
     async def body(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (1)")
         schema = await own_schema(env, "a")
@@ -60,7 +60,7 @@ def test_nobody_touches_what_is_another_sessions(tmp_path: Path) -> None:
     with_environment(tmp_path, body)
 
 
-def test_they_end_with_their_session(tmp_path: Path) -> None:
+def test_temporary_objects_end_with_their_session(tmp_path: Path) -> None:
     async def body(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TABLE kept (a int)")
         before = shards(env)
@@ -80,7 +80,7 @@ def test_they_end_with_their_session(tmp_path: Path) -> None:
     with_environment(tmp_path, body)
 
 
-def test_a_statement_that_ends_after_its_session_leaves_nothing(tmp_path: Path) -> None:
+def test_statement_ending_after_session_leaves_no_temporary_objects(tmp_path: Path) -> None:
     async def body(env: TestEnvironment) -> None:
         before = shards(env)
         storage, create = env.storage, env.storage.create
@@ -106,7 +106,7 @@ def test_a_statement_that_ends_after_its_session_leaves_nothing(tmp_path: Path) 
     with_environment(tmp_path, body)
 
 
-def test_what_could_not_be_dropped_is_dropped_later(tmp_path: Path) -> None:
+def test_failed_drop_of_temporary_objects_is_retried(tmp_path: Path) -> None:
     async def body(env: TestEnvironment) -> None:
         coordinator = env.environment.coordinator
         await env.query("a", "CREATE TEMP TABLE t (a int)")
@@ -129,7 +129,7 @@ def test_what_could_not_be_dropped_is_dropped_later(tmp_path: Path) -> None:
     with_environment(tmp_path, body)
 
 
-def test_they_are_not_written_down_and_a_restart_drops_their_shards(tmp_path: Path) -> None:
+def test_temporary_objects_are_not_durable(tmp_path: Path) -> None:
     async def leave(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)")
         await env.query("a", "CREATE TEMP TABLE t (id serial PRIMARY KEY, a int)")
@@ -161,7 +161,7 @@ def test_they_are_not_written_down_and_a_restart_drops_their_shards(tmp_path: Pa
     with_environment(tmp_path, find)
 
 
-def test_plans_outlast_what_is_temporary_elsewhere(tmp_path: Path) -> None:
+def test_temporary_objects_of_others_do_not_invalidate_plans(tmp_path: Path) -> None:
     async def body(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TABLE t (a int)")
         session = await env.session("a")
@@ -178,7 +178,7 @@ def test_plans_outlast_what_is_temporary_elsewhere(tmp_path: Path) -> None:
     with_environment(tmp_path, body)
 
 
-def test_they_can_be_subscribed_to(tmp_path: Path) -> None:
+def test_temporary_table_can_be_subscribed_to(tmp_path: Path) -> None:
     async def body(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (7)")
         await env.query("a", "CREATE VIEW v AS SELECT a + 1 AS b FROM t; CREATE INDEX ON v (b)")
@@ -195,7 +195,7 @@ def test_they_can_be_subscribed_to(tmp_path: Path) -> None:
     with_environment(tmp_path, body)
 
 
-def test_a_definition_is_shown_as_temporary(tmp_path: Path) -> None:
+def test_show_create_shows_temporary(tmp_path: Path) -> None:
     async def body(env: TestEnvironment) -> None:
         await env.query("a", "CREATE TEMP TABLE t (a int DEFAULT 1) ON COMMIT DELETE ROWS")
         await env.query("a", "CREATE TEMP VIEW v AS SELECT a FROM t")
@@ -212,7 +212,7 @@ def test_a_definition_is_shown_as_temporary(tmp_path: Path) -> None:
     with_environment(tmp_path, body)
 
 
-def test_a_name_in_a_constant_counts_as_a_use(tmp_path: Path) -> None:
+def test_name_in_regclass_constant_is_a_dependency(tmp_path: Path) -> None:
     """A view is planned at each start: what it names by a constant has to be there."""
 
     async def make(env: TestEnvironment) -> None:

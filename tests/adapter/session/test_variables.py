@@ -55,7 +55,7 @@ def test_values_are_shown_in_canonical_form(name: str, given: str, shown: str) -
         ),
     ],
 )
-def test_bad_values_are_refused(name: str, value: str, sqlstate: str, message: str) -> None:
+def test_invalid_values_are_refused(name: str, value: str, sqlstate: str, message: str) -> None:
     with pytest.raises(DatabaseError) as refused:
         Variables({}).set(name, (value,))
     assert (refused.value.sqlstate, refused.value.message) == (sqlstate, message)
@@ -66,7 +66,7 @@ def test_unknown_variables_have_no_value() -> None:
         Variables({}).show("nonesuch")
 
 
-def test_a_rollback_takes_back_and_local_ends_with_the_transaction() -> None:
+def test_rollback_restores_and_set_local_ends_with_transaction() -> None:
     variables = Variables({"application_name": "psql"})
     variables.set("cluster", ("a",))
     variables.commit()
@@ -81,7 +81,7 @@ def test_a_rollback_takes_back_and_local_ends_with_the_transaction() -> None:
     assert (variables["cluster"], variables["application_name"]) == ("a", "psql")
 
 
-def test_reports_are_told_once() -> None:
+def test_changed_variable_is_reported_once() -> None:
     variables = Variables({})
     assert variables.drain_reports()["server_version"] == "15.0"
     assert variables.drain_reports() == {}
@@ -90,7 +90,7 @@ def test_reports_are_told_once() -> None:
     assert variables.drain_reports() == {"TimeZone": "Europe/Paris"}
 
 
-def test_fixed_ones_may_be_set_to_what_they_are() -> None:
+def test_fixed_variable_accepts_its_own_value() -> None:
     variables = Variables({})
     variables.set("integer_datetimes", ("on",))
     with pytest.raises(CantChangeRuntimeParam):

@@ -1,4 +1,4 @@
-"""Durable subscriptions: exact over disconnects, restarts and kills, and what they hold meanwhile."""
+"""Durable subscriptions: exact over disconnects, restarts and kills; the history that they hold."""
 
 import asyncio
 import random

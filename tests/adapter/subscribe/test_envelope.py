@@ -1,4 +1,4 @@
-"""Envelopes over random histories: whoever replays what they make has the collection."""
+"""Envelopes over random histories: replaying their rows gives the collection."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Positions of durable subscriptions: moved by many at once, and together with what is written."""
+"""Positions of durable subscriptions: concurrent moves, and moves together with writes."""
 
 import asyncio
 from pathlib import Path

@@ -36,9 +36,7 @@ async def waiting(env: TestEnvironment, session: str, call: str) -> asyncio.Task
     return task
 
 
-def test_unlock_of_a_lock_that_is_not_held_warns(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_unlock_of_lock_not_held_warns(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await free(env)
         refused = await env.ran("a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)")
@@ -52,7 +50,9 @@ def test_unlock_of_a_lock_that_is_not_held_warns(
     runner.run(play())
 
 
-def test_an_ended_session_gives_all_back(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_ended_session_releases_advisory_locks(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
         await free(env)
         await env.ran("gone", "SELECT pg_advisory_lock(1)")
@@ -65,7 +65,9 @@ def test_an_ended_session_gives_all_back(runner: asyncio.Runner, env: TestEnviro
     runner.run(play())
 
 
-def test_who_waits_too_long_or_in_a_circle(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_advisory_lock_wait_ends_with_timeout_or_deadlock(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
         await free(env)
         await env.ran("a", "SELECT pg_advisory_lock(1)")
@@ -85,7 +87,7 @@ def test_who_waits_too_long_or_in_a_circle(runner: asyncio.Runner, env: TestEnvi
     runner.run(play())
 
 
-def test_pg_locks_says_who_has_what(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_pg_locks_shows_holders_and_waiters(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await free(env)
         await env.ran("a", "SELECT pg_advisory_lock(4294967298), pg_advisory_lock_shared(7, 8)")
@@ -106,7 +108,9 @@ def test_pg_locks_says_who_has_what(runner: asyncio.Runner, env: TestEnvironment
     runner.run(play())
 
 
-def test_where_they_may_not_stand(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_advisory_lock_in_unsupported_place_is_refused(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
         await free(env)
         for statement in (
@@ -148,7 +152,7 @@ async def begun_tables(env: TestEnvironment) -> None:
         " || (pg_advisory_lock(-1) IS NULL)::text)",
     ],
 )
-def test_a_statement_that_is_tried_again_takes_its_locks_once(
+def test_retried_statement_takes_advisory_lock_once(
     runner: asyncio.Runner, env: TestEnvironment, sql: str
 ) -> None:
     async def play() -> None:
@@ -162,7 +166,7 @@ def test_a_statement_that_is_tried_again_takes_its_locks_once(
     runner.run(play())
 
 
-def test_what_is_for_the_transaction_is_taken_again(
+def test_transaction_advisory_lock_is_taken_again_on_retry(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -178,7 +182,7 @@ def test_what_is_for_the_transaction_is_taken_again(
     runner.run(play())
 
 
-def test_locks_that_only_an_attempt_in_vain_took_are_given_back(
+def test_advisory_locks_of_failed_attempt_are_released(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -202,9 +206,7 @@ def test_locks_that_only_an_attempt_in_vain_took_are_given_back(
     runner.run(play())
 
 
-def test_setval_is_not_done_again_over_what_others_have_drawn(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_setval_is_not_repeated_on_retry(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await begun_tables(env)
         await one(env, "b", "pg_advisory_lock(-1)")

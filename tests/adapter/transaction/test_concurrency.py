@@ -1,4 +1,4 @@
-"""Sessions at once: nothing lost, nothing half done, everybody's reads in one order."""
+"""Concurrent sessions: nothing is lost or half done, and reads are in one order."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from foreshore.ids import GlobalId
 from tests.adapter.harness import TestEnvironment, until
 
 
-def test_no_increment_is_lost(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_concurrent_increments_are_not_lost(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def increments(name: str, times: int) -> None:
         for _ in range(times):
             assert await env.query(name, "UPDATE counter SET n = n + 1") == "UPDATE 1"
@@ -25,7 +25,7 @@ def test_no_increment_is_lost(runner: asyncio.Runner, env: TestEnvironment) -> N
     runner.run(play())
 
 
-def test_blocks_that_conflict_fail_whole_and_succeed_when_run_again(
+def test_conflicting_block_fails_and_succeeds_on_retry(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def transfer(name: str, source: int, target: int) -> None:
@@ -59,7 +59,7 @@ def test_blocks_that_conflict_fail_whole_and_succeed_when_run_again(
     runner.run(play())
 
 
-def test_what_was_read_and_is_dropped_by_now_has_changed(
+def test_commit_after_read_table_was_dropped_conflicts(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -96,9 +96,7 @@ def test_concurrent_inserts_share_appends(runner: asyncio.Runner, env: TestEnvir
     runner.run(play())
 
 
-def test_a_view_shows_a_write_to_the_very_next_read(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_view_shows_write_to_next_read(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await env.query(
             "s0",
@@ -115,9 +113,7 @@ def test_a_view_shows_a_write_to_the_very_next_read(
     runner.run(play())
 
 
-def test_a_cancelled_statement_ends_and_leaves_nothing(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_cancelled_statement_leaves_no_state(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         session = await env.session("s0")
         asyncio.get_running_loop().call_later(0.1, session.interrupt, QueryCanceled())
@@ -130,9 +126,7 @@ def test_a_cancelled_statement_ends_and_leaves_nothing(
     runner.run(play())
 
 
-def test_a_subscription_hears_of_every_change_once(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_subscription_gets_each_change_once(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await env.query("s0", "CREATE TABLE heard (i int); INSERT INTO heard VALUES (1)")
         await env.query("s1", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE heard")
@@ -149,7 +143,7 @@ def test_a_subscription_hears_of_every_change_once(
     runner.run(play())
 
 
-def test_what_comes_and_goes_is_no_matter_to_others(
+def test_temporary_collections_do_not_disturb_others(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def come_and_go() -> None:
@@ -185,7 +179,7 @@ def test_what_comes_and_goes_is_no_matter_to_others(
     runner.run(play())
 
 
-def test_everything_comes_back(tmp_path: Path) -> None:
+def test_restart_restores_everything(tmp_path: Path) -> None:
     async def play() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -218,7 +212,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_an_id_that_was_bound_in_vain_is_not_allotted_again(tmp_path: Path) -> None:
+def test_id_of_failed_create_is_not_reused(tmp_path: Path) -> None:
     async def play() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -241,9 +235,7 @@ def test_an_id_that_was_bound_in_vain_is_not_allotted_again(tmp_path: Path) -> N
     asyncio.run(play())
 
 
-def test_a_time_before_an_index_is_read_without_it(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_time_before_index_is_read_without_it(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await env.query("s0", "CREATE TABLE old (k int, n int); INSERT INTO old VALUES (1, 2)")
         await env.query("s0", "CREATE VIEW olds AS SELECT k, sum(n) AS n FROM old GROUP BY k")
@@ -263,7 +255,7 @@ def test_a_time_before_an_index_is_read_without_it(
 
 
 @pytest.mark.parametrize("query", ["SELECT * FROM unfilled", "SUBSCRIBE TO unfilled"])
-def test_who_waits_for_what_is_far_behind_is_told(
+def test_wait_for_late_collection_sends_notice(
     runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     async def play() -> None:
@@ -293,7 +285,7 @@ def test_who_waits_for_what_is_far_behind_is_told(
     runner.run(play())
 
 
-def test_a_view_that_was_never_hydrated_begins_anew(tmp_path: Path) -> None:
+def test_never_hydrated_view_starts_again(tmp_path: Path) -> None:
     async def play() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()

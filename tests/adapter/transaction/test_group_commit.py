@@ -1,4 +1,4 @@
-"""Which writes go together, which are refused, and what is heard when the log fails."""
+"""Group commit: which writes share a group, which are refused, and failures of the log."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -124,7 +124,7 @@ def play(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 20))
 
 
-def test_what_gathers_while_a_group_is_written_shares_the_next_time() -> None:
+def test_writes_during_group_share_next_time() -> None:
     async def scenario() -> None:
         async with World() as world:
             world.shards.gate.clear()
@@ -146,7 +146,7 @@ def test_what_gathers_while_a_group_is_written_shares_the_next_time() -> None:
     play(scenario())
 
 
-def test_a_write_that_read_what_has_changed_is_refused_and_writes_nothing() -> None:
+def test_write_with_stale_read_is_refused() -> None:
     async def scenario() -> None:
         async with World() as world:
             read_at = world.oracle.read_ts()
@@ -160,7 +160,7 @@ def test_a_write_that_read_what_has_changed_is_refused_and_writes_nothing() -> N
     play(scenario())
 
 
-def test_of_a_group_that_does_not_fit_only_what_does_not_by_itself_is_refused() -> None:
+def test_group_beyond_disk_space_refuses_only_writes_that_do_not_fit() -> None:
     async def scenario() -> None:
         async with World() as world:
             world.shards.gate.clear()
@@ -188,7 +188,7 @@ def test_of_a_group_that_does_not_fit_only_what_does_not_by_itself_is_refused() 
     play(scenario())
 
 
-def test_while_there_is_no_room_for_times_reads_stay_where_they_are() -> None:
+def test_reads_stay_when_times_cannot_be_reserved() -> None:
     async def scenario() -> None:
         async with World() as world:
             await world.write(T)
@@ -221,7 +221,7 @@ def test_while_there_is_no_room_for_times_reads_stay_where_they_are() -> None:
     play(scenario())
 
 
-def test_within_a_group_the_first_to_write_wins() -> None:
+def test_first_writer_in_group_wins() -> None:
     async def scenario() -> None:
         async with World() as world:
             world.shards.gate.clear()
@@ -239,7 +239,7 @@ def test_within_a_group_the_first_to_write_wins() -> None:
     play(scenario())
 
 
-def test_blocked_tables_wait_for_their_owner_only() -> None:
+def test_blocked_table_delays_only_other_owners() -> None:
     async def scenario() -> None:
         async with World() as world:
             owner = object()
@@ -254,7 +254,7 @@ def test_blocked_tables_wait_for_their_owner_only() -> None:
     play(scenario())
 
 
-def test_a_dropped_table_takes_no_writes() -> None:
+def test_write_to_dropped_table_is_refused() -> None:
     async def scenario() -> None:
         async with World() as world:
             world.group.retire(T, "t", 1_000)
@@ -264,7 +264,7 @@ def test_a_dropped_table_takes_no_writes() -> None:
     play(scenario())
 
 
-def test_a_shard_that_others_write_too_fails_its_own_writes_only(tmp_path: Path) -> None:
+def test_shard_with_foreign_writer_fails_only_its_writes(tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -309,7 +309,7 @@ def test_a_shard_that_others_write_too_fails_its_own_writes_only(tmp_path: Path)
     asyncio.run(main())
 
 
-def test_dropped_tables_are_forgotten_when_nobody_knows_them(tmp_path: Path) -> None:
+def test_dropped_tables_are_forgotten_after_last_use(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         gone = env.environment.coordinator.group._gone
         for i in range(3):
@@ -328,7 +328,7 @@ def test_dropped_tables_are_forgotten_when_nobody_knows_them(tmp_path: Path) -> 
     in_environment(tmp_path, main)
 
 
-def test_when_the_log_fails_all_writers_hear_of_it_and_nothing_becomes_visible() -> None:
+def test_log_failure_fails_all_writers_and_shows_nothing() -> None:
     async def scenario() -> None:
         async with World() as world:
             before = world.oracle.read_ts()
@@ -347,7 +347,7 @@ def test_when_the_log_fails_all_writers_hear_of_it_and_nothing_becomes_visible()
     ("fault", "level", "story"),
     [(Fenced("another environment"), "WARNING", False), (OSError("no space"), "ERROR", True)],
 )
-def test_being_taken_over_is_one_line_in_the_log_and_a_fault_is_a_story(
+def test_takeover_logs_one_line_and_defect_logs_traceback(
     fault: Exception, level: str, story: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Key locks: who changes by key waits for who has the key, and for nobody else."""
+"""Key locks: changes by key wait for locks on their keys only."""
 
 import asyncio
 import random
@@ -57,7 +57,7 @@ def test_transactions_like_tpcb_never_abort(runner: asyncio.Runner, env: TestEnv
 @pytest.mark.parametrize("action", ["NOTHING", "UPDATE SET n = t.n + excluded.n"])
 @pytest.mark.parametrize("first", ["SELECT * FROM t WHERE k = 1", "SELECT count(*) FROM v"])
 @pytest.mark.parametrize("rows", ["(1, 10)", "(1, 10), (2, 10)"])
-def test_who_meets_a_row_that_came_after_its_time_is_to_try_again(
+def test_on_conflict_with_newer_row_gives_40001(
     runner: asyncio.Runner, env: TestEnvironment, first: str, action: str, rows: str
 ) -> None:
     """As PostgreSQL says it of a block that goes on at the time of its first query."""
@@ -103,9 +103,7 @@ def test_upserted_counters_lose_no_increment(runner: asyncio.Runner, env: TestEn
     runner.run(play())
 
 
-def test_who_waits_in_a_circle_hears_of_it_at_once(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_deadlock_is_detected_at_once(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
         await env.query("s0", "CREATE TABLE d (id int PRIMARY KEY, n int)")
         await env.query("s0", "INSERT INTO d VALUES (1, 0), (2, 0), (3, 0)")
@@ -129,7 +127,7 @@ def test_who_waits_in_a_circle_hears_of_it_at_once(
     runner.run(play())
 
 
-def test_a_whole_update_waits_for_the_keys_and_the_keys_for_it(
+def test_table_update_and_key_update_wait_for_each_other(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -156,7 +154,7 @@ def test_a_whole_update_waits_for_the_keys_and_the_keys_for_it(
     runner.run(play())
 
 
-def test_what_was_read_and_not_locked_still_counts(
+def test_reads_without_locks_are_checked_at_commit(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
@@ -188,7 +186,7 @@ def test_what_was_read_and_not_locked_still_counts(
     runner.run(play())
 
 
-def test_a_row_is_locked_by_all_its_keys(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_update_locks_all_keys_of_its_row(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def client(name: str, where: str) -> None:
         for _ in range(8):
             answer = await env.query(name, f"UPDATE two SET n = n + 1 WHERE {where}", alone=False)
@@ -203,7 +201,7 @@ def test_a_row_is_locked_by_all_its_keys(runner: asyncio.Runner, env: TestEnviro
     runner.run(play())
 
 
-def test_who_waits_for_a_lock_longer_than_it_wants_to(tmp_path: Path) -> None:
+def test_lock_timeout_ends_wait(tmp_path: Path) -> None:
     """For keys, for whole tables, and at the commit for whoever blocks the table."""
     late = "ERROR 55P03: canceling statement due to lock timeout"
 
@@ -244,7 +242,7 @@ def test_who_waits_for_a_lock_longer_than_it_wants_to(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_to_wait_behind_many_costs_what_it_does_behind_few(
+def test_cost_of_waiting_does_not_grow_with_waiters(
     runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a row that a thousand clients want would hold up the loop."""

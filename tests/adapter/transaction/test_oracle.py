@@ -43,7 +43,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(60))
 @given(STEPS)
-def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
+def test_oracle_times_never_decrease(steps: list[tuple[str, int]]) -> None:
     async def play() -> None:
         clock, memory = ManualClock(100_000), Memory()
         oracle = await TimestampOracle.open(clock, memory)
@@ -75,7 +75,7 @@ def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
 
 @settings(max_examples=examples(60))
 @given(st.data(), STEPS)
-def test_reads_are_at_the_frontier_of_the_events_that_are_complete(
+def test_read_ts_is_frontier_of_complete_events(
     data: st.DataObject, steps: list[tuple[str, int]]
 ) -> None:
     """Also where writes are complete in another order than that of their times."""
@@ -108,7 +108,7 @@ def test_reads_are_at_the_frontier_of_the_events_that_are_complete(
     asyncio.run(play())
 
 
-def test_a_clock_that_is_set_back_holds_nobody_up() -> None:
+def test_clock_set_back_does_not_delay_writes() -> None:
     async def play() -> None:
         clock, memory = ManualClock(100_000), Memory()
         oracle = await TimestampOracle.open(clock, memory)
@@ -131,7 +131,7 @@ def test_a_clock_that_is_set_back_holds_nobody_up() -> None:
     asyncio.run(play())
 
 
-def test_a_clock_that_has_caught_up_bounds_the_lead_as_before(
+def test_lead_is_bounded_again_after_clock_catches_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def play() -> None:
@@ -156,7 +156,7 @@ def test_a_clock_that_has_caught_up_bounds_the_lead_as_before(
     ]
 
 
-def test_who_takes_more_times_than_pass_waits_for_the_clock() -> None:
+def test_fast_writers_wait_for_the_clock() -> None:
     async def play() -> None:
         clock = ManualClock(100_000)
         oracle = await TimestampOracle.open(clock, Memory())
@@ -174,7 +174,7 @@ def test_who_takes_more_times_than_pass_waits_for_the_clock() -> None:
     asyncio.run(play())
 
 
-def test_a_range_is_reserved_once_for_many_times() -> None:
+def test_one_reservation_serves_many_times() -> None:
     async def play() -> None:
         clock, memory = ManualClock(100_000), Memory()
         oracle = await TimestampOracle.open(clock, memory)

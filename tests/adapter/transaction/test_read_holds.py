@@ -1,4 +1,4 @@
-"""What may be forgotten: never what somebody holds, and otherwise all that is older than the lag."""
+"""Read holds: history is forgotten after the lag, but never while it is held."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.adapter.harness import TestEnvironment, in_environment
 T, V = GlobalId("u1"), GlobalId("u2")
 
 
-def test_since_follows_upper_at_the_lag() -> None:
+def test_since_follows_upper_at_its_lag() -> None:
     upper = {T: 100}
     holds = ReadHolds(lag_ms=10)
     holds.add(T, 0, lambda: upper[T])
@@ -25,7 +25,7 @@ def test_since_follows_upper_at_the_lag() -> None:
     assert holds.due() == {T: 139}
 
 
-def test_a_hold_holds_until_it_is_released() -> None:
+def test_hold_keeps_since_until_released() -> None:
     upper = {T: 100}
     holds = ReadHolds(lag_ms=10)
     holds.add(T, 0, lambda: upper[T])
@@ -40,7 +40,7 @@ def test_a_hold_holds_until_it_is_released() -> None:
     holds.check()
 
 
-def test_a_view_holds_its_inputs_just_before_its_upper() -> None:
+def test_view_holds_inputs_just_before_its_upper() -> None:
     upper = {T: 100, V: 40}
     holds = ReadHolds(lag_ms=10)
     holds.add(T, 0, lambda: upper[T])
@@ -50,7 +50,7 @@ def test_a_view_holds_its_inputs_just_before_its_upper() -> None:
     assert holds.due() == {T: 89}
 
 
-def test_holds_of_what_was_dropped_hold_nothing() -> None:
+def test_holds_on_dropped_collection_have_no_effect() -> None:
     holds = ReadHolds(lag_ms=10)
     holds.add(T, 0, lambda: 100)
     hold = holds.acquire([T], 20)
@@ -60,7 +60,7 @@ def test_holds_of_what_was_dropped_hold_nothing() -> None:
     assert holds.due() == {T: 89}
 
 
-def test_what_fails_for_one_collection_keeps_no_other_back(
+def test_failure_for_one_collection_does_not_delay_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:

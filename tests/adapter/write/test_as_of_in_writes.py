@@ -1,11 +1,11 @@
-"""AS OF in statements that write: says when they read, never when they write."""
+"""AS OF in statements that write: the time at which they read."""
 
 import asyncio
 
 import pytest
 
 from tests.adapter.harness import TestEnvironment
-from tests.adapter.read.test_time_to_come import soon, waiting
+from tests.adapter.read.test_future_times import soon, waiting
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def past(runner: asyncio.Runner, env: TestEnvironment) -> int:
 
 
 @pytest.mark.parametrize("relation", ["src", "kept", "seen"])
-def test_the_query_of_an_insert(
+def test_insert_select_as_of_reads_the_past(
     runner: asyncio.Runner, env: TestEnvironment, past: int, relation: str
 ) -> None:
     async def scenario() -> None:
@@ -51,7 +51,9 @@ def test_the_query_of_an_insert(
     runner.run(scenario())
 
 
-def test_a_table_of_what_was(runner: asyncio.Runner, env: TestEnvironment, past: int) -> None:
+def test_create_table_as_reads_the_past(
+    runner: asyncio.Runner, env: TestEnvironment, past: int
+) -> None:
     async def scenario() -> None:
         for make in (
             f"CREATE TABLE was AS SELECT k FROM src AS OF {past}",
@@ -68,7 +70,7 @@ def test_a_table_of_what_was(runner: asyncio.Runner, env: TestEnvironment, past:
     runner.run(scenario())
 
 
-def test_in_a_block_it_is_for_one_query(
+def test_as_of_in_block_applies_to_one_query(
     runner: asyncio.Runner, env: TestEnvironment, past: int
 ) -> None:
     async def scenario() -> None:
@@ -88,7 +90,7 @@ def test_in_a_block_it_is_for_one_query(
     runner.run(scenario())
 
 
-def test_who_waits_to_read_stands_in_nobodys_way(
+def test_insert_waiting_for_future_read_blocks_nobody(
     runner: asyncio.Runner, env: TestEnvironment, past: int
 ) -> None:
     async def scenario() -> None:
@@ -130,14 +132,14 @@ def test_who_waits_to_read_stands_in_nobodys_way(
         ),
     ],
 )
-def test_what_has_no_time_of_its_own(
+def test_as_of_in_other_writes_is_refused(
     runner: asyncio.Runner, env: TestEnvironment, past: int, statement: str, error: str
 ) -> None:
     answer = runner.run(env.query("w", statement.format(past)))
     assert answer.splitlines()[0] == f"ERROR 0A000: {error}"
 
 
-def test_what_cannot_be_read_any_more(
+def test_insert_as_of_before_since_is_refused(
     runner: asyncio.Runner, env: TestEnvironment, past: int
 ) -> None:
     for statement in (

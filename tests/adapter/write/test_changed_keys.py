@@ -1,4 +1,4 @@
-"""UPDATE and DELETE whose rows are known by keys of a source: they conflict by key alone."""
+"""UPDATE and DELETE with keys from a source conflict by key only."""
 
 import asyncio
 
@@ -66,7 +66,7 @@ async def both(env: TestEnvironment, sql: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("case", BY_KEY)
-def test_of_different_keys_both_are_committed(
+def test_changes_of_different_keys_both_commit(
     runner: asyncio.Runner, env: TestEnvironment, case: str
 ) -> None:
     async def main() -> None:
@@ -82,7 +82,7 @@ def test_of_different_keys_both_are_committed(
 
 
 @pytest.mark.parametrize("case", BY_TABLE)
-def test_where_keys_are_not_known_before_it_conflicts_by_table(
+def test_unknown_keys_conflict_by_table(
     runner: asyncio.Runner, env: TestEnvironment, case: str
 ) -> None:
     async def main() -> None:
@@ -93,7 +93,7 @@ def test_where_keys_are_not_known_before_it_conflicts_by_table(
     runner.run(main())
 
 
-def test_a_subquery_of_several_rows_is_an_error_by_key_too(
+def test_scalar_subquery_with_several_rows_fails_by_key(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main() -> None:
@@ -112,9 +112,7 @@ def test_a_subquery_of_several_rows_is_an_error_by_key_too(
     runner.run(main())
 
 
-def test_what_moves_while_keys_are_waited_for_is_looked_at_once(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_keys_are_read_again_once_after_wait(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def main() -> None:
         await env.ran("w", TABLE)
         await env.ran("w", "DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s; SELECT nextval('s')")
@@ -151,7 +149,7 @@ WITH_JOIN = (
 @pytest.mark.parametrize(
     "before", ["", "UPDATE t SET n = 0 WHERE k = 3; DELETE FROM t WHERE k = 2"]
 )
-def test_rows_under_keys_are_those_that_a_join_finds(
+def test_rows_found_by_keys_equal_join(
     runner: asyncio.Runner,
     env: TestEnvironment,
     monkeypatch: pytest.MonkeyPatch,

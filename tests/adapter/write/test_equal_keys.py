@@ -1,4 +1,4 @@
-"""Keys that SQL calls equal are one key, however they are written, in a block that has written."""
+"""Keys that are equal in SQL are one key, however they are written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EQUAL = [
 
 @pytest.mark.parametrize(("type", "key", "same", "other"), EQUAL)
 @pytest.mark.parametrize("more", ["", ", w"])
-def test_a_row_is_found_once_by_equal_keys(
+def test_row_with_equal_keys_is_found_once(
     runner: asyncio.Runner,
     env: TestEnvironment,
     type: str,

@@ -1,4 +1,4 @@
-"""Rows of values that may become very long: short ones are made in passing, long ones are not."""
+"""Rows with values that may become very long are evaluated by the engine."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ GROWING = (  # what is written for 1, a short argument, and for 2, a long one
 
 
 @pytest.mark.parametrize(("cell", "short", "long"), GROWING)
-def test_only_what_is_long_goes_to_the_engine(
+def test_only_long_values_use_the_engine(
     runner: asyncio.Runner,
     env: TestEnvironment,
     monkeypatch: pytest.MonkeyPatch,
@@ -49,9 +49,7 @@ def test_only_what_is_long_goes_to_the_engine(
     runner.run(scenario())
 
 
-def test_arguments_that_nobody_asks_for_may_fail(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_unused_argument_may_fail(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def scenario() -> None:
         await env.query("s", "CREATE TABLE guarded (t text)")
         cell = "CASE WHEN $1 = 0 THEN 'none' ELSE repeat('y', 10 / $1) END"
@@ -68,7 +66,7 @@ def test_arguments_that_nobody_asks_for_may_fail(
 
 
 @pytest.mark.parametrize("length", [3, 2_000_000])
-def test_beside_numbers_of_a_sequence(
+def test_long_values_beside_nextval(
     runner: asyncio.Runner, env: TestEnvironment, length: int
 ) -> None:
     async def scenario() -> None:
@@ -83,7 +81,9 @@ def test_beside_numbers_of_a_sequence(
     runner.run(scenario())
 
 
-def test_a_query_of_arguments_alone(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_query_of_arguments_only_with_long_values(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def scenario() -> None:
         await env.query("s", "PREPARE q AS SELECT length(repeat($1, $2))")
         assert await env.query("s", "EXECUTE q ('ab', 3)") == "6\nSELECT 1"
@@ -100,7 +100,7 @@ def test_a_query_of_arguments_alone(runner: asyncio.Runner, env: TestEnvironment
         "SELECT DISTINCT mz_now() FROM generate_series(1, 99)",
     ],
 )
-def test_the_time_where_nothing_is_read(
+def test_mz_now_without_read_with_long_values(
     runner: asyncio.Runner, env: TestEnvironment, source: str
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""VALUES of any number of rows that are not constants: numbered in their order, all or none."""
+"""VALUES with many rows that are not constants: numbered in order, all or none."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ SETUP = "CREATE TABLE t (k serial PRIMARY KEY, v int, w text CHECK (w <> 'bad'))
 
 
 @pytest.mark.parametrize("count", [1, 200, 300, 5000])
-def test_all_rows_are_there_numbered_in_their_order(tmp_path: Path, count: int) -> None:
+def test_many_values_are_numbered_in_order(tmp_path: Path, count: int) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", SETUP)
         rows = ", ".join(f"({i} + length(current_user), current_user)" for i in range(count))
@@ -28,7 +28,7 @@ def test_all_rows_are_there_numbered_in_their_order(tmp_path: Path, count: int) 
 
 
 @pytest.mark.parametrize("count", [10, 1000])
-def test_a_row_that_fails_or_may_not_be_there_fails_all(tmp_path: Path, count: int) -> None:
+def test_invalid_row_fails_whole_insert(tmp_path: Path, count: int) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", SETUP)
         for last, told in (

@@ -1,4 +1,4 @@
-"""MERGE by key: it waits for the keys of its source and conflicts with nothing else."""
+"""MERGE by key waits for the keys of its source and conflicts with nothing else."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ BY_KEY = {
 
 
 @pytest.mark.parametrize("case", BY_KEY)
-def test_of_different_keys_both_are_committed(
+def test_changes_of_different_keys_both_commit(
     runner: asyncio.Runner, env: TestEnvironment, case: str
 ) -> None:
     one, another, on = BY_KEY[case]
@@ -66,7 +66,7 @@ def test_of_different_keys_both_are_committed(
     runner.run(main())
 
 
-def test_of_the_same_key_the_second_waits_and_goes_on_from_there(
+def test_second_merge_of_key_waits_and_sees_first(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main() -> None:
@@ -86,9 +86,7 @@ def test_of_the_same_key_the_second_waits_and_goes_on_from_there(
     runner.run(main())
 
 
-def test_who_has_read_something_else_that_changed_hears_of_a_conflict(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_merge_after_stale_read_conflicts(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def main() -> None:
         await env.ran("w", TABLE)
         await env.ran("a", "BEGIN; SELECT n FROM t WHERE k = 1")
@@ -108,7 +106,7 @@ def test_who_has_read_something_else_that_changed_hears_of_a_conflict(
         ("VALUES (1, 5)", "t.k = s.k + (SELECT min(v) FROM other) - 10"),
     ],
 )
-def test_where_keys_are_not_known_before_it_conflicts_by_table(
+def test_unknown_keys_conflict_by_table(
     runner: asyncio.Runner, env: TestEnvironment, source: str, on: str
 ) -> None:
     async def main() -> None:
@@ -121,9 +119,7 @@ def test_where_keys_are_not_known_before_it_conflicts_by_table(
     runner.run(main())
 
 
-def test_counters_lose_nothing_and_nobody_hears_of_it(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_concurrent_merges_lose_no_increment(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def main() -> None:
         await env.ran("w", TABLE)
 
@@ -140,9 +136,7 @@ def test_counters_lose_nothing_and_nobody_hears_of_it(
     runner.run(main())
 
 
-def test_what_the_transaction_has_written_itself_is_met(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_merge_matches_own_writes(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def main() -> None:
         await env.ran("w", TABLE)
         await env.ran(
@@ -193,7 +187,7 @@ RETURNING = {
 
 
 @pytest.mark.parametrize("case", RETURNING)
-def test_returning_gives_what_it_met_and_what_became_of_it(
+def test_merge_returning_gives_old_and_new_rows(
     runner: asyncio.Runner, env: TestEnvironment, case: str
 ) -> None:
     source, does, targets, expected = RETURNING[case]
@@ -207,7 +201,7 @@ def test_returning_gives_what_it_met_and_what_became_of_it(
     runner.run(main())
 
 
-def test_returning_of_equal_rows_gives_each(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_merge_returning_gives_each_equal_row(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def main() -> None:
         await env.ran("w", "DROP TABLE IF EXISTS w; CREATE TABLE w (i int, x char(3))")
         await env.ran("w", "INSERT INTO w VALUES (1, 'a'), (1, 'a'), (2, 'b'), (2, 'b')")
@@ -228,7 +222,7 @@ def test_returning_of_equal_rows_gives_each(runner: asyncio.Runner, env: TestEnv
 @pytest.mark.parametrize(
     "text", ["SELECT merge_action()", "UPDATE t SET n = 1 RETURNING merge_action()"]
 )
-def test_the_action_is_merges_alone(
+def test_merge_action_is_only_for_merge(
     runner: asyncio.Runner, env: TestEnvironment, text: str
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Statements about one row say and do the same by tuples as by columns, whatever they are mixed with."""
+"""Statements about one row give the same results by tuples and by columns."""
 
 import asyncio
 import random
@@ -113,7 +113,7 @@ def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield taken
 
 
-def test_tuples_and_columns_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuple_and_column_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -226,7 +226,9 @@ async def execute(env: TestEnvironment, name: str, sql: str, values: list[Any]) 
     return "\n".join([*lines, session.transaction_status])
 
 
-def test_prepared_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_tuple_and_column_statements_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Columns and arguments of all types, keys of two columns, statements that are kept."""
 
     async def main() -> None:
@@ -264,7 +266,7 @@ def test_prepared_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert by_tuples.count("insert") > 60
 
 
-def test_who_waited_for_a_key_sees_what_was_done_to_it(tmp_path: Path) -> None:
+def test_statement_after_wait_for_key_sees_new_row(tmp_path: Path) -> None:
     """By columns, too: what was changed by tuples meanwhile is not in the arrangement yet."""
 
     async def main(env: TestEnvironment) -> None:

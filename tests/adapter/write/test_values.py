@@ -1,4 +1,4 @@
-"""Rows of values give what evaluating their plan gives, whatever the columns' types."""
+"""Rows of values agree with the evaluation of their plan, for all column types."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ STATEMENTS: list[tuple[str, tuple[Datum, ...]]] = [
 ]
 
 
-def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
+def test_values_agree_with_plan(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         assert await env.query("a", TABLE) == "CREATE TABLE"
         session = await env.session("a")
@@ -65,7 +65,7 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
     in_environment(tmp_path, main)
 
 
-def test_what_is_no_row_of_values_has_no_template(tmp_path: Path) -> None:
+def test_non_values_source_has_no_template(tmp_path: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         await env.query("a", TABLE)
         session = await env.session("a")

@@ -1,4 +1,4 @@
-"""What is written follows from what is newest, whatever level the session reads at."""
+"""Writes read the newest time at every isolation level."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ WRITES = {
 }
 
 
-def test_a_view_that_is_behind_is_waited_for_by_whoever_writes(tmp_path: Path) -> None:
+def test_write_waits_for_late_view(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         for sql in (
             "CREATE CLUSTER c (SIZE 'embedded')",

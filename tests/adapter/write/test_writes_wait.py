@@ -1,4 +1,4 @@
-"""Writes that wait for who has all of their table: they can be ended, and hold up nobody else."""
+"""Writes that wait for a table lock can be ended and block nobody else."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ async def waiting(env: TestEnvironment, count: int = 1) -> None:
 
 
 @pytest.mark.parametrize("in_block", [False, True])
-def test_a_write_that_waits_can_be_ended(tmp_path: Path, in_block: bool) -> None:
+def test_waiting_write_can_be_cancelled(tmp_path: Path, in_block: bool) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE TABLE t (a int)")
         session = await env.session("w")
@@ -54,7 +54,7 @@ def test_a_write_that_waits_can_be_ended(tmp_path: Path, in_block: bool) -> None
     in_environment(tmp_path, scenario)
 
 
-def test_who_waits_for_one_another_hears_of_it(tmp_path: Path) -> None:
+def test_writes_waiting_for_each_other_are_a_deadlock(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int PRIMARY KEY, b int)")
         await env.query("s", "INSERT INTO u VALUES (1, 1)")
@@ -73,7 +73,7 @@ def test_who_waits_for_one_another_hears_of_it(tmp_path: Path) -> None:
     in_environment(tmp_path, scenario)
 
 
-def test_a_write_that_is_about_to_be_committed_goes_before_who_takes_its_table(
+def test_committing_write_precedes_table_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -96,7 +96,7 @@ def test_a_write_that_is_about_to_be_committed_goes_before_who_takes_its_table(
     in_environment(tmp_path, scenario)
 
 
-def test_a_table_that_is_taken_while_another_is_waited_for_is_waited_for_as_well(
+def test_write_also_waits_for_table_locked_meanwhile(
     tmp_path: Path,
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -118,9 +118,7 @@ def test_a_table_that_is_taken_while_another_is_waited_for_is_waited_for_as_well
     in_environment(tmp_path, scenario)
 
 
-def test_a_cancel_that_comes_while_it_is_committed_is_too_late_for_its_rows_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancel_during_commit_is_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE TABLE t (a int)")
         gate = Gate(monkeypatch, env.storage, "append")

@@ -1,4 +1,4 @@
-"""A damaged file takes out what cannot be read without it, says so, and nothing else."""
+"""A corrupted file fails only the statements that need it."""
 
 import asyncio
 import os
@@ -151,9 +151,7 @@ async def opened(directory: Path, launcher: Launcher | None = None) -> AsyncIter
 
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("name", READERS)
-def test_what_needs_a_damaged_file_says_so_and_all_else_answers(
-    tmp_path: Path, name: str, kind: str
-) -> None:
+def test_corrupted_file_fails_only_reads_that_need_it(tmp_path: Path, name: str, kind: str) -> None:
     async def main() -> None:
         path = (await built(tmp_path))[name]
         whole = path.read_bytes()
@@ -175,7 +173,7 @@ def test_what_needs_a_damaged_file_says_so_and_all_else_answers(
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_no_statement_uses_a_damaged_table_but_to_drop_it(tmp_path: Path, kind: str) -> None:
+def test_corrupted_table_can_only_be_dropped(tmp_path: Path, kind: str) -> None:
     async def main() -> None:
         files = await built(tmp_path)
         for name in ("t", "plain"):
@@ -230,7 +228,7 @@ def test_no_statement_uses_a_damaged_table_but_to_drop_it(tmp_path: Path, kind: 
     asyncio.run(main())
 
 
-def test_a_view_whose_own_file_is_damaged_can_be_made_again(tmp_path: Path) -> None:
+def test_corrupted_view_can_be_created_again(tmp_path: Path) -> None:
     async def main() -> None:
         files = await built(tmp_path)
         files["m"].unlink()
@@ -249,9 +247,7 @@ def test_a_view_whose_own_file_is_damaged_can_be_made_again(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
-    tmp_path: Path, kind: str
-) -> None:
+def test_view_over_corrupted_table_continues_until_restart(tmp_path: Path, kind: str) -> None:
     async def main() -> None:
         files = await built(tmp_path)
         whole = files["t"].read_bytes()
@@ -301,7 +297,7 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_catalog_stops_the_start(tmp_path: Path, kind: str) -> None:
+def test_corrupted_catalog_prevents_start(tmp_path: Path, kind: str) -> None:
     async def main() -> None:
         path = (await built(tmp_path))["catalog"]
         whole = path.read_bytes()
@@ -318,7 +314,7 @@ def test_a_damaged_catalog_stops_the_start(tmp_path: Path, kind: str) -> None:
     asyncio.run(main())
 
 
-def test_of_two_replicas_the_one_that_has_begun_answers(tmp_path: Path) -> None:
+def test_hydrated_replica_answers_while_other_cannot_start(tmp_path: Path) -> None:
     async def main() -> None:
         path = (await built(tmp_path))["t"]
         whole = path.read_bytes()

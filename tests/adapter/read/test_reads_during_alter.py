@@ -1,4 +1,4 @@
-"""A query that waits for one collection while another that it reads goes."""
+"""A query waits for one collection while another that it reads is dropped."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.adapter.harness import TestEnvironment, until
         ("DROP TABLE t", 'ERROR 42P01: relation "t" does not exist'),
     ],
 )
-def test_a_query_that_waits_while_its_table_goes(
+def test_query_waiting_while_table_is_dropped_fails(
     runner: asyncio.Runner, tmp_path: Path, ddl: str, expected: str
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""A replica that outlives its server keeps what is right for the next one, and nothing else."""
+"""A replica that survives its server keeps what the next one can use."""
 
 import asyncio
 import secrets
@@ -15,7 +15,7 @@ from tests.compute.runtime.test_reconcile import replica_at
 COUNT = "SET cluster = c; SELECT n FROM v"
 
 
-def test_an_index_is_kept_over_a_restart_and_not_for_a_restored_database(
+def test_replica_keeps_index_over_restart_but_not_for_restored_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SECRET_VARIABLE, secrets.token_hex())

@@ -1,4 +1,4 @@
-"""Writes that meet ALTER TABLE: what waits for it, what is planned again, and what cannot be."""
+"""Writes during ALTER TABLE: which wait, are planned again, or fail."""
 
 import asyncio
 from pathlib import Path
@@ -37,7 +37,7 @@ async def waiting(env: TestEnvironment, count: int) -> None:
     await until(lambda: len(locks._waiting) == count)
 
 
-def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
+def test_write_waiting_for_alter_is_planned_again(
     tmp_path: Path,
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -84,7 +84,7 @@ def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
     in_environment(tmp_path, scenario)
 
 
-def test_a_rolled_back_change_was_never_there(tmp_path: Path) -> None:
+def test_rolled_back_alter_has_no_effect_on_waiting_write(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE TABLE t (a int, b int)")
         await env.query("s", "BEGIN; ALTER TABLE t DROP COLUMN b")
@@ -97,7 +97,7 @@ def test_a_rolled_back_change_was_never_there(tmp_path: Path) -> None:
     in_environment(tmp_path, scenario)
 
 
-def test_blocks_are_tried_again_only_at_their_first_statement(tmp_path: Path) -> None:
+def test_block_is_retried_only_at_first_statement(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
         await env.query("reader", "BEGIN; SELECT * FROM o")
@@ -125,7 +125,7 @@ def test_blocks_are_tried_again_only_at_their_first_statement(tmp_path: Path) ->
     in_environment(tmp_path, scenario)
 
 
-def test_there_is_an_end_to_it_however_often_the_table_is_altered(tmp_path: Path) -> None:
+def test_retries_end_however_often_table_is_altered(tmp_path: Path) -> None:
     """Each time the write has been planned, the next ALTER TABLE has the table already."""
 
     async def scenario(env: TestEnvironment) -> None:
@@ -173,7 +173,7 @@ async def copied(env: TestEnvironment, name: str, table: str, row: dict[str, Dat
         ("ADD UNIQUE (a)", "ERROR 23505: duplicate key value violates unique constraint"),
     ],
 )
-def test_what_waits_for_a_constraint_is_held_to_it(
+def test_write_waiting_for_new_check_must_satisfy_it(
     tmp_path: Path, action: str, refused: str
 ) -> None:
     """The table goes on in the same shard, so that nothing else tells that it is another."""
@@ -203,7 +203,7 @@ def test_what_waits_for_a_constraint_is_held_to_it(
     in_environment(tmp_path, scenario)
 
 
-def test_what_waits_for_a_key_behind_a_constraint_is_held_to_that(tmp_path: Path) -> None:
+def test_write_waiting_for_key_must_satisfy_new_constraint(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int)")
         await env.query("s", "INSERT INTO t VALUES (1, 1)")
@@ -231,7 +231,7 @@ def test_what_waits_for_a_key_behind_a_constraint_is_held_to_that(tmp_path: Path
         ("DROP TABLE t", GONE),
     ],
 )
-def test_a_table_may_become_another_while_its_new_rows_are_looked_for(
+def test_rewrite_during_check_of_new_rows_is_handled(
     tmp_path: Path, change: str, answer: str
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -254,7 +254,7 @@ def test_a_table_may_become_another_while_its_new_rows_are_looked_for(
         ("ALTER TABLE t RENAME TO n", "COMMIT", REFUSED + "\nE", GONE),
     ],
 )
-def test_who_meets_a_table_that_goes_hears_its_name(
+def test_write_waiting_for_drop_names_the_table(
     tmp_path: Path, change: str, before: str, reader: str, others: str
 ) -> None:
     """Who has written to it before, who cannot be planned again, and who can."""
@@ -283,7 +283,7 @@ def test_who_meets_a_table_that_goes_hears_its_name(
     in_environment(tmp_path, scenario)
 
 
-def test_whose_client_leaves_while_it_commits_keeps_its_table_to_the_end(
+def test_commit_keeps_lock_after_client_disconnects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -307,7 +307,7 @@ def test_whose_client_leaves_while_it_commits_keeps_its_table_to_the_end(
     in_environment(tmp_path, scenario)
 
 
-def test_what_a_default_was_is_written_by_nobody_who_ends_after_it_was_changed(
+def test_commit_after_default_changed_uses_new_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""Unique constraints that say the same, and such as change their names, in a block or outside."""
+"""Equal unique constraints, and ones that are renamed, in a block and outside."""
 
 import asyncio
 from pathlib import Path
@@ -83,23 +83,23 @@ def _holds(runner: asyncio.Runner, place: Path, conversation: list[tuple[str, st
     runner.run(main())
 
 
-def test_two_keys_over_the_same_columns_take_each_row_once(
+def test_two_keys_over_same_columns_accept_each_row_once(
     runner: asyncio.Runner, tmp_path: Path
 ) -> None:
     _holds(runner, tmp_path, TWICE)
 
 
-def test_a_key_that_is_renamed_in_a_block_goes_on(runner: asyncio.Runner, tmp_path: Path) -> None:
+def test_key_renamed_in_block_still_applies(runner: asyncio.Runner, tmp_path: Path) -> None:
     _holds(runner, tmp_path, RENAMED)
 
 
-def test_a_name_that_means_another_key_in_a_block(runner: asyncio.Runner, tmp_path: Path) -> None:
+def test_reused_constraint_name_in_block_refers_to_new_key(
+    runner: asyncio.Runner, tmp_path: Path
+) -> None:
     _holds(runner, tmp_path, MEANS_ANOTHER)
 
 
-def test_what_was_read_by_a_key_counts_when_that_is_renamed(
-    runner: asyncio.Runner, tmp_path: Path
-) -> None:
+def test_key_reads_conflict_after_key_rename(runner: asyncio.Runner, tmp_path: Path) -> None:
     async def main() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()

@@ -1,4 +1,4 @@
-"""Numbers for a table's rows are drawn when nobody else has the table, who may begin them anew."""
+"""nextval for a table's rows waits for locks on the table."""
 
 import asyncio
 from pathlib import Path
@@ -37,7 +37,7 @@ MERGE = "MERGE INTO t USING u ON t.v = u.v WHEN NOT MATCHED THEN INSERT (v) VALU
         (MERGE, False, RESTART),
     ],
 )
-def test_who_waits_for_a_table_draws_numbers_then(
+def test_insert_takes_numbers_after_waiting_for_lock(
     tmp_path: Path, write: str, in_block: bool, restart: str
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -56,7 +56,7 @@ def test_who_waits_for_a_table_draws_numbers_then(
     in_environment(tmp_path, scenario)
 
 
-def test_a_copy_that_waits_for_a_table_draws_numbers_then(tmp_path: Path) -> None:
+def test_copy_takes_numbers_after_waiting_for_lock(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", SETUP)
         await env.query("s", "BEGIN; LOCK TABLE t")
@@ -80,7 +80,7 @@ def test_a_copy_that_waits_for_a_table_draws_numbers_then(tmp_path: Path) -> Non
     in_environment(tmp_path, scenario)
 
 
-def test_nobody_takes_a_table_between_the_numbers_of_a_statement_and_its_end(
+def test_table_cannot_be_locked_between_nextval_and_commit(
     tmp_path: Path,
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -101,7 +101,7 @@ def test_nobody_takes_a_table_between_the_numbers_of_a_statement_and_its_end(
     in_environment(tmp_path, scenario)
 
 
-def test_some_rows_that_may_be_there_do_not_wait_for_who_has_others(tmp_path: Path) -> None:
+def test_upsert_does_not_wait_for_locks_on_other_keys(tmp_path: Path) -> None:
     rows = ", ".join(["(nextval('t_k_seq'), 7)"] * 1000)  # more than are made by tuples
 
     async def scenario(env: TestEnvironment) -> None:
@@ -123,7 +123,7 @@ def test_some_rows_that_may_be_there_do_not_wait_for_who_has_others(tmp_path: Pa
     ],
 )
 @pytest.mark.parametrize("around", [("", "SELECT 1"), ("BEGIN", "COMMIT")])
-def test_many_rows_that_may_be_there_do_not_wait_for_each_other_in_a_circle(
+def test_concurrent_bulk_upserts_do_not_deadlock(
     tmp_path: Path, rows: str, around: tuple[str, str]
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:

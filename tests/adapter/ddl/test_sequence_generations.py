@@ -1,4 +1,4 @@
-"""Generations of sequences: of transactions that restart one at once, and that end in doubt."""
+"""Generations of sequences: concurrent restarts, and commits with unknown outcome."""
 
 import asyncio
 import errno
@@ -61,7 +61,7 @@ def drawing(who: str, number: int, state: str = "") -> tuple[str, str, str]:
         ),
     ],
 )
-def test_transactions_that_restart_a_sequence_at_once_do_not_meet(
+def test_concurrent_restarts_of_a_sequence_use_different_generations(
     tmp_path: Path, steps: list[tuple[str, str, str]], after: int
 ) -> None:
     async def scenario() -> None:
@@ -80,7 +80,7 @@ def test_transactions_that_restart_a_sequence_at_once_do_not_meet(
     asyncio.run(scenario())
 
 
-def test_tables_that_begin_anew_at_once_keep_their_sequences(tmp_path: Path) -> None:
+def test_concurrent_restart_identity_keeps_each_tables_sequences(tmp_path: Path) -> None:
     async def scenario() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -105,7 +105,7 @@ def test_tables_that_begin_anew_at_once_keep_their_sequences(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_a_block_draws_from_the_generation_that_is_live(tmp_path: Path) -> None:
+def test_block_takes_numbers_from_live_generation(tmp_path: Path) -> None:
     async def scenario() -> None:
         env = TestEnvironment(tmp_path)
         await env.open()
@@ -139,7 +139,7 @@ def test_a_block_draws_from_the_generation_that_is_live(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_who_waits_for_numbers_of_a_sequence_that_is_restarted_gets_new_ones(
+def test_nextval_waiting_during_restart_returns_new_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -192,7 +192,7 @@ def when_published(
         ("CREATE TABLE i (k int GENERATED ALWAYS AS IDENTITY)", "SELECT nextval('i_k_seq')"),
     ],
 )
-def test_a_generation_of_which_it_is_not_known_whether_it_has_begun_stays_written_down(
+def test_generation_with_unknown_begin_stays_in_register(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, then: str
 ) -> None:
     async def scenario() -> None:
@@ -215,7 +215,7 @@ def test_a_generation_of_which_it_is_not_known_whether_it_has_begun_stays_writte
     asyncio.run(scenario())
 
 
-def test_a_generation_that_is_known_not_to_have_begun_is_forgotten(
+def test_generation_of_failed_commit_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -241,9 +241,7 @@ def test_a_generation_that_is_known_not_to_have_begun_is_forgotten(
 
 
 @pytest.mark.parametrize("key", ["", " PRIMARY KEY"])
-def test_a_row_that_comes_after_restart_identity_has_a_number_of_the_new_generation(
-    tmp_path: Path, key: str
-) -> None:
+def test_insert_after_restart_identity_uses_new_generation(tmp_path: Path, key: str) -> None:
     async def scenario(env: TestEnvironment) -> None:
         insert = "INSERT INTO t (v) VALUES (1) RETURNING k"
         truncate = "TRUNCATE t RESTART IDENTITY"
@@ -260,7 +258,7 @@ def test_a_row_that_comes_after_restart_identity_has_a_number_of_the_new_generat
     in_environment(tmp_path, scenario)
 
 
-def test_a_generation_that_is_followed_while_it_is_set_does_not_come_back(
+def test_setval_during_restart_does_not_revive_old_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""An environment ends, also while what it has to wait for does not come."""
+"""An environment shuts down, also while what it waits for does not come."""
 
 import asyncio
 from functools import partial
@@ -18,7 +18,7 @@ def unavailable(self: FileBlob, key: str, file: Path) -> None:
 
 
 @pytest.mark.parametrize("statement", ["INSERT INTO t VALUES (1)", "CREATE TABLE u (a int)"])
-def test_nobody_waits_for_the_blob_store_at_the_end(
+def test_shutdown_does_not_wait_for_blob_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     monkeypatch.setattr(controller, "SEGMENTS_BEHIND", 1)
@@ -48,7 +48,7 @@ def test_nobody_waits_for_the_blob_store_at_the_end(
 
 
 @pytest.mark.parametrize("fault", ["another has taken over", "consensus is out"])
-def test_all_is_closed_though_it_cannot_be_written_down_where_sequences_stand(
+def test_shutdown_completes_without_saving_sequence_positions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     async def main() -> None:

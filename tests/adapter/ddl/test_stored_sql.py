@@ -1,4 +1,4 @@
-"""A definition means the same when it has been read anew from the text that is kept of it."""
+"""Stored statements have the same meaning when they are read again."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ async def _same_when_reopened(
     assert [await env.query("a", query) for query in queries] == before
 
 
-def test_a_name_without_its_quotes_does_not_join_the_word_beside_it(tmp_path: Path) -> None:
+def test_unquoted_name_stays_apart_from_next_word(tmp_path: Path) -> None:
     froms = [
         'SELECT x.a FROM "t"AS x',
         'SELECT*FROM"t"',
@@ -55,7 +55,7 @@ def test_a_name_without_its_quotes_does_not_join_the_word_beside_it(tmp_path: Pa
     asyncio.run(play())
 
 
-def test_a_word_that_needs_quotes_without_its_qualifier_gets_them(tmp_path: Path) -> None:
+def test_reserved_word_is_quoted_without_qualifier(tmp_path: Path) -> None:
     tables = [
         'CREATE TABLE "user" (name text); INSERT INTO "user" VALUES (\'x\')',
         """CREATE TABLE c ("user" text, "order" int, "Mixed" int, "select" int,
@@ -80,7 +80,7 @@ def test_a_word_that_needs_quotes_without_its_qualifier_gets_them(tmp_path: Path
     asyncio.run(play())
 
 
-def test_a_word_that_our_parser_would_misread_is_quoted(tmp_path: Path) -> None:
+def test_word_that_parser_misreads_is_quoted(tmp_path: Path) -> None:
     words = ("alter", "qualify", "exclude", "of", "xor")
 
     async def play() -> None:
@@ -102,7 +102,7 @@ def test_a_word_that_our_parser_would_misread_is_quoted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["SELECT b FROM", "SELECT b AS a FROM foreshore.public.t"])
-def test_what_would_not_be_read_as_it_was_meant_is_not_written_down(
+def test_statement_that_does_not_round_trip_is_refused(
     tmp_path: Path, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def play(env: TestEnvironment) -> None:

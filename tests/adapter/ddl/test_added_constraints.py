@@ -1,4 +1,4 @@
-"""What a table comes to promise counts from then on: neither its past nor that of views is read so."""
+"""Constraints added by ALTER TABLE do not apply to earlier times of the table or of views."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def now(env: TestEnvironment) -> int:
     return env.environment.coordinator.oracle.read_ts()
 
 
-def test_a_view_is_read_as_it_was_before_its_table_promised_more(
+def test_view_at_time_before_added_constraint_is_unchanged(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -44,7 +44,7 @@ def test_a_view_is_read_as_it_was_before_its_table_promised_more(
 
 
 @pytest.mark.parametrize("more", ["", "ADD COLUMN z int, "])
-def test_what_holds_by_what_the_same_block_writes_holds_from_its_commit_on(
+def test_constraint_satisfied_by_own_writes_holds_from_commit(
     runner: asyncio.Runner, env: TestEnvironment, more: str
 ) -> None:
     async def scenario() -> None:
@@ -63,7 +63,7 @@ def test_what_holds_by_what_the_same_block_writes_holds_from_its_commit_on(
     runner.run(scenario())
 
 
-def test_an_index_is_not_read_for_what_its_table_did_not_promise_then(
+def test_index_is_not_used_at_times_before_added_constraint(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -81,7 +81,7 @@ def test_an_index_is_not_read_for_what_its_table_did_not_promise_then(
     runner.run(scenario())
 
 
-def test_a_view_whose_plan_was_made_of_nothing_but_promises(
+def test_view_whose_plan_needs_only_constraints(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -103,7 +103,7 @@ def test_a_view_whose_plan_was_made_of_nothing_but_promises(
     runner.run(scenario())
 
 
-def test_a_key_that_was_lost_meanwhile_is_not_taken_up_again(
+def test_dropped_and_restored_key_is_not_used_by_old_view(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -128,7 +128,7 @@ def test_a_key_that_was_lost_meanwhile_is_not_taken_up_again(
     runner.run(scenario())
 
 
-def test_only_what_a_statement_names_says_from_when_on_it_reads(
+def test_added_constraint_limits_only_statements_that_name_the_table(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -155,7 +155,7 @@ def test_only_what_a_statement_names_says_from_when_on_it_reads(
     runner.run(scenario())
 
 
-def test_a_subscription_does_not_rely_on_what_is_promised_later(
+def test_subscription_does_not_rely_on_later_constraint(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -171,7 +171,7 @@ def test_a_subscription_does_not_rely_on_what_is_promised_later(
     runner.run(scenario())
 
 
-def test_no_past_is_made_up_of_a_view_whose_table_gets_other_columns_in_the_same_block(
+def test_view_created_as_of_in_block_that_rewrites_its_table_is_refused(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -204,7 +204,7 @@ PROMISES = [
 
 
 @pytest.mark.parametrize(("alter", "read"), PROMISES)
-def test_a_block_does_not_read_the_past_by_what_it_has_promised_itself(
+def test_as_of_before_constraint_added_in_block_is_refused(
     runner: asyncio.Runner, env: TestEnvironment, alter: str, read: str
 ) -> None:
     async def scenario() -> None:
@@ -232,7 +232,7 @@ def test_a_block_does_not_read_the_past_by_what_it_has_promised_itself(
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_block_reads_at_no_time_before_what_it_has_promised_held(
+def test_block_reads_at_no_time_before_its_own_constraint_holds(
     runner: asyncio.Runner, env: TestEnvironment, changed: bool
 ) -> None:
     async def scenario() -> None:
@@ -256,7 +256,7 @@ def test_a_block_reads_at_no_time_before_what_it_has_promised_held(
 
 
 @pytest.mark.parametrize("more", ["", " ON CONFLICT (k) DO UPDATE SET k = excluded.k"])
-def test_a_block_fills_a_table_that_it_has_created_as_of_a_time(
+def test_block_fills_its_new_table_from_query_as_of(
     runner: asyncio.Runner, env: TestEnvironment, more: str
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Reads at a time that has yet to come: they wait for it, and nobody waits for them."""
+"""Reads AS OF a future time wait for it and block nobody."""
 
 import asyncio
 from pathlib import Path
@@ -40,7 +40,7 @@ async def waiting(env: TestEnvironment, session: str, sql: str) -> "asyncio.Task
     ],
 )
 @pytest.mark.parametrize("relation", ["late", "late_kept", "late_indexed"])
-def test_what_is_written_until_then_is_seen(
+def test_as_of_future_includes_writes_until_then(
     runner: asyncio.Runner, env: TestEnvironment, query: str, relation: str
 ) -> None:
     async def scenario() -> None:
@@ -70,9 +70,7 @@ def test_what_is_written_until_then_is_seen(
     runner.run(scenario())
 
 
-def test_the_answer_is_that_of_its_time_and_no_later(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+def test_as_of_future_excludes_later_writes(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def scenario() -> None:
         made = "CREATE TABLE steps (k int) WITH (RETAIN HISTORY FOR '1ms')"
         assert await env.query("w", made) == "CREATE TABLE"
@@ -93,7 +91,7 @@ def test_the_answer_is_that_of_its_time_and_no_later(
     runner.run(scenario())
 
 
-def test_a_wait_ends_when_it_is_cancelled_or_takes_too_long(
+def test_wait_for_future_time_ends_with_cancel_and_timeout(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -115,7 +113,7 @@ def test_a_wait_ends_when_it_is_cancelled_or_takes_too_long(
     runner.run(scenario())
 
 
-def test_who_waits_holds_nothing_of_the_present(tmp_path: Path) -> None:
+def test_wait_for_future_time_holds_no_history(tmp_path: Path) -> None:
     async def scenario() -> None:
         env = TestEnvironment(tmp_path, lag_ms=50)
         await env.open()
@@ -133,7 +131,7 @@ def test_who_waits_holds_nothing_of_the_present(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_time_that_moves_with_the_present_is_chosen_once(
+def test_as_of_relative_to_now_is_evaluated_once(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -151,7 +149,7 @@ def test_a_time_that_moves_with_the_present_is_chosen_once(
     runner.run(scenario())
 
 
-def test_what_happens_to_the_relation_meanwhile(
+def test_ddl_during_wait_for_future_time_applies(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -185,7 +183,7 @@ def test_what_happens_to_the_relation_meanwhile(
     runner.run(scenario())
 
 
-def test_a_statement_whose_columns_are_known_does_not_get_others(
+def test_prepared_statement_with_changed_columns_fails_after_wait(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -198,7 +196,9 @@ def test_a_statement_whose_columns_are_known_does_not_get_others(
     runner.run(scenario())
 
 
-def test_a_block_reads_on_at_its_own_time(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_block_continues_at_its_own_time_after_as_of(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def scenario() -> None:
         await env.query("w", "CREATE TABLE blocked (k int); INSERT INTO blocked VALUES (1)")
         await env.query("r", "BEGIN; SELECT k FROM blocked")
@@ -212,7 +212,7 @@ def test_a_block_reads_on_at_its_own_time(runner: asyncio.Runner, env: TestEnvir
     runner.run(scenario())
 
 
-def test_changes_through_a_time_to_come(runner: asyncio.Runner, env: TestEnvironment) -> None:
+def test_changes_through_future_time_waits(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def scenario() -> None:
         await env.query("w", "CREATE TABLE told (k int)")
         after, through = soon(env, 0), soon(env)
@@ -230,7 +230,7 @@ def test_changes_through_a_time_to_come(runner: asyncio.Runner, env: TestEnviron
     runner.run(scenario())
 
 
-def test_explain_timestamp_says_so_and_does_not_wait(
+def test_explain_timestamp_of_future_time_does_not_wait(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -245,7 +245,7 @@ def test_explain_timestamp_says_so_and_does_not_wait(
     runner.run(scenario())
 
 
-def test_bounded_staleness_waits_for_nothing_but_an_exact_time(
+def test_bounded_staleness_waits_only_for_exact_as_of(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -260,7 +260,7 @@ def test_bounded_staleness_waits_for_nothing_but_an_exact_time(
     runner.run(scenario())
 
 
-def test_what_never_changes_is_known_at_all_times(
+def test_constant_query_as_of_future_does_not_wait(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
@@ -274,7 +274,7 @@ def test_what_never_changes_is_known_at_all_times(
     runner.run(scenario())
 
 
-def test_a_view_of_what_is_dropped_meanwhile_is_not_created(
+def test_create_view_fails_if_input_is_dropped_while_waiting(
     runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:

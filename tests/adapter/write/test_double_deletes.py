@@ -1,4 +1,4 @@
-"""A statement may not delete more rows of a key than there are."""
+"""A statement cannot delete more rows of a key than exist."""
 
 from __future__ import annotations
 
