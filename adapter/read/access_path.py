@@ -94,10 +94,10 @@ class PeekPlan:
     path: AccessPath
     sources: frozenset[GlobalId]
     shards: frozenset[GlobalId]  # the sources that are read as of a time: not the system's
-    open: bool  # whether there are parameters or session values to bind
+    is_open: bool  # whether there are parameters or session values to bind
     is_timed: bool  # whether the answer depends on the time of the read
-    acts: bool  # whether it calls functions with side effects
-    draws: bool  # whether it calls nextval
+    has_side_effects: bool  # whether it calls functions with side effects
+    calls_nextval: bool  # whether it calls nextval
     is_large: bool  # whether traversing its relation takes milliseconds
 
     @property

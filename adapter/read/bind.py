@@ -53,7 +53,7 @@ async def bind_peek(
     """Return `plan` bound as of `time`; on a thread if it is large."""
     bindings = context.bindings(time)
     block, finishing = Block(plan.path.relation, plan.query.recursions), plan.query.finishing
-    if plan.open:
+    if plan.is_open:
         finishing = bound_finishing(context, plan.query)
         if plan.is_large:
             with context.interrupts.running():
@@ -68,7 +68,7 @@ async def bind_peek(
 
 async def call_side_effects(context: StatementContext, bound: BoundPeek) -> BoundPeek:
     """Call the plan's functions with side effects; return it with their results put in."""
-    if not bound.plan.acts:
+    if not bound.plan.has_side_effects:
         return bound
     relations = bound.block.relations()
     calls = dict.fromkeys(call for each in relations for call in calls_in(each))

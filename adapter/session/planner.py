@@ -182,7 +182,7 @@ class SessionPlanner:
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = None
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
-            calls = calls_in(peek.query.relation) if peek.acts else ()
+            calls = calls_in(peek.query.relation) if peek.has_side_effects else ()
             prepared.template = template_of(peek.query.relation, calls)
             if prepared.template is not None and not plan.row_outputs:
                 prepared.rules = rules_of(planned[plan.table])

@@ -51,7 +51,7 @@ async def inserted_rows(
 ) -> TableRows:
     """Return the rows of an INSERT in the columns of its target, in their order."""
     peek, template = context.prepared.peek, context.prepared.template
-    if peek is not None and peek.reads_nothing and peek.draws:
+    if peek is not None and peek.reads_nothing and peek.calls_nextval:
         whole = plan.on_conflict is not None and not _is_few(template, peek)
         await lock_before_nextval(context, target, whole=whole)
     tuples = None if template is None else await _rows_of(context, template)
