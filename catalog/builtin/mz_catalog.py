@@ -7,7 +7,13 @@ from foreshore.catalog.builtin.definitions import (
     index_definition,
     key_definition,
 )
-from foreshore.catalog.builtin.relation import Builtin, Declaration, IntrospectionSnapshot, Row
+from foreshore.catalog.builtin.relation import (
+    Builtin,
+    Declaration,
+    IntrospectionSnapshot,
+    Row,
+    live,
+)
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
 from foreshore.types import format_type, oid_of
 
@@ -104,7 +110,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_internal",
             "mz_cluster_replica_statuses",
             "replica_id text, status text, reason text?",
-            _replica_statuses,
+            live("mz_cluster_replica_statuses"),
         ),
         (
             "mz_internal",
@@ -116,14 +122,14 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_internal",
             "mz_storage_sizes",
             "object_id text, oid oid, database_id text?, size_bytes int8",
-            _storage_sizes,
+            live("mz_storage_sizes"),
         ),
         (
             "mz_internal",
             "mz_sessions",
             "connection_id int8, role text, database text, application_name text, state text,"
             "query text, connected_at timestamptz, client_address text?",
-            _sessions,
+            live("mz_sessions"),
         ),
         (
             "mz_internal",
@@ -148,7 +154,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_read_holds",
             "object_id text, object_name text, kind text, time mz_timestamp, age_ms int8,"
             "connection_id int8?, dataflow_id text?, token text?, subscription_id text?",
-            _read_holds,
+            live("mz_read_holds"),
         ),
         (
             "mz_internal",
@@ -182,20 +188,20 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "replica_id text, object_id text, state text, write_frontier mz_timestamp?,"
             "hydration_ms int8, steps int8, step_ms float8, busy_ms int8, arranged_rows int8?,"
             "arranged_bytes int8?, failure text?",
-            _dataflow_statuses,
+            live("mz_dataflow_statuses"),
         ),
         (
             "mz_internal",
             "mz_message_loop_latency",
             "window_end timestamptz, window_ms int8, probes int8, avg_ms float8, max_ms float8",
-            _loop_latencies,
+            live("mz_message_loop_latency"),
         ),
         (
             "mz_internal",
             "mz_write_capabilities",
             "object_id text, object_name text, kind text, write_frontier mz_timestamp, token text,"
             "dataflow_id text?",
-            _writers,
+            live("mz_write_capabilities"),
         ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):
@@ -356,41 +362,8 @@ def _replicas(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
 
 
-def _replica_statuses(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for status in snapshot.replica_statuses:
-        yield {"replica_id": status.replica, "status": status.status, "reason": status.reason}
-
-
-def _dataflow_statuses(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for each in snapshot.dataflows():
-        yield {
-            "replica_id": each.replica,
-            "object_id": each.id,
-            "state": each.state,
-            "write_frontier": each.upper,
-            "hydration_ms": each.hydration_ms,
-            "steps": each.steps,
-            "step_ms": each.step_ms,
-            "busy_ms": each.busy_ms,
-            "arranged_rows": each.arranged_rows,
-            "arranged_bytes": each.arranged_bytes,
-            "failure": each.failure,
-        }
-
-
-def _loop_latencies(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for each in snapshot.loop_latencies:
-        yield {
-            "window_end": each.end,
-            "window_ms": each.length_ms,
-            "probes": each.probes,
-            "avg_ms": each.average_ms,
-            "max_ms": each.greatest_ms,
-        }
-
-
 def _frontiers(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for frontier in snapshot.frontiers:
+    for frontier in snapshot.frontiers():
         yield {
             "object_id": frontier.id,
             "read_frontier": frontier.since,
@@ -407,7 +380,7 @@ def _lag(upper: int | None, than: int) -> dict[str, int] | None:
 
 def _wallclock_lags(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield how far each collection is behind the current time."""
-    for each in snapshot.frontiers:
+    for each in snapshot.frontiers():
         yield {"object_id": each.id, "lag": _lag(each.upper, snapshot.now)}
 
 
@@ -417,8 +390,9 @@ def _materialization_lags(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     The lag is relative to the most advanced input. The slowest input delays the collection, if the
     collection does not delay itself.
     """
-    uppers = {each.id: each.upper or 0 for each in snapshot.frontiers}
-    for each in snapshot.frontiers:
+    frontiers = tuple(snapshot.frontiers())
+    uppers = {each.id: each.upper or 0 for each in frontiers}
+    for each in frontiers:
         inputs, bases = sorted(each.inputs & uppers.keys()), sorted(each.bases & uppers.keys())
         if inputs and bases:
             yield {
@@ -428,60 +402,6 @@ def _materialization_lags(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "slowest_local_input_id": min(inputs, key=uppers.__getitem__),
                 "slowest_global_input_id": min(bases, key=uppers.__getitem__),
             }
-
-
-def _read_holds(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for held in snapshot.read_holds():
-        yield {
-            "object_id": held.id,
-            "object_name": held.name,
-            "kind": held.kind,
-            "time": held.time,
-            "age_ms": held.age_ms,
-            "connection_id": held.pid,
-            "dataflow_id": held.dataflow,
-            "token": held.token,
-            "subscription_id": held.subscription,
-        }
-
-
-def _writers(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for writer in snapshot.writers():
-        yield {
-            "object_id": writer.id,
-            "object_name": writer.name,
-            "kind": writer.kind,
-            "write_frontier": writer.upper,
-            "token": writer.token,
-            "dataflow_id": writer.dataflow,
-        }
-
-
-def _storage_sizes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for size in snapshot.sizes:
-        item = snapshot.state.item(size.id)
-        schema = snapshot.state.objects[item.schema]
-        assert isinstance(schema, Schema), schema
-        yield {
-            "object_id": item.id,
-            "oid": item.oid,
-            "database_id": schema.database,
-            "size_bytes": size.size_bytes,
-        }
-
-
-def _sessions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for session in snapshot.sessions:
-        yield {
-            "connection_id": session.pid,
-            "role": session.user,
-            "database": session.database,
-            "application_name": session.application_name,
-            "state": session.state,
-            "query": session.query,
-            "connected_at": session.connected_at,
-            "client_address": session.address,
-        }
 
 
 def _dependencies(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

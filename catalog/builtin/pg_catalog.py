@@ -10,6 +10,7 @@ from foreshore.catalog.builtin.relation import (
     Declaration,
     IntrospectionSnapshot,
     Row,
+    live,
     nothing,
 )
 from foreshore.catalog.item import Database, Item, Role
@@ -50,10 +51,10 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_range": nothing,
         "pg_depend": _depend,
         "pg_sequence": _sequence,
-        "pg_locks": _locks,
-        "pg_settings": _settings,
+        "pg_locks": live("pg_locks"),
+        "pg_settings": live("pg_settings"),
         "pg_shdescription": _shdescription,
-        "pg_stat_activity": _stat_activity,
+        "pg_stat_activity": live("pg_stat_activity"),
         "pg_stat_user_tables": _stat_user_tables,
         "pg_tablespace": _tablespace,
         "pg_type": _type,
@@ -401,59 +402,6 @@ def _language(_: IntrospectionSnapshot) -> Iterator[Row]:
 def _tablespace(_: IntrospectionSnapshot) -> Iterator[Row]:
     for oid, name in ((1663, "pg_default"), (1664, "pg_global")):
         yield {"oid": oid, "spcname": name, "spcowner": SUPERUSER_OID}
-
-
-def _settings(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for setting in snapshot.settings:
-        yield {
-            "name": setting.name,
-            "setting": setting.value,
-            "category": "Foreshore",
-            "short_desc": setting.description,
-            "context": "user",
-            "vartype": "string",
-            "source": "session",
-            "boot_val": None,
-            "reset_val": None,
-        }
-
-
-def _stat_activity(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for session in snapshot.sessions:
-        database = snapshot.state.database(session.database)
-        role = snapshot.state.role(session.user)
-        yield {
-            "datid": database.oid if database else None,
-            "datname": session.database,
-            "pid": session.pid,
-            "usesysid": role.oid if role else None,
-            "usename": session.user,
-            "application_name": session.application_name,
-            "client_addr": session.address,
-            "backend_start": session.connected_at,
-            "xact_start": session.transaction_at,
-            "query_start": session.query_at,
-            "state_change": session.state_at,
-            "state": session.state,
-            "query": session.query,
-            "backend_type": "client backend",
-        }
-
-
-def _locks(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for lock in snapshot.advisory_locks():
-        database = snapshot.state.database(lock.database)
-        yield {
-            "locktype": "advisory",
-            "database": database.oid if database else None,
-            "classid": lock.classid,
-            "objid": lock.objid,
-            "objsubid": lock.objsubid,
-            "pid": lock.pid,
-            "mode": lock.mode,
-            "granted": lock.granted,
-            "fastpath": False,
-        }
 
 
 def _stat_user_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -13,9 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, NamedConstraint, Schema
 from foreshore.catalog.state import State
 from foreshore.constraint import Constraint, Unique
+from foreshore.expr.ir import Column
 from foreshore.ids import FIRST_BUILTIN, GlobalId, global_id
 from foreshore.sequence import Generated, Position
 from foreshore.sequence import Sequence as SequenceDefinition
@@ -29,32 +31,6 @@ from foreshore.types import (
 )
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A session variable as in SHOW ALL."""
-
-    name: str
-    value: str
-    description: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    """A connected session."""
-
-    pid: int
-    user: str
-    database: str
-    application_name: str
-    state: str  # active, idle, idle in transaction, idle in transaction (aborted)
-    query: str
-    connected_at: int  # microseconds since 1970
-    address: str | None = None
-    transaction_at: int | None = None  # when the running transaction began
-    query_at: int | None = None  # when `query` began
-    state_at: int | None = None  # when `state` last changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,122 +48,49 @@ class Frontier:
     bases: frozenset[GlobalId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBack:
-    """A holder that keeps a collection readable from `time` on."""
-
-    id: GlobalId
-    name: str
-    kind: str  # retention, transaction, subscription, durable subscription, dataflow, capability
-    time: int
-    age_ms: int  # how far that is behind the newest readable time
-    pid: int | None = None  # of the session
-    dataflow: GlobalId | None = None
-    token: str | None = None  # of the storage capability
-    subscription: GlobalId | None = None  # of a durable subscription
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """A writer of a collection from `upper` on, by the write capability `token`."""
-
-    id: GlobalId
-    name: str
-    kind: str  # table, dataflow, environment, capability
-    token: str
-    upper: int
-    dataflow: GlobalId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSize:
-    """The size in bytes of a durable collection in storage."""
-
-    id: GlobalId
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
-    """The process of a replica."""
-
-    replica: str  # the replica's id in the catalog
-    status: str  # online, offline
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DataflowRow:
-    """A replica's report on a dataflow, which has the id of what it maintains."""
-
-    replica: str  # the replica's id in the catalog
-    id: GlobalId
-    state: str  # pending, hydrating, running, failed
-    upper: int | None  # of its output; None: not reported yet
-    hydration_ms: int  # duration of the hydration, so far
-    steps: int
-    step_ms: float  # average duration of a step
-    busy_ms: int  # duration of the current hydration or step; 0: none
-    arranged_rows: int | None  # of its indexes; None: it has none
-    arranged_bytes: int | None
-    failure: str | None  # the current or last error
-
-
-@dataclass(frozen=True, slots=True)
-class AdvisoryLock:
-    """An advisory lock held or awaited by a session, as in pg_locks."""
-
-    database: str
-    classid: int
-    objid: int
-    objsubid: int
-    pid: int
-    mode: str
-    granted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LoopRow:
-    """The delay of timers on the event loop within a short interval."""
-
-    end: int  # microseconds since 1970
-    length_ms: int
-    probes: int
-    average_ms: float
-    greatest_ms: float
-
-
 @dataclass(frozen=True)
 class IntrospectionSnapshot:
     """The state of the system at one moment, as the querying session sees it."""
 
     state: State
-    desc_of: Callable[[GlobalId], RelationDesc]  # of a table or view
-    # Of an index: for each key column its position in the relation from 1, or 0 and its text.
-    index_key_of: Callable[[GlobalId], Sequence[tuple[int, str]]]
+    planned: Mapping[GlobalId, Planned]
+    database: str
     definition_of: Callable[[GlobalId], str]  # the text of a view's query
     default_of: Callable[[GlobalId, int], str | None]  # the text of a table column's default
-    constraints_of: Callable[[GlobalId], Mapping[str, Constraint]]  # of a table, by name
-    database: str
-    generated_of: Callable[[GlobalId, int], Generated | None] = lambda id, position: None
-    sequence_of: Callable[[GlobalId], SequenceDefinition] = lambda id: SequenceDefinition()
     position_of: Callable[[GlobalId], Position] = lambda id: Position(1, called=False)
     # Of a subscription: its position, and the milliseconds of history that it holds; None: it has
     # not begun.
     standing_of: Callable[[GlobalId], tuple[int, int] | None] = lambda id: None
-    settings: Sequence[Setting] = ()
-    sessions: Sequence[SessionRow] = ()
-    frontiers: Sequence[Frontier] = ()
+    frontiers: Callable[[], Iterable[Frontier]] = tuple
+    live: Callable[[str], Iterable[Row]] = lambda name: ()  # rows of the relations called so
     now: int = 0  # in milliseconds since 1970
-    sizes: Sequence[StoredSize] = ()
-    read_holds: Callable[[], Iterable[HeldBack]] = tuple
-    writers: Callable[[], Iterable[Writer]] = tuple
-    replica_statuses: Sequence[ReplicaStatus] = ()
-    dataflows: Callable[[], Iterable[DataflowRow]] = tuple
-    loop_latencies: Sequence[LoopRow] = ()
     temporary: str = ""  # id of the session's temporary schema
     search_path: Sequence[str] = ()  # schema names
-    advisory_locks: Callable[[], Iterable[AdvisoryLock]] = tuple
+
+    def desc_of(self, id: GlobalId) -> RelationDesc:
+        """Return the columns of a relation."""
+        return self.planned[id].desc
+
+    def index_key_of(self, id: GlobalId) -> list[tuple[int, str]]:
+        """Return for each key column of an index its position from 1, or 0, and its text."""
+        on = self.state.item(id).on
+        assert on is not None, id
+        names = self.desc_of(on).names
+        return [
+            (key.index + 1, names[key.index]) if isinstance(key, Column) else (0, "expr")
+            for key in self.planned[id].key
+        ]
+
+    def generated_of(self, id: GlobalId, position: int) -> Generated | None:
+        """Return how a table's column is generated."""
+        generated = self.planned[id].generated
+        return generated[position] if generated else None
+
+    def sequence_of(self, id: GlobalId) -> SequenceDefinition:
+        """Return the definition of a sequence."""
+        found = self.planned[id].sequence
+        assert found is not None, id
+        return found
 
     @cached_property
     def schemas(self) -> dict[str, Schema]:
@@ -233,8 +136,10 @@ class IntrospectionSnapshot:
     @cached_property
     def _named_constraints(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
         return tuple(
-            (item, each, self.constraints_of(item.id)[each.name])
+            (item, each, constraints[each.name])
             for item in self.items
+            if item.constraints
+            for constraints in ({each.name: each for each in self.planned[item.id].constraints},)
             for each in item.constraints
         )
 
@@ -335,3 +240,8 @@ def _empty(type: SqlType) -> Any:
 def nothing(_: IntrospectionSnapshot) -> Iterable[Row]:
     """Return no rows, for features that Foreshore lacks."""
     return ()
+
+
+def live(name: str) -> Callable[[IntrospectionSnapshot], Iterable[Row]]:
+    """Return the function for the rows of a relation that depends on more than the catalog."""
+    return lambda snapshot: snapshot.live(name)

@@ -4,21 +4,21 @@ import pytest
 
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.builtin.registry import all_builtins, builtins_by_name
-from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot, Setting
+from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
+from foreshore.catalog.catalog import Planned
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 
 
 def snapshot() -> IntrospectionSnapshot:
+    state = first_state()
     desc = RelationDesc(("i", "t"), (ColumnType(INT4, False), ColumnType(TEXT)))
     return IntrospectionSnapshot(
-        state=first_state(),
-        desc_of=lambda _: desc,
-        index_key_of=lambda _: [(1, "i")],
+        state=state,
+        planned={item.id: Planned(desc) for item in state.items()},
+        database="foreshore",
         definition_of=lambda _: "SELECT 1",
         default_of=lambda _, i: "7" if i == 0 else None,
-        constraints_of=lambda _: {},
-        database="foreshore",
-        settings=[Setting("TimeZone", "UTC")],
+        live=lambda name: [{"name": "TimeZone", "setting": "UTC"}] if name == "pg_settings" else [],
     )
 
 

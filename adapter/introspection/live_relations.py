@@ -1,0 +1,220 @@
+"""Rows of the system relations that depend on more than the catalog: sessions, holds, replicas, ...
+
+`LIVE` maps a relation's name to the function that makes its rows for a statement. Rows are dicts
+with the columns that have a value; the columns' types are declared in `catalog/builtin/`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from foreshore.adapter.read.cluster_choice import pinned_replica
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
+from foreshore.catalog.builtin.relation import Frontier, Row
+from foreshore.catalog.item import Item, Replica, Schema
+from foreshore.expr.ir import sources_of
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import ReadCapability
+from foreshore.update import EMPTY, Timestamp
+
+
+def frontiers(context: StatementContext) -> Iterator[Frontier]:
+    """Yield the readable interval of each collection, and what it is made of."""
+    coordinator = context.coordinator
+    for item in coordinator.state.all(Item):
+        if not item.is_collection:
+            continue
+        interval = coordinator.interval(item.id)
+        inputs = bases = frozenset[GlobalId]()
+        if item.type != "table":
+            relation = coordinator.relation_of(item)
+            inputs, bases = sources_of(relation), coordinator.bases_of(relation)
+        yield Frontier(item.id, interval.since, interval.upper, inputs, bases)
+
+
+def _settings(context: StatementContext) -> Iterator[Row]:
+    for name, value, description in context.variables.show_all():
+        yield {
+            "name": name,
+            "setting": value,
+            "category": "Foreshore",
+            "short_desc": description,
+            "context": "user",
+            "vartype": "string",
+            "source": "session",
+        }
+
+
+def _sessions(context: StatementContext) -> Iterator[Row]:
+    for each in context.sessions.values():
+        yield {
+            "connection_id": each.pid,
+            "role": each.role.name,
+            "database": each.database,
+            "application_name": each.variables["application_name"],
+            "state": each.state,
+            "query": each.query,
+            "connected_at": each.connected_at,
+            "client_address": each.peer or None,
+        }
+
+
+def _activity(context: StatementContext) -> Iterator[Row]:
+    state = context.planner.state
+    for each in context.sessions.values():
+        database, role = state.database(each.database), state.role(each.role.name)
+        yield {
+            "datid": database.oid if database else None,
+            "datname": each.database,
+            "pid": each.pid,
+            "usesysid": role.oid if role else None,
+            "usename": each.role.name,
+            "application_name": each.variables["application_name"],
+            "client_addr": each.peer or None,
+            "backend_start": each.connected_at,
+            "xact_start": each.transaction.started if each.transaction is not None else None,
+            "query_start": each.query_at,
+            "state_change": each.state_at,
+            "state": each.state,
+            "query": each.query,
+            "backend_type": "client backend",
+        }
+
+
+def _advisory_locks(context: StatementContext) -> Iterator[Row]:
+    for (name, classid, objid, objsubid), pid, mode, granted in context.coordinator.advisory.rows():
+        database = context.planner.state.database(name)
+        yield {
+            "locktype": "advisory",
+            "database": database.oid if database else None,
+            "classid": classid,
+            "objid": objid,
+            "objsubid": objsubid,
+            "pid": pid,
+            "mode": LOCK_TYPES[mode],
+            "granted": granted,
+            "fastpath": False,
+        }
+
+
+def _storage_sizes(context: StatementContext) -> Iterator[Row]:
+    coordinator, state = context.coordinator, context.planner.state
+    for item in state.all(Item):
+        if item.id in coordinator.capabilities:
+            schema = state.objects[item.schema]
+            assert isinstance(schema, Schema), schema
+            yield {
+                "object_id": item.id,
+                "oid": item.oid,
+                "database_id": schema.database,
+                "size_bytes": coordinator.storage.size_bytes(item.id),
+            }
+
+
+def _replica_statuses(context: StatementContext) -> Iterator[Row]:
+    statuses = {each["replica"]: each for each in context.coordinator.compute.status()}
+    for each in context.coordinator.state.all(Replica):
+        status = statuses.get(each.id, {})
+        yield {
+            "replica_id": each.id,
+            "status": "online" if status.get("ready") else "offline",
+            "reason": status.get("failure"),
+        }
+
+
+_AS_REPORTED = ("state", "hydration_ms", "steps", "step_ms", "busy_ms", "failure")
+
+
+def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
+    """Yield what replicas report of their dataflows, or the one that the session has chosen."""
+    pinned = pinned_replica(context)
+    for status in context.coordinator.compute.status():
+        if pinned is not None and status["replica"] != pinned:
+            continue
+        for each in status["dataflows"]:
+            indexes = each["indexes"]
+            yield {
+                "replica_id": status["replica"],
+                "object_id": each["id"],
+                "write_frontier": status["uppers"].get(each["id"]),
+                "arranged_rows": sum(index["rows"] for index in indexes) if indexes else None,
+                "arranged_bytes": sum(index["bytes"] for index in indexes) if indexes else None,
+                **{name: each[name] for name in _AS_REPORTED},
+            }
+
+
+def _loop_latencies(context: StatementContext) -> Iterator[Row]:
+    for each in context.coordinator.loop_latency.windows:
+        yield {
+            "window_end": each.end * 1000,
+            "window_ms": each.length_ms,
+            "probes": each.probes,
+            "avg_ms": each.average_ms,
+            "max_ms": each.greatest_ms,
+        }
+
+
+def _read_holds(context: StatementContext) -> Iterator[Row]:
+    """Yield the holders of each collection's history."""
+    coordinator = context.coordinator
+    now = coordinator.oracle.read_ts()
+    dataflows: defaultdict[GlobalId, list[tuple[GlobalId, ReadCapability]]] = defaultdict(list)
+    for id, hold in coordinator.compute.holds():
+        dataflows[hold.id].append((id, hold))
+    for item in coordinator.state.all(Item):
+        if item.id not in coordinator.holds.collections:
+            continue  # a view, or not registered yet
+
+        def held(kind: str, time: Timestamp, item: Item = item, **holder: object) -> Row:
+            of_item = {"object_id": item.id, "object_name": item.name, "kind": kind}
+            return {**of_item, "time": time, "age_ms": max(now - time, 0), **holder}
+
+        own = coordinator.capabilities.get(item.id)
+        token = own[0].token if own is not None else None
+        yield held("retention", coordinator.holds.policy(item.id), token=token)
+        for each in coordinator.holds.on(item.id):
+            subscription = each.subscription
+            yield held(each.kind, each.time, connection_id=each.pid, subscription_id=subscription)
+        known = {token}
+        for id, hold in dataflows[item.id]:
+            known.add(hold.token)
+            yield held("dataflow", hold.frontier, dataflow_id=id, token=hold.token)
+        for grant in coordinator.storage.grants(item.id) if own is not None else ():
+            if grant.mode == "read" and grant.token not in known:
+                yield held("capability", grant.frontier, token=grant.token)
+
+
+def _writers(context: StatementContext) -> Iterator[Row]:
+    """Yield the live write capabilities of each collection."""
+    coordinator = context.coordinator
+    dataflows = {write.token: id for id, write in coordinator.compute.writes()}
+    for item in coordinator.state.all(Item):
+        own = coordinator.capabilities.get(item.id)
+        for grant in coordinator.storage.grants(item.id) if own is not None else ():
+            if grant.mode != "write" or grant.frontier == EMPTY:
+                continue
+            kind = "dataflow" if grant.token in dataflows else "capability"
+            if own is not None and grant.token == own[1].token:
+                kind = "table" if item.id in coordinator.group else "environment"
+            yield {
+                "object_id": item.id,
+                "object_name": item.name,
+                "kind": kind,
+                "write_frontier": coordinator.storage.upper(item.id),
+                "token": grant.token,
+                "dataflow_id": dataflows.get(grant.token),
+            }
+
+
+LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
+    "pg_settings": _settings,
+    "pg_stat_activity": _activity,
+    "pg_locks": _advisory_locks,
+    "mz_sessions": _sessions,
+    "mz_storage_sizes": _storage_sizes,
+    "mz_cluster_replica_statuses": _replica_statuses,
+    "mz_dataflow_statuses": _dataflow_statuses,
+    "mz_message_loop_latency": _loop_latencies,
+    "mz_read_holds": _read_holds,
+    "mz_write_capabilities": _writers,
+}
