@@ -98,6 +98,7 @@ class PeekPlan:
     is_timed: bool  # whether the answer depends on the time of the read
     has_side_effects: bool  # whether it calls functions with side effects
     calls_nextval: bool  # whether it calls nextval
+    reads_nothing: bool  # except the rows of its init plans
     is_large: bool  # whether traversing its relation takes milliseconds
 
     @property
@@ -115,11 +116,6 @@ class PeekPlan:
     def asks_cluster(self) -> bool:
         """Whether the session's cluster is asked, at least if a key index does not answer."""
         return not isinstance(self.path, Constant | InProcess)
-
-    @property
-    def reads_nothing(self) -> bool:
-        """Whether the query reads no collection, except the rows of its init plans."""
-        return not (self.sources or self.query.changes or self.query.recursions)
 
     def without_key(self) -> "PeekPlan":
         """Return the plan without its key lookup."""
@@ -182,6 +178,7 @@ def plan_peek(
         bool(shards) or bool(query.changes) or "mz_now" in session_values,
         bool(calls),
         draws(calls),
+        not (sources or query.changes or query.recursions),
         any(map(is_large, relations)),
     )
 

@@ -11,6 +11,7 @@ from foreshore.adapter.read.in_process import result_in_process, rows_in_process
 from foreshore.adapter.read.key_lookup import literal_keys, look_up
 from foreshore.adapter.read.result import all_rows, finished
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.side_effects import carried_out_by_row
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import expanded, finish
@@ -22,7 +23,20 @@ from foreshore.rows import counted
 
 
 async def execute(context: StatementContext, bound: BoundPeek) -> Result:
-    """Return the finished rows."""
+    """Return the finished rows, with side effects called for each of them if the query says so."""
+    result = await _finished_rows(context, bound)
+    query = bound.plan.query
+    if not query.row_outputs:
+        return result
+    rows = counted(await all_rows(result))
+    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    called = await carried_out_by_row(context, rows, query.row_outputs, bindings)
+    shown = [*range(len(query.desc.columns)), called.num_columns - 1]
+    return await finished(called.select(shown), None)
+
+
+async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result:
+    """Return the finished rows by the access path."""
     time, finishing = bound.time, bound.finishing
     match bound.path:
         case Constant():
@@ -68,7 +82,7 @@ async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.
                 context, bound.block, bound.time, bound.given, own=bound.own
             )
         case _:
-            return counted(await all_rows(await execute(context, bound)))
+            return counted(await all_rows(await _finished_rows(context, bound)))
 
 
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:

@@ -1,17 +1,14 @@
 """Reading: the rows of a statement's query, in three steps.
 
-    plan        the query's access path at the time at which it reads    (access_path.py)
-    timestamp   that time, chosen and held                               (timestamp.py)
-    execute     the rows at that time, by the access path                (bind.py, execute.py)
+    plan        an access path that knows the rows at the time of the read    plan.py
+    timestamp   that time, chosen and held                                    timestamp.py
+    execute     the rows at that time, by the access path                     bind.py, execute.py
 
-A query AS OF a time in the future waits for it before it is planned. Row locks are taken before
-(row_locks.py).
+A time in the future is waited for before (as_of.py), and so are row locks (row_locks.py).
 """
 
 import pyarrow as pa
 
-from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.as_of import fixed_time, requested_time, wait_for_time
 from foreshore.adapter.read.bind import (
     NOTHING_GIVEN,
     BoundPeek,
@@ -20,141 +17,39 @@ from foreshore.adapter.read.bind import (
     call_side_effects,
 )
 from foreshore.adapter.read.changes import changes
-from foreshore.adapter.read.cluster_choice import collections_read, index_of
 from foreshore.adapter.read.execute import execute, execute_unfinished
-from foreshore.adapter.read.key_lookup import can_look_up
-from foreshore.adapter.read.result import all_rows, finished
-from foreshore.adapter.read.timestamp import notify_of_waiting, read_time, require, tables_below
-from foreshore.adapter.session.catalog_reader import BUILTINS
+from foreshore.adapter.read.plan import plan_read, wait_until_requested
+from foreshore.adapter.read.result import all_rows
+from foreshore.adapter.read.timestamp import read_timestamp
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import carried_out_by_row
 from foreshore.compute.result import Result
-from foreshore.errors import FeatureNotSupported
-from foreshore.rows import counted
 from foreshore.sql.plan import AsOf
-from foreshore.update import Timestamp
 
 
 async def read_result(
     context: StatementContext, as_of: AsOf | None = None, given: Given = NOTHING_GIVEN
 ) -> Result:
     """Return the finished rows of a statement's query; `given` are collections only it knows."""
-    result = await execute(context, await _prepared_read(context, as_of, given))
-    query = prepared_peek(context).query
-    if not query.row_outputs:
-        return result
-    rows = counted(await all_rows(result))
-    bindings = context.bindings(context.coordinator.oracle.read_ts())
-    called = await carried_out_by_row(context, rows, query.row_outputs, bindings)
-    shown = [*range(len(query.desc.columns)), called.num_columns - 1]
-    return await finished(called.select(shown), None)
+    return await execute(context, await _bound(context, as_of, given))
 
 
 async def read_rows(
     context: StatementContext, as_of: AsOf | None = None, given: Given = NOTHING_GIVEN
 ) -> pa.Table:
     """Return the rows of a query without ORDER BY and LIMIT, in any order and with `__diff`."""
-    return await execute_unfinished(context, await _prepared_read(context, as_of, given))
+    return await execute_unfinished(context, await _bound(context, as_of, given))
 
 
-async def read_batch(
-    context: StatementContext, as_of: AsOf | None = None, given: Given = NOTHING_GIVEN
-) -> pa.RecordBatch:
-    """Return the rows of `read_result` as one batch."""
-    return await all_rows(await read_result(context, as_of, given))
+async def read_batch(context: StatementContext) -> pa.RecordBatch:
+    """Return the finished rows of a statement's query as one batch."""
+    return await all_rows(await read_result(context))
 
 
-async def _prepared_read(context: StatementContext, as_of: AsOf | None, given: Given) -> BoundPeek:
-    """Plan the query, choose its time, and bind it as of that."""
+async def _bound(context: StatementContext, as_of: AsOf | None, given: Given) -> BoundPeek:
+    """Return the query planned, with its timestamp, and bound: all but executed."""
     as_of = await wait_until_requested(context, as_of)
-    plan = await _plan(context, as_of)
-    time = _timestamp(context, plan, as_of)
-    own = as_of is None
+    plan = await plan_read(context, as_of)
+    time = read_timestamp(context, plan, as_of)
     found = {each.id: await changes(context, each, time) for each in plan.query.changes}
-    bound = await bind_peek(context, plan, time, {**given, **found}, own=own)
+    bound = await bind_peek(context, plan, time, {**given, **found}, own=as_of is None)
     return await call_side_effects(context, bound)
-
-
-def prepared_peek(context: StatementContext) -> PeekPlan:
-    """Return the plan that was prepared for a statement's query."""
-    peek = context.prepared.peek
-    assert peek is not None
-    return peek
-
-
-# --- plan ----------------------------------------------------------------------------------
-
-
-async def wait_until_requested(context: StatementContext, as_of: AsOf | None) -> AsOf | None:
-    """Return AS OF with its time as a literal; a time in the future is waited for.
-
-    The statement is then prepared again, as the catalog may have changed meanwhile.
-    """
-    peek = prepared_peek(context)
-    refuse_past_of_system(peek, as_of)
-    requested = requested_time(context, as_of, peek.query.changes)
-    if requested is not None and await wait_for_time(
-        context, collections_read(context, peek), requested
-    ):
-        await context.planner.ready(context.prepared)
-    return None if as_of is None else requested
-
-
-def refuse_past_of_system(peek: PeekPlan, as_of: AsOf | None) -> None:
-    """Raise FeatureNotSupported if a query AS OF a time reads a system relation."""
-    system = sorted(BUILTINS.keys() & peek.sources)
-    if as_of is not None and system:
-        relation = BUILTINS[system[0]]
-        raise FeatureNotSupported(
-            f'system relation "{relation.schema}.{relation.name}" cannot be read AS OF a time',
-            detail="System relations have no history.",
-        )
-
-
-async def _plan(context: StatementContext, as_of: AsOf | None) -> PeekPlan:
-    """Return the plan of the query by an access path that knows the rows at its time."""
-    plan = prepared_peek(context)
-    time = fixed_time(context, as_of)
-    if plan.key is not None and await can_look_up(context, plan.key, time):
-        return plan
-    plan = plan_for_time(context, plan, time)
-    transaction = context.transaction
-    if as_of is None and transaction.reads_own_writes(tables_below(context, plan.sources)):
-        if plan.query.changes:
-            raise FeatureNotSupported(
-                "CHANGES after writes in the same transaction is not supported"
-            )
-        return plan.in_process()
-    return plan
-
-
-def plan_for_time(context: StatementContext, plan: PeekPlan, time: Timestamp | None) -> PeekPlan:
-    """Return `plan` without key lookup; without indexes if one does not know the rows at `time`.
-
-    None is a time yet to be chosen. The choice considers the indexes.
-    """
-    if time is not None:
-        used = {index_of(context, id) for id in plan.shards} - plan.shards
-        if plan.index is not None:
-            used.add(plan.index.index)
-        since = context.coordinator.holds.since
-        if any(since(index) > time for index in used):
-            return context.planner.peek_without_indexes(context.prepared)
-    return plan.without_key()
-
-
-# --- timestamp -----------------------------------------------------------------------------
-
-
-def _timestamp(context: StatementContext, plan: PeekPlan, as_of: AsOf | None) -> Timestamp:
-    """Return the time at which the plan is executed; its inputs are held there."""
-    if plan.key is not None:
-        return read_time(context, (plan.key.table,), as_of, by_key=True)
-    if not plan.is_timed and as_of is None:
-        if context.transaction.time is not None:
-            require(context, (), context.transaction.time)
-        return 0
-    ids = collections_read(context, plan)
-    time = read_time(context, ids, as_of, also=plan.shards)
-    notify_of_waiting(context, ids, time)
-    return time

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.key_lookup import locked_by_key, row_not_available
-from foreshore.adapter.read.pipeline import prepared_peek, read_batch
+from foreshore.adapter.read.pipeline import read_batch
+from foreshore.adapter.read.plan import prepared_peek
 from foreshore.adapter.read.skip_locked import read_unlocked
 from foreshore.adapter.read.timestamp import move_forward, tables_below
 from foreshore.adapter.session.context import StatementContext

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from foreshore.adapter.read.bind import Given
-from foreshore.adapter.read.pipeline import prepared_peek, read_result
+from foreshore.adapter.read.pipeline import read_result
+from foreshore.adapter.read.plan import prepared_peek
 from foreshore.adapter.read.result import BatchSource, ResultSource, Selected, all_rows
 from foreshore.adapter.read.row_locks import lock_and_read
 from foreshore.adapter.session.context import StatementContext

@@ -8,6 +8,8 @@ locked moves to the newest time before it reads again.
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.scalar_values import timestamp_of
 from foreshore.adapter.read.timestamp_selection import (
     Interval,
@@ -22,6 +24,20 @@ from foreshore.sql.plan import AsOf
 from foreshore.update import Timestamp
 
 FAR_BEHIND_MS = 20_000  # lag of an input from which on waiting for it sends a notice
+
+
+def read_timestamp(context: StatementContext, plan: PeekPlan, as_of: AsOf | None) -> Timestamp:
+    """Return the time at which `plan` is executed; its inputs are held there."""
+    if plan.key is not None:
+        return read_time(context, (plan.key.table,), as_of, by_key=True)
+    if not plan.is_timed and as_of is None:
+        if context.transaction.time is not None:
+            require(context, (), context.transaction.time)
+        return 0
+    ids = collections_read(context, plan)
+    time = read_time(context, ids, as_of, also=plan.shards)
+    notify_of_waiting(context, ids, time)
+    return time
 
 
 def read_time(

@@ -4,7 +4,7 @@ An INSERT of values reads nothing. The others read at the newest time, and are v
 they read is the same when the transaction commits.
 """
 
-from foreshore.adapter.read.pipeline import wait_until_requested
+from foreshore.adapter.read.plan import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.check import check
