@@ -5,6 +5,7 @@ commit checks them once more (`adapter/transaction/constraint_guard.py`).
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from foreshore import blocking
 from foreshore.adapter.session.context import StatementContext
@@ -19,7 +20,6 @@ from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
 from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
-from foreshore.update import Timestamp
 
 
 async def stage(
@@ -35,68 +35,63 @@ async def stage(
     have the same key, CollectionCorrupted if the table is damaged, TableAltered if its definition
     has changed, InternalError if more rows would be deleted than there are.
     """
-    coordinator, transaction = context.coordinator, context.transaction
+    coordinator, transaction, id = context.coordinator, context.transaction, target.id
     require_unaltered(context, target)
     parts = [rows.deleted() for rows in deleted if rows.num_rows]
+    deletes = bool(parts)
     parts += [rows for rows in inserted if rows.num_rows]
     if not parts:
         return
-    coordinator.storage.corruptions.check(target.id)
-    committed = coordinator.catalog.planned.get(target.id)
+    coordinator.storage.corruptions.check(id)
+    committed = coordinator.catalog.planned.get(id)
     if committed is not None:
-        transaction.described.setdefault(target.id, committed)
-    unique = target.unique
-    if not unique:
-        for part in parts:
-            transaction.write(target.id, Written(part, {}))
-        return
-    await coordinator.keys.ready(target.id)
-    if transaction.checked is None:
-        transaction.checked = coordinator.oracle.read_ts()
-    read = transaction.checked if transaction.time is None else transaction.time
-    keys = [_index_and_own(context, target, constraint) for constraint in unique]
-    if sum(part.num_rows for part in parts) > MANY:
-        for index, _ in keys:
+        transaction.described.setdefault(id, committed)
+    written = [Written(part, {}) for part in parts]
+    keyed: list[tuple[OwnRows, list[KeyedRows]]] = []
+    for constraint in target.unique:
+        await coordinator.keys.ready(id)
+        if transaction.checked is None:
+            transaction.checked = coordinator.oracle.read_ts()
+        index = key_index(context, target, constraint)
+        own = transaction.own_rows(id, index.layout)
+        if sum([part.num_rows for part in parts]) <= MANY:
+            found = _by_key(context, target, index, own, parts, deletes=deletes)
+        else:
             index.settled()
-        by_key = await blocking.run(
-            coordinator.executor, _keyed, context, target, keys, parts, read
-        )
-    else:
-        by_key = _keyed(context, target, keys, parts, read)
-    for place, part in enumerate(parts):
-        keyed = {each.name: found[place] for each, found in zip(unique, by_key, strict=True)}
-        transaction.write(target.id, Written(part, keyed))
-    for (_, own), found in zip(keys, by_key, strict=True):
+            work = partial(_by_key, context, target, index, own, parts, deletes=deletes)
+            found = await blocking.run(coordinator.executor, work)
+        keyed.append((own, found))
+        for each, rows in zip(written, found, strict=True):
+            each.keyed[constraint.name] = rows
+    for each in written:
+        transaction.write(id, each)
+    for own, found in keyed:
         own.add(found)
 
 
-def _keyed(
+def _by_key(
     context: StatementContext,
     target: Target,
-    keys: Sequence[tuple[KeyIndex, OwnRows]],
+    index: KeyIndex,
+    own: OwnRows,
     parts: Sequence[TableRows],
-    read: Timestamp,
-) -> list[list[KeyedRows]]:
-    """Return the rows by each key; raises if a key would be there twice, or deleted too often."""
-    by_key = []
-    for index, own in keys:
-        keyed = [index.keyed(part) for part in parts]
-        duplicate = index.duplicate(keyed, own)
-        if duplicate is not None:
-            state = context.planner.reader().state
-            raise key_exists(state, target.desc, duplicate, context.time_zone)
+    *,
+    deletes: bool,
+) -> list[KeyedRows]:
+    """Return the rows by a key; raises if one would be there twice, or be deleted too often."""
+    found = [index.keyed(part) for part in parts]
+    duplicate = index.duplicate(found, own)
+    if duplicate is not None:
+        state = context.planner.reader().state
+        raise key_exists(state, target.desc, duplicate, context.time_zone)
+    if deletes:
+        transaction = context.transaction
+        read = transaction.checked if transaction.time is None else transaction.time
+        assert read is not None
         # A row that others have deleted since `read` is left to the commit, which refuses it.
-        if index.overdrawn(keyed, own, read):
+        if index.overdrawn(found, own, read):
             raise InternalError("a row was to be taken away more often than it is there")
-        by_key.append(keyed)
-    return by_key
-
-
-def _index_and_own(
-    context: StatementContext, target: Target, constraint: Unique
-) -> tuple[KeyIndex, OwnRows]:
-    index = key_index(context, target, constraint)
-    return index, context.transaction.own_rows(target.id, index.layout)
+    return found
 
 
 def key_index(context: StatementContext, target: Target, constraint: Unique) -> KeyIndex:
