@@ -101,6 +101,12 @@ class StatementContext:
         return milliseconds(self.variables["lock_timeout"]) or 0
 
     @property
+    def now(self) -> Timestamp:
+        """The value of mz_now() in a statement that reads nothing."""
+        time = self.transaction.time
+        return self.coordinator.oracle.read_ts() if time is None else time
+
+    @property
     def temporary_schema(self) -> str:
         """The name, and the id, of the schema of the session's temporary objects."""
         return temporary_schema(self.pid)

@@ -4,16 +4,23 @@ An INSERT of values reads nothing. The others read at the newest time, and are v
 they read is the same when the transaction commits.
 """
 
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from foreshore.adapter.client import Completed
 from foreshore.adapter.read.plan import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.check import check
 from foreshore.adapter.write.conflict import stage_on_conflict
+from foreshore.adapter.write.inserted import inserted_rows
 from foreshore.adapter.write.returning import returned
-from foreshore.adapter.write.source import deleted_rows, inserted_rows, updated_rows
+from foreshore.adapter.write.source import deleted_rows, updated_rows
 from foreshore.adapter.write.stage import stage
 from foreshore.adapter.write.target import lock_shared_against_ddl, target_of
 from foreshore.sql.plan import Delete, Insert, Update
+from foreshore.table_rows import TableRows
 
 
 async def insert(context: StatementContext, plan: Insert) -> Outcome:
@@ -31,7 +38,7 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
         await stage(context, target, inserted=[rows])
     else:
         rows = await stage_on_conflict(context, target, plan.on_conflict, rows)
-    return returned(context, "INSERT 0", plan.returning, rows)
+    return _outcome(context, "INSERT 0", plan, rows)
 
 
 async def update(context: StatementContext, plan: Update) -> Outcome:
@@ -40,7 +47,7 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
     old, new, beside = await updated_rows(context, plan, target)
     check(context, target, new)
     await stage(context, target, deleted=[old], inserted=[new])
-    return returned(context, "UPDATE", plan.returning, new, beside)
+    return _outcome(context, "UPDATE", plan, new, beside)
 
 
 async def delete(context: StatementContext, plan: Delete) -> Outcome:
@@ -48,4 +55,17 @@ async def delete(context: StatementContext, plan: Delete) -> Outcome:
     target = target_of(context, plan.table, "DELETE")
     old, beside = await deleted_rows(context, plan, target)
     await stage(context, target, deleted=[old])
-    return returned(context, "DELETE", plan.returning, old, beside)
+    return _outcome(context, "DELETE", plan, old, beside)
+
+
+def _outcome(
+    context: StatementContext,
+    verb: str,
+    plan: Insert | Update | Delete,
+    rows: TableRows,
+    beside: Sequence[pa.Array] = (),
+) -> Outcome:
+    """Return the number of written rows, or the RETURNING list over them."""
+    if plan.returning is None:
+        return Completed(f"{verb} {rows.count}")
+    return returned(context, verb, plan.returning, rows, beside)

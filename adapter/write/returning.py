@@ -1,11 +1,10 @@
-"""RETURNING: what a statement gives of the rows that it has written."""
+"""RETURNING: a result over the rows that a statement has written."""
 
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-from foreshore.adapter.client import Completed
-from foreshore.adapter.read.result import BatchSource, Outcome, Selected
+from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
@@ -24,21 +23,19 @@ _WRITTEN = GlobalId("t0")  # stands for the rows that a RETURNING list is over
 def returned(
     context: StatementContext,
     verb: str,
-    returning: Query | None,
+    returning: Query,
     rows: TableRows,
     beside: Sequence[pa.Array] = (),
-) -> Outcome:
-    """Return how many rows have been written, or the RETURNING list over them.
+) -> Selected:
+    """Return a RETURNING list over written rows.
 
     `beside` are columns of other relations, joined to the rows.
     """
-    if returning is None:
-        return Completed(f"{verb} {rows.count}")
     columns, diffs = split_diffs(rows.table)
     return returned_of(context, verb, returning, table_of([*columns, *beside], diffs))
 
 
-def returned_of(context: StatementContext, verb: str, returning: Query, rows: pa.Table) -> Outcome:
+def returned_of(context: StatementContext, verb: str, returning: Query, rows: pa.Table) -> Selected:
     """Return a RETURNING list over rows with `__diff`."""
     columns = tuple(ColumnType(each.type) for each in _columns(returning.relation))
     relation = _over_rows(returning.relation, columns)

@@ -1,20 +1,19 @@
-"""Source: the rows that a statement inserts, changes or deletes, before they are checked.
+"""The rows that a statement changes or deletes, and the rows of the queries of all writes.
 
-    inserted_rows    of INSERT: VALUES as compiled tuples, or the rows of a query
-    updated_rows     of UPDATE: old and new rows, locked
-    deleted_rows     of DELETE, locked
-    selection        the rows of any statement's query; those to be changed are locked
+    updated_rows     of UPDATE: old and new rows
+    deleted_rows     of DELETE
+    changing_rows    the selection of an UPDATE, DELETE or MERGE
+    selection        the rows of any query that is written
 
-A row under one whole key is a tuple (`row_by_key.py`). A few keys lock their rows. Any other
-selection that changes rows reads at the newest time: outside of a block it locks the tables that it
-reads until it has committed, inside of one the commit checks that they have not changed.
+Rows to be changed are locked. The row under one whole key is a tuple (`point.py`). A few keys lock
+their rows. Any other selection reads at the newest time: outside of a block it locks the tables
+that it reads until it has committed, inside of one the commit checks that they have not changed.
 """
 
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-from foreshore import blocking
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.bind import NOTHING_GIVEN, Given, bind_peek, call_side_effects
 from foreshore.adapter.read.execute import counted_each, execute_unfinished
@@ -25,91 +24,19 @@ from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import (
     calls_of,
-    carried_out,
     carried_out_by_row,
     draws,
 )
 from foreshore.adapter.write.point import locked_row
 from foreshore.adapter.write.target import Target, lock_before_nextval, target_of
-from foreshore.adapter.write.template import MOST_IN_PASSING, Template, most_rows
-from foreshore.compute.finish import expanded, places_in_order
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
-from foreshore.expr.ir import OrderKey, Scalar, columns_of
+from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId, is_builtin
-from foreshore.rows import count, counted, repeated, split_diffs
-from foreshore.sql.plan import AsOf, ChangedKeys, Delete, Insert, Merge, Update
+from foreshore.rows import counted, split_diffs
+from foreshore.sql.plan import AsOf, ChangedKeys, Delete, Merge, Update
 from foreshore.sql.rewrite.bind_parameters import bind_relation
-from foreshore.table_rows import Row, TableRows, columns_of_rows
-from foreshore.update import Timestamp
-
-# --- INSERT --------------------------------------------------------------------------------
-
-
-async def inserted_rows(
-    context: StatementContext, plan: Insert, target: Target, as_of: AsOf | None
-) -> TableRows:
-    """Return the rows of an INSERT in the columns of its target, in their order."""
-    peek, template = context.prepared.peek, context.prepared.template
-    if peek is not None and peek.reads_nothing and peek.calls_nextval:
-        whole = plan.on_conflict is not None and not _is_few(template, peek)
-        await lock_before_nextval(context, target, whole=whole)
-    tuples = None if template is None else await _rows_of(context, template)
-    if tuples is not None and not plan.row_outputs and not plan.order_by:
-        return TableRows.inserted(target.desc, tuples)
-    if tuples is not None:
-        columns = columns_of_rows(tuples, columns_of(plan.source))
-        rows = counted(pa.table(columns, names=[f"c{i}" for i in range(len(columns))]))
-    else:
-        found = await rows_of_init_plans(context)
-        rows = await selection(context, (target.id,), found, as_of=as_of)
-    if plan.order_by:
-        rows = await _in_order(context, rows, plan.order_by)
-    whole = plan.on_conflict is not None and count(rows) > MANY
-    rows = await with_numbers(context, rows, plan.row_outputs, target, whole=whole)
-    columns, diffs = split_diffs(rows)
-    return TableRows.of_columns(target.desc, columns[: target.width], diffs)
-
-
-def _is_few(template: Template | None, peek: PeekPlan) -> bool:
-    """Whether the plan says that it makes no more rows than have locks of their own."""
-    most = most_rows(peek.query.relation) if template is None else len(template.cells)
-    return most is not None and most <= MANY
-
-
-async def _rows_of(context: StatementContext, template: Template) -> list[Row] | None:
-    """Return the rows of a template; None if they take too long to make on the event loop."""
-    given = template.givens.values(context.args, context.environment_values(_now(context)))
-    if template.calls:
-        found = await carried_out(context, template.calls)
-        given += [found[call].value for call in template.calls]
-    if template.is_large(given):
-        return None
-    if len(template.cells) <= MOST_IN_PASSING:
-        return template.rows(given)
-    with context.interrupts.running():
-        return await blocking.run(None, template.rows, given)
-
-
-def _now(context: StatementContext) -> Timestamp:
-    """Return the value of mz_now() for a statement that reads nothing."""
-    time = context.transaction.time
-    return context.coordinator.oracle.read_ts() if time is None else time
-
-
-async def _in_order(
-    context: StatementContext, rows: pa.Table, order_by: tuple[OrderKey, ...]
-) -> pa.Table:
-    """Return each of `rows`, with `__diff`, as often as that says, in order."""
-
-    def ordered() -> pa.Table:
-        single = repeated(rows)
-        return single.take(pa.array(places_in_order(expanded(single), order_by)))
-
-    if rows.num_rows <= MOST_IN_PASSING:
-        return ordered()
-    with context.interrupts.running():
-        return await blocking.run(context.coordinator.executor, ordered)
+from foreshore.table_rows import TableRows
 
 
 async def with_numbers(
@@ -193,7 +120,7 @@ async def selection(
     transaction, coordinator, peek = context.transaction, context.coordinator, context.prepared.peek
     assert peek is not None
     if peek.reads_nothing:
-        bound = await bind_peek(context, peek, _now(context), given)
+        bound = await bind_peek(context, peek, context.now, given)
         return await execute_unfinished(context, await call_side_effects(context, bound))
     if transaction.time is None:  # writes follow from the newest rows, at any isolation level
         transaction.isolation = "strict serializable"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore.adapter.read.bind import bind_peek
+from foreshore.adapter.write.inserted import rows_of_template
 from foreshore.adapter.write.template import template_of
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.sql.plan import Insert
@@ -46,7 +47,9 @@ def test_values_agree_with_plan(tmp_path: Path) -> None:
             bound = await bind_peek(context, prepared.peek, 0)
             desc = session.planner.reader().planned[prepared.plan.table].desc
             template = prepared.template
-            rows = template.rows(template.givens.values(args, context.environment_values(0)))
+            rows = rows_of_template(
+                template, template.givens.values(args, context.environment_values(0))
+            )
             given, expected = (
                 TableRows.inserted(desc, rows).table,
                 evaluate_linear(bound.block.relation),
