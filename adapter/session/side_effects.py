@@ -204,7 +204,7 @@ async def _numbered(context: StatementContext, due: Due) -> list[pa.Array]:
         numbers = np.zeros(drawn.shape, np.int64)
         if total:
             item, definition = numbering.find(context, named.value)
-            numbers[drawn] = await numbering.taken(context, item, definition, total)
+            numbers[drawn] = await numbering.next_numbers(context, item, definition, total)
         for i, call in enumerate(calls):
             found[call] = pa.array(numbers[:, i], mask=~drawn[:, i])
     return [found[call] for call in due]

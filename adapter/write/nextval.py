@@ -1,4 +1,4 @@
-"""Calls of nextval and its kin."""
+"""Calls of nextval, currval, lastval and setval."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ FUNCTIONS = ("nextval", "currval", "lastval", "setval")
 
 
 async def value(context: StatementContext, function: str, args: Sequence[Datum]) -> Datum:
-    """Return what a call gives."""
+    """Return the value of a call."""
     if function == "lastval":
         last = context.last_values.last
         if last is None or last not in context.planner.reader().state.objects:
@@ -34,7 +34,7 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
     assert isinstance(named, int | str), named
     item, sequence = find(context, named)
     if function == "nextval":
-        return int((await taken(context, item, sequence, 1))[0])
+        return int((await next_numbers(context, item, sequence, 1))[0])
     if function == "currval":
         if item.id not in context.last_values.by_sequence:
             raise ObjectNotInPrerequisiteState(
@@ -55,7 +55,7 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
 
 
 def find(context: StatementContext, named: int | str) -> tuple[Item, Definition]:
-    """Return the sequence with an oid or a name; raises what PostgreSQL would."""
+    """Return the sequence with an oid or a name; raises PostgreSQL's errors."""
     reader = context.planner.reader()
     found: Item | Builtin | None
     if isinstance(named, str):
@@ -73,8 +73,10 @@ def find(context: StatementContext, named: int | str) -> tuple[Item, Definition]
     return found, sequence
 
 
-async def taken(context: StatementContext, item: Item, sequence: Definition, count: int) -> Numbers:
-    """Return the next numbers of a sequence, of which the session keeps the last in mind."""
+async def next_numbers(
+    context: StatementContext, item: Item, sequence: Definition, count: int
+) -> Numbers:
+    """Return the next numbers of a sequence; the last is the session's current value."""
     require_writable(context, "nextval()", item.id)
     found = await context.coordinator.sequences.take(
         generation_of(item), sequence, count, item.name

@@ -1,20 +1,20 @@
-"""Sequences at work: numbers given out to sessions, never one twice, whatever ends the process.
+"""Numbers of sequences: each is given out once, whenever the process ends.
 
-    catalog     what a sequence is; with each RESTART it begins a new *generation*
-    here        where each generation stands
-    consensus   one register: positions that none of the numbers given out is beyond
+    catalog     the definition of a sequence; each RESTART begins a new *generation*
+    here        the position of each generation
+    consensus   one register: for each generation a position beyond all numbers given out
 
-A write of the register goes through to its end, also when whoever asked for it has gone: nobody
-could tell otherwise whether it took place, and what follows is compared with it.
+A range of numbers is made durable before any of it is given out, so a number costs no I/O while the
+range lasts. Each range is twice as long as the one before. When the process is killed, the rest of
+the range is lost. A regular end writes the true positions.
 
-A range of numbers is made durable before any of it is given out, so a number costs no I/O as long
-as the range lasts; each range is twice as long as the one before. What is left of it when the
-process is killed is given to nobody. A proper end writes down how far it really went.
+Numbers are not part of transactions: a rollback leaves a gap. But a sequence that a transaction has
+created or restarted is its own, as a generation that no other transaction knows, until it commits.
+So no two transactions begin the same generation. A statement with an older catalog may name a
+generation that another has replaced; it gets numbers of the live one.
 
-Numbers are not part of transactions: who rolls back leaves a gap. But a sequence that a transaction
-has made or restarted belongs to it alone, as a generation that nobody else knows, until it commits.
-So no two of them begin the same one. Who names a generation that another has followed meanwhile,
-as his catalog is of an earlier time, means the one that is live.
+A write of the register runs to its end, even if the statement that asked for it is cancelled: its
+outcome would be unknown otherwise, and the next write is compared with it.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ class Generation(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the register calls it."""
+        """Its name in the register."""
         return f"{self.id}/{self.number}"
 
 
 def generation_of(item: Item) -> Generation:
-    """Return the generation at which a sequence is."""
+    """Return the present generation of a sequence."""
     return Generation(item.id, item.generation or 0)
 
 
@@ -59,7 +59,7 @@ class LastValues:
     """The last value that each sequence gave to one session, for currval() and lastval()."""
 
     by_sequence: dict[GlobalId, int] = field(default_factory=dict)
-    last: GlobalId | None = None  # the sequence that gave the last of all
+    last: GlobalId | None = None  # the sequence that was used last
 
     def clear(self) -> None:
         """Forget all of them."""
@@ -68,30 +68,30 @@ class LastValues:
 
 
 class Positions(State, frozen=True, kw_only=True):
-    """The register: for each generation a position at or beyond all that it may have given out."""
+    """The register: for each generation a position at or beyond all numbers given out."""
 
     reserved: Mapping[str, tuple[int, bool]] = msgspec.field(default_factory=dict)
 
 
 class Sequences:
-    """Where all sequences stand; owned by the event loop."""
+    """The positions of all sequences; owned by the event loop."""
 
     def __init__(self, consensus: Consensus, epoch: int) -> None:
         self._epoch = epoch
         self._register = Register(consensus, KEY, Positions)
         self._positions: dict[Generation, Position] = {}
         self._reserved: dict[str, tuple[int, bool]] = {}
-        # How many numbers may be given out without a write, by the rule that they follow.
+        # How many numbers may be given out without a write, and the definition that they follow.
         self._ready: dict[Generation, tuple[Sequence, int]] = {}
         self._range: dict[Generation, int] = {}
         self._private: dict[Generation, object] = {}  # with the transaction that began each
-        self._live: dict[GlobalId, Generation] = {}  # what the catalog says
+        self._live: dict[GlobalId, Generation] = {}  # in the catalog
         self._last = 0  # the greatest number of a generation
         self._writing = asyncio.Lock()
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def open(self, known: Iterable[Generation]) -> None:
-        """Take the register over, and forget the sequences that the catalog does not know."""
+        """Take the register over, without the sequences that the catalog does not know."""
         state = await self._register.claim(self._epoch, Positions(epoch=self._epoch))
         assert state is not None
         for each in known:
@@ -104,7 +104,7 @@ class Sequences:
         self._last = max((int(key.partition("/")[2]) for key in state.reserved), default=0)
 
     def position(self, of: Generation, name: str) -> Position:
-        """Return where a sequence stands; raises UndefinedTable if it is dropped meanwhile."""
+        """Return the position of a sequence; raises UndefinedTable if it has been dropped."""
         return self._positions[self._present(of, name)]
 
     # --- numbers
@@ -112,21 +112,21 @@ class Sequences:
     async def take(self, of: Generation, sequence: Sequence, count: int, name: str) -> Numbers:
         """Give out `count` numbers.
 
-        Raises 2200H if there are not so many, UndefinedTable if the sequence is dropped meanwhile.
+        Raises 2200H if fewer are left, UndefinedTable if the sequence has been dropped.
         """
         while (of := self._present(of, name)) not in self._private:
             if self._left(of, sequence) >= count:
                 break
-            await self._to_the_end(self._reserve(of, sequence, count, name))
+            await self._run_to_end(self._reserve(of, sequence, count, name))
         found, self._positions[of] = numbers(sequence, self._positions[of], count, name)
         if of not in self._private:
             self._ready[of] = sequence, self._left(of, sequence) - count
         return found
 
     def _left(self, of: Generation, sequence: Sequence) -> int:
-        """Return how many numbers may be given out that follow the rule of `sequence`."""
-        rule, ready = self._ready.get(of, (sequence, 0))
-        return ready if rule == sequence else 0
+        """Return how many numbers of the definition `sequence` are durable."""
+        definition, ready = self._ready.get(of, (sequence, 0))
+        return ready if definition == sequence else 0
 
     async def _reserve(self, of: Generation, sequence: Sequence, count: int, name: str) -> None:
         async with self._writing:
@@ -134,7 +134,7 @@ class Sequences:
                 return
             at = self._positions[of]
             self._ready.pop(of, None)
-            numbers(sequence, at, count, name)  # raises if there are not so many
+            numbers(sequence, at, count, name)  # raises if fewer are left
             length = self._range[of] = min(2 * self._range.get(of, FIRST_RANGE // 2), LONGEST_RANGE)
             if not sequence.cycle:
                 length = min(length, left(sequence, at) - count)
@@ -145,21 +145,18 @@ class Sequences:
                 self._ready[of] = sequence, count + length
 
     def _present(self, of: Generation, name: str) -> Generation:
-        """Return the generation that is meant by `of`: it, or the one that has followed it."""
+        """Return `of`, or the generation that has replaced it."""
         found = of if of in self._positions else self._live.get(of.id)
         if found is None:
             raise UndefinedTable(f'relation "{name}" does not exist')
         return found
 
     async def set(self, of: Generation, to: Position, name: str) -> None:
-        """Let a sequence go on from a position, whatever it has given out.
-
-        Raises UndefinedTable if it is dropped meanwhile.
-        """
+        """Set the position of a sequence; raises UndefinedTable if it has been dropped."""
         if of in self._private:
             self._positions[of] = to
         else:
-            await self._to_the_end(self._set(of, to, name))
+            await self._run_to_end(self._set(of, to, name))
 
     async def _set(self, of: Generation, to: Position, name: str) -> None:
         async with self._writing:
@@ -169,8 +166,8 @@ class Sequences:
             if of in self._positions:
                 self._positions[of] = to
 
-    async def _to_the_end(self, work: Coroutine[None, None, None]) -> None:
-        """Await `work`, which goes on if that is cancelled."""
+    async def _run_to_end(self, work: Coroutine[None, None, None]) -> None:
+        """Await `work`, which continues if the caller is cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -179,20 +176,20 @@ class Sequences:
     # --- generations
 
     def another(self, id: GlobalId) -> Generation:
-        """Return a generation of a sequence that nobody has begun."""
+        """Return a new generation of a sequence."""
         self._last += 1
         return Generation(id, self._last)
 
     def begin(self, of: Generation, at: Position, owner: object) -> None:
-        """Begin a generation that only the transaction `owner` knows until it commits."""
+        """Begin a generation that belongs to the transaction `owner` until it commits."""
         assert of not in self._positions, of
         self._positions[of] = at
         self._private[of] = owner
 
     async def publish(self, generations: Iterable[Generation]) -> None:
-        """Make durable where generations stand that are about to be known to all.
+        """Make durable the positions of generations that are about to be committed.
 
-        They stay written down, as the catalog may name them, until they are forgotten.
+        They stay in the register until they are forgotten, since the catalog may name them.
         """
         async with self._writing:
             await self._write({each: self._positions[each] for each in generations})
@@ -200,16 +197,16 @@ class Sequences:
                 self._private.pop(each, None)
 
     def published(self, generations: Iterable[Generation]) -> None:
-        """Let generations be everybody's, whose positions are durable."""
+        """Make committed generations the live ones of their sequences."""
         for each in generations:
             self._live[each.id] = each
 
     def forget(self, generations: Iterable[Generation]) -> None:
-        """Forget generations that came to nothing, or have been followed by another."""
+        """Forget generations that were rolled back or replaced."""
         for each in generations:
             for kept in (self._positions, self._ready, self._range):
                 kept.pop(each, None)
-            self._reserved.pop(each.key, None)  # durably so with the next write
+            self._reserved.pop(each.key, None)  # durably with the next write
             self._private.pop(each, None)
             if self._live.get(each.id) == each:
                 del self._live[each.id]
@@ -220,7 +217,7 @@ class Sequences:
             self.forget([each for each, other in self._private.items() if other is owner])
 
     async def close(self) -> None:
-        """Write down how far each sequence really went."""
+        """Write the true position of each sequence."""
         async with self._writing:
             await self._write(
                 {each: at for each, at in self._positions.items() if each not in self._private}

@@ -1,4 +1,4 @@
-"""What a client hears when a row breaks a constraint, in PostgreSQL's words and fields."""
+"""Errors of broken constraints, in PostgreSQL's words and fields."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def _shown(datum: Datum, type: SqlType, zone: str) -> str:
 
 
 def failing_row(columns: Sequence[pa.Array], desc: RelationDesc, row: int, zone: str) -> str:
-    """Return the detail that tells a row which is not let in."""
+    """Return the detail that shows a refused row."""
     shown = ", ".join(
         _shown(from_array(values.slice(row, 1), column.type)[0], column.type, zone)
         for values, column in zip(columns, desc.columns, strict=True)
@@ -33,7 +33,7 @@ def failing_row(columns: Sequence[pa.Array], desc: RelationDesc, row: int, zone:
 
 
 def null_in(state: State, table: Item, column: str, detail: str) -> NotNullViolation:
-    """Return the error of a NULL where none may be."""
+    """Return the error of a NULL in a NOT NULL column."""
     return NotNullViolation(
         f'null value in column "{column}" of relation "{table.name}" violates not-null constraint',
         detail=detail,
@@ -42,7 +42,7 @@ def null_in(state: State, table: Item, column: str, detail: str) -> NotNullViola
 
 
 def check_fails(state: State, table: Item, check: Check, detail: str) -> CheckViolation:
-    """Return the error of a row for which a condition is FALSE."""
+    """Return the error of a row for which a CHECK is FALSE."""
     return CheckViolation(
         f'new row for relation "{table.name}" violates check constraint "{check.name}"',
         detail=detail,
@@ -59,7 +59,7 @@ def nulls_there(state: State, table: Item, column: str) -> NotNullViolation:
 
 
 def check_is_violated(state: State, table: Item, check: Check) -> CheckViolation:
-    """Return the error of adding a condition that some row does not fulfil."""
+    """Return the error of adding a CHECK that some row violates."""
     return CheckViolation(
         f'check constraint "{check.name}" of relation "{table.name}" is violated by some row',
         about=_about(state, table, "constraint", check.name),
@@ -79,7 +79,7 @@ def _key(duplicate: Duplicate, desc: RelationDesc, zone: str) -> str:
 def key_exists(
     state: State, desc: RelationDesc, duplicate: Duplicate, zone: str
 ) -> UniqueViolation:
-    """Return the error of a key that is there already."""
+    """Return the error of inserting an existing key."""
     name = duplicate.constraint.name
     return UniqueViolation(
         f'duplicate key value violates unique constraint "{name}"',
@@ -91,7 +91,7 @@ def key_exists(
 def key_is_there_twice(
     state: State, desc: RelationDesc, duplicate: Duplicate, zone: str
 ) -> UniqueViolation:
-    """Return the error of adding a key that some rows share."""
+    """Return the error of adding a key that two rows have."""
     name = duplicate.constraint.name
     return UniqueViolation(
         f'could not create unique index "{name}"',
