@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.engine import Cancellation, Engine, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, finish, finished_parts
+from foreshore.compute.linear import Rows, apply
 from foreshore.compute.protocol import Failure, Peek
 from foreshore.compute.replica.inputs import Contents, with_times
-from foreshore.compute.replica.linear import Rows, apply
 from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled, disk_fault
 from foreshore.expr.ir import Get, Literal, Relation, columns_of
 from foreshore.expr.split import split_errors

@@ -21,8 +21,8 @@ from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.finish import places_in_order
+from foreshore.compute.linear import Rows, apply
 from foreshore.compute.replica.inputs import conform
-from foreshore.compute.replica.linear import Rows, apply
 from foreshore.expr.ir import Column, OrderKey, Relation, columns_of
 from foreshore.sql.plan import Debezium, Diffs, Envelope, Subscribe, Upsert
 from foreshore.types import INT8, ColumnType, RelationDesc, arrow_type
@@ -51,7 +51,7 @@ class Rendering:
     def rows(self, updates: pa.Table) -> Pieces:
         """Return the rows, in pieces that are sent as they are."""
         if self.relation is not None:
-            found = apply(self.relation, lambda _: Rows.of_updates(updates))
+            found = apply(self.relation, lambda _: Rows.of_table(updates, 2))
             schema = output_schema(columns_of(self.relation))
             updates = pa.Table.from_arrays([*found.columns, *found.along], schema=schema)
         if not updates.num_rows:
