@@ -17,7 +17,7 @@ from foreshore.update import Timestamp
 async def changes(context: StatementContext, plan: Changes, time: Timestamp) -> pa.Table:
     """Return the changes for a query that reads at `time`: consolidated, in the plan's columns.
 
-    Raises InvalidParameterValue for bounds outside of what can be read.
+    Raises InvalidParameterValue for bounds outside of the readable times.
     """
     coordinator = context.coordinator
     await coordinator.wait_readable(plan.of, time)

@@ -1,7 +1,7 @@
-"""Who answers a session's queries: the cluster that it has set, or one replica of it.
+"""The cluster that answers a session's queries, and the collections that it reads.
 
-With `cluster_replica` only that replica is asked, even if it is slower, away, or fails where others
-would not. That is for looking at one replica; answers are the same everywhere.
+The setting `cluster_replica` selects one replica, even if it is slower, unreachable or failing. It
+serves to examine a replica; all replicas give the same answers.
 """
 
 from foreshore.adapter.read.access_path import PeekPlan
@@ -30,7 +30,7 @@ def answering_cluster(context: StatementContext) -> Cluster:
 
 
 def pinned_replica(context: StatementContext) -> str | None:
-    """Return the id of the one replica of its cluster that the session asks; None: it asks all.
+    """Return the id of the only replica that the session asks; None if it asks all.
 
     Raises UndefinedObject if there is no such replica.
     """

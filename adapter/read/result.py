@@ -1,7 +1,7 @@
-"""Results on their way to the client: rows from a table at hand, or from a stream.
+"""Results on their way to the client: rows in memory, in a scratch file, or from a stream.
 
-A `RowSource` gives batches, each of no more rows than asked for, until it has no more. It belongs
-to one portal or cursor, which may ask for a few rows at a time.
+A `RowSource` returns batches of at most the requested number of rows until it has no more. It
+belongs to one portal or cursor, which may request a few rows at a time.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -46,7 +46,7 @@ async def finished(rows: pa.Table, finishing: Finishing | None) -> Result:
 
 
 class RowSource(Protocol):
-    """Rows, a batch at a time."""
+    """Rows, batch by batch."""
 
     streaming: bool
 
@@ -60,12 +60,12 @@ class RowSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up what the source holds."""
+        """Release the source's resources."""
         ...
 
 
 class BatchSource:
-    """The rows of one batch that is at hand."""
+    """The rows of one batch in memory."""
 
     streaming = False
 
@@ -87,12 +87,12 @@ class BatchSource:
         return batch
 
     def close(self) -> None:
-        """Forget the rows."""
+        """Release the rows."""
         self._rows = self._rows.slice(0, 0)
 
 
 class ResultSource:
-    """The rows of a result, of which those in its scratch file are read on a thread."""
+    """The rows of a result; those in its scratch file are read on a thread."""
 
     streaming = False
 
@@ -119,14 +119,14 @@ class ResultSource:
         return rows
 
     def close(self) -> None:
-        """Give up memory and file."""
+        """Release memory and file."""
         self._batch = None
         self._result.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Rows of a statement, with the word of its tag: SELECT, FETCH, INSERT 0 ..."""
+    """Rows of a statement, and the verb of its tag: SELECT, FETCH, INSERT 0 ..."""
 
     desc: RelationDesc
     source: RowSource
@@ -136,11 +136,11 @@ class Selected:
 Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
 
 
-UNCOUNTED = ("SHOW", "EXPLAIN")  # the tags of these do not say how many rows there were
+UNCOUNTED = ("SHOW", "EXPLAIN")  # verbs of tags without a number of rows
 
 
 class Taking:
-    """Up to `limit` rows of a source (0: all of them), as one Rows gives them."""
+    """Takes up to `limit` rows of a source; 0 is all of them."""
 
     def __init__(self, selected: Selected, limit: int, interrupts: Interrupts) -> None:
         self._selected = selected
@@ -151,7 +151,7 @@ class Taking:
     async def batches(
         self, done: Callable[[], None] | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Yield the rows; `done` is called when the last has been taken."""
+        """Yield the rows; `done` is called after the last one."""
         source = self._selected.source
         while self._taken < self._limit:
             with self._interrupts.running():
@@ -164,7 +164,7 @@ class Taking:
             done()
 
     def rows(self, done: Callable[[], None] | None = None) -> Rows:
-        """Return the Rows."""
+        """Return the rows as the client takes them."""
         verb = self._selected.verb
         return Rows(
             self._selected.desc,

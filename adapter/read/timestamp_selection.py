@@ -1,11 +1,11 @@
-"""Timestamp selection: at which time a query reads, as a pure function of what is known.
+"""Timestamp selection: the time at which a query reads, as a pure function of its inputs.
 
-A time must be at or beyond every input's `since`, or the answer is no longer known. Strict
-serializability asks for the oracle's `read_ts`, which sees all acknowledged writes, even where that
-means to wait for a view; serializability takes the freshest time at which nothing has to be waited
-for. Bounded staleness takes that as well, and is refused where it is too long ago: it never waits.
-What a transaction reads later it reads at the time that it has, or not at all. AS OF takes its own
-time: it is refused where the answer is no longer known, and waits for what has yet to come.
+    strict serializable   the oracle's `read_ts`: sees all acknowledged writes, may wait for a view
+    serializable          the freshest time at which no input has to be waited for
+    bounded staleness     the same; refused if it is older than the bound
+    AS OF                 the given time; refused before an input's `since`, waits for a future one
+
+The time is at or beyond every input's `since`. Later reads of a transaction use its time, or fail.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from foreshore.update import MAX_TIMESTAMP, Timestamp
 
 @dataclass(frozen=True, slots=True)
 class BoundedStaleness:
-    """Reads see all that was committed `ms` milliseconds before, at least, and do not wait."""
+    """Reads see at least all commits older than `ms` milliseconds, and never wait."""
 
     ms: int
 
@@ -37,12 +37,12 @@ class Interval:
 
     since: Timestamp
     upper: Timestamp
-    altered: Timestamp | None = None  # when it became what it is now; earlier it was something else
+    altered: Timestamp | None = None  # start of the table's present form; no history before
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The choice, and all that it rests on."""
+    """The chosen time, and what it was chosen from."""
 
     time: Timestamp
     read_ts: Timestamp
@@ -51,17 +51,17 @@ class Selection:
 
     @property
     def since(self) -> Timestamp:
-        """The least time at which all inputs are exact."""
+        """The earliest time at which all inputs are readable."""
         return max((each.since for each in self.inputs.values()), default=0)
 
     @property
     def upper(self) -> Timestamp:
-        """The time from which on some input is not yet known."""
+        """The earliest time at which an input is not known yet."""
         return min((each.upper for each in self.inputs.values()), default=MAX_TIMESTAMP)
 
     @property
     def waits(self) -> bool:
-        """Whether an input has yet to reach the time."""
+        """Whether an input has to be waited for."""
         return self.time >= self.upper
 
 
@@ -74,11 +74,11 @@ def select_timestamp(
     at_least: Timestamp | None = None,
     name_of: Callable[[GlobalId], str] = str,
 ) -> Selection:
-    """Return the time at which to read `inputs`, which messages call by `name_of`.
+    """Return the time at which to read `inputs`; `name_of` gives their names for messages.
 
-    `as_of` is exact, `at_least` a lower bound; either may be a time that has yet to come. Raises
-    InvalidParameterValue for an `as_of` that cannot be read any more, NotYetKnown for what bounded
-    staleness would have to wait for.
+    `as_of` is exact, `at_least` a lower bound; both may be in the future. Raises
+    InvalidParameterValue for an `as_of` before an input's `since`, NotYetKnown if bounded staleness
+    would have to wait.
     """
     chosen = Selection(read_ts, read_ts, isolation, inputs)
     since = chosen.since
@@ -105,17 +105,17 @@ def select_timestamp(
 
 
 def isolation_of(level: str) -> Isolation:
-    """Return what the setting transaction_isolation means; weaker levels get the strongest."""
+    """Return the isolation of a level's name; weaker levels than serializable get the strongest."""
     if level.startswith(BOUNDED_STALENESS):
         return BoundedStaleness(milliseconds(level.removeprefix(BOUNDED_STALENESS)) or 0)
     return "serializable" if level == "serializable" else "strict serializable"
 
 
 def standard_level(level: str) -> str:
-    """Return the SQL standard's name of what transaction_isolation guarantees.
+    """Return the SQL standard's name of a level.
 
-    Strict serializable is more than the standard has a name for; what is read with bounded
-    staleness is serializable, as it was a moment ago.
+    Strict serializable is stronger than any level of the standard. Reads with bounded staleness are
+    serializable, at an earlier time.
     """
     is_standard = level != "strict serializable" and not level.startswith(BOUNDED_STALENESS)
     return level if is_standard else "serializable"
@@ -127,10 +127,10 @@ def require_readable(
     time: Timestamp,
     name_of: Callable[[GlobalId], str],
 ) -> None:
-    """Raise if `inputs` cannot be read at the time that a transaction reads at.
+    """Raise if `inputs` cannot be read at a transaction's time.
 
-    Conflict if they are no longer known there, NotYetKnown if they are not yet and bounded
-    staleness does not wait.
+    Raises Conflict if that is before an input's `since`, NotYetKnown if bounded staleness would
+    have to wait.
     """
     late = max(inputs, key=lambda id: inputs[id].since, default=None)
     if late is not None and inputs[late].since > time:
@@ -165,7 +165,7 @@ def _would_wait(
     at_least: Timestamp,
     name_of: Callable[[GlobalId], str],
 ) -> NotYetKnown:
-    """Return why there is no answer at once: `time` is the last at which all inputs are known."""
+    """Return the error of bounded staleness; `time` is the last at which all inputs are known."""
     last = min(chosen.inputs, key=lambda id: chosen.inputs[id].upper, default=None)
     detail = f"The newest time is {chosen.read_ts}."
     if last is not None:
