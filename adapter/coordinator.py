@@ -279,14 +279,14 @@ class Coordinator:
         dropped = [each for id, each in old.objects.items() if id not in new.objects]
         shards = [item for item in created if _has_shard(item)]
         promising = [item.id for item in new.all(Item) if item.constrained_since == AT_COMMIT]
-        moved = self.view_handoff.moved(change.planned, new)
+        moved = self.view_handoff.moved(change.transaction.planned, new)
         made: list[GlobalId] = []
         begun = _generations(new) - _generations(old)
         indexes = {id: dict(self.keys.of(id)) for id in change.indexes}
         try:
             for item in shards:
                 assert isinstance(item, Item)
-                desc = change.planned[item.id].desc
+                desc = change.transaction.planned[item.id].desc
                 is_table = item.type == "table"
                 schema = desc.stored_schema() if is_table else desc.arrow_schema()
                 self.capabilities[item.id] = await self.storage.create(item.id, schema)
@@ -310,7 +310,7 @@ class Coordinator:
             write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
             moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
             begins, ends = _subscriptions(created), _subscriptions(dropped)
-            promising_less = self._promising_less(change.planned)
+            promising_less = self._promising_less(change.transaction.planned)
 
             def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
                 change.transaction.set_constraint_times(promising, time)
@@ -390,7 +390,7 @@ class Coordinator:
         for each in dropped:
             self._defined.pop(each.id, None)
         before = _generations(self.state)
-        self.catalog.commit(change.transaction, change.planned)
+        self.catalog.commit(change.transaction)
         after = _generations(self.state)
         self.sequences.published(after - before)
         self.sequences.forget(before - after)

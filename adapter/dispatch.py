@@ -104,14 +104,13 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
     plan = context.prepared.plan
     assert plan is not None
     transaction = context.transaction
-    transaction.lock_timeout_ms = context.lock_timeout_ms
     if not isinstance(plan, NO_QUERY):
-        transaction.queried = True
+        transaction.settled = True
         if transaction.time is not None:
             since = max(transaction.time, transaction.began)
             context.coordinator.check_defined(context.prepared.used, since)
     if not isinstance(plan, NO_DDL) and changes_permanent_objects(context, plan):
-        transaction.require_writable(_verb(plan))
+        context.require_writable(_verb(plan))
         plan = await _locked(context, plan)
     before = None if transaction.catalog is None else transaction.catalog.state
     outcome = await _carry_out(session, context, plan)
@@ -199,23 +198,23 @@ async def _carry_out(session: "Session", context: StatementContext, plan: Plan) 
         case ShowCreate():
             return show_create(context, plan)
         case AlterTable():
-            context.transaction.require_writable(plan.tag)
+            context.require_writable(plan.tag)
             return await alter.alter_table(context, plan)
         case CreateTableAs():
-            context.transaction.require_writable("CREATE TABLE AS")
+            context.require_writable("CREATE TABLE AS")
             return await create_table_as(context, plan)
         case CreateMaterializedView():
-            context.transaction.require_writable("CREATE MATERIALIZED VIEW")
+            context.require_writable("CREATE MATERIALIZED VIEW")
             return create.create_view(context, plan)
         case Advance():
             return await advance(context, plan)
         case LockTable():
             return await lock_table(context, plan)
         case Truncate():
-            context.transaction.require_writable("TRUNCATE TABLE")
+            context.require_writable("TRUNCATE TABLE")
             return await truncate(context, plan)
         case _:
-            context.transaction.require_writable(_verb(plan))
+            context.require_writable(_verb(plan))
             return await _define(context, plan)
 
 

@@ -78,7 +78,7 @@ async def attempted(
     transaction = session.begin()
     locks, advisory_locks = session.coordinator.locks, session.coordinator.advisory
     is_first = transaction.is_untouched and not locks.holds_any(transaction)
-    held = advisory_locks.mark(session.pid)
+    staged, held = transaction.staged, advisory_locks.mark(session.pid)
     side_effects = SideEffectLog()
     may_retry = alone and not transaction.block
     conflicts = 0
@@ -93,11 +93,11 @@ async def attempted(
         except (TableAltered, TableDropped):
             if not is_first:
                 raise
-            context.transaction.met_alter = True
+            session.met_alter = True
         except Conflict:
             conflicts += 1
             if not may_retry or conflicts >= ATTEMPTS:
                 raise
-        session.begin_again(context.transaction, held)
+        session.begin_again(context.transaction, staged, held)
         side_effects.begin_again()
         await session.planner.ready(prepared)

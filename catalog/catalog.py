@@ -55,11 +55,11 @@ class Catalog:
         """Return an empty transaction on the current state."""
         return Transaction(self.state, self.counters)
 
-    def commit(self, transaction: Transaction, planned: Mapping[GlobalId, Planned]) -> None:
+    def commit(self, transaction: Transaction) -> None:
         """Publish the changes of `transaction` after its rows have become durable."""
         assert transaction.base is self.state, "two changes of the catalog at once"
         self.state = transaction.state
-        known = {**self.planned, **planned}
+        known = {**self.planned, **transaction.planned}
         self.planned = {id: each for id, each in known.items() if id in self.state.objects}
         self.check()
 

@@ -8,7 +8,7 @@ nothing. Messages name objects as PostgreSQL does.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -47,6 +47,9 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId, global_id
 
+if TYPE_CHECKING:
+    from foreshore.catalog.catalog import Planned
+
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
 
 CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
@@ -61,11 +64,17 @@ class Dropped:
 
 
 class Transaction:
-    """Changes on top of a state."""
+    """Changes on top of a state.
+
+    `planned` are the plans of new and changed items. `constrained_since` gives for tables with
+    added constraints the earliest time at which their committed rows satisfy these.
+    """
 
     def __init__(self, state: State, counters: dict[str, int] | None = None) -> None:
         self.base = state
         self.state = state
+        self.planned: dict[GlobalId, Planned] = {}
+        self.constrained_since: dict[GlobalId, int] = {}
         self._counters = counters if counters is not None else dict(state.allotted)
 
     @property
@@ -73,14 +82,16 @@ class Transaction:
         """Whether there is anything to write."""
         return self.state is not self.base
 
-    def on(self, base: State) -> "Transaction":
-        """Return an empty transaction on top of `base`, with the same counters."""
-        return Transaction(base, self._counters)
-
     def fork(self) -> "Transaction":
         """Return a transaction with the same changes, which goes on by itself."""
-        forked = self.on(self.base)
-        forked.state = self.state
+        return self.rebased(self.base, self.state)
+
+    def rebased(self, base: State, state: State) -> "Transaction":
+        """Return a transaction with the same plans that changes `base` to `state`."""
+        forked = Transaction(base, self._counters)
+        forked.state = state
+        forked.planned = dict(self.planned)
+        forked.constrained_since = dict(self.constrained_since)
         return forked
 
     # --- ids -----------------------------------------------------------------------------------

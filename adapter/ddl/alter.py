@@ -80,11 +80,11 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
         transaction.forget_keys(id)
     if more:
         committed = await committed_rows(context, id, old.desc, time)
-        own = [part.rows.table for part in transaction.writes.get(id, ())]
+        own = [part.rows.table for part in transaction.rows(id)]
         rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
         await verify(context, id, new, more, rows, committed, time)
         if id in coordinator.group:
-            transaction.constrained_since[id] = min(time, coordinator.group.changed(id))
+            change.constrained_since[id] = min(time, coordinator.group.changed(id))
     if new.desc.names != old.desc.names:
         _rename_columns(change, id, old.desc, new.desc.names)
     await plan_above(context, id)
@@ -130,11 +130,10 @@ def _rename_columns(
 
 def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str, KeyIndex]]:
     """Return the key indexes that the running transaction's new and altered tables will have."""
-    transaction = context.transaction
-    state = context.planner.reader().state
+    change = context.catalog_change()
     found: dict[GlobalId, dict[str, KeyIndex]] = {}
-    for id, planned in transaction.planned.items():
-        item = state.get(id)
+    for id, planned in change.planned.items():
+        item = change.state.get(id)
         if not isinstance(item, Item) or item.type != "table":
             continue
         found[id] = {}

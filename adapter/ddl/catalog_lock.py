@@ -111,7 +111,7 @@ async def lock_catalog(context: StatementContext) -> None:
     changed what the transaction's temporary objects use.
     """
     transaction = context.transaction
-    await context.coordinator.locks.lock_catalog(transaction)
+    await context.coordinator.locks.lock_catalog(transaction, context.lock_timeout_ms)
     follow_catalog(transaction, context.coordinator.state)
 
 
@@ -124,4 +124,4 @@ def follow_catalog(transaction: Transaction, now: State) -> None:
     if transaction.catalog is None:
         return
     if transaction.catalog.base.parts[PERMANENT] is not now.parts[PERMANENT]:
-        transaction.catalog = transaction_on(transaction.catalog, transaction.planned, now)
+        transaction.stage_catalog(transaction_on(transaction.catalog, now))

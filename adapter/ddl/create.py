@@ -253,8 +253,7 @@ def _beginning(context: StatementContext, ids: frozenset[GlobalId], as_of: AsOf)
     time = chosen.time
     if wanted.at_least:
         time = max(timestamp_of(context, wanted.time), chosen.since)
-    hold = context.coordinator.holds.acquire(ids, time, "transaction", context.pid)
-    context.transaction.holds.append(hold)
+    context.coordinator.holds.hold_for(context.transaction, ids, time, context.pid)
     return time
 
 

@@ -57,7 +57,7 @@ def drop_objects(
     for each in dropped.objects:
         if isinstance(each, Item):
             context.transaction.unwrite(each.id)
-            context.transaction.planned.pop(each.id, None)
+            context.catalog_change().planned.pop(each.id, None)
     return dropped
 
 

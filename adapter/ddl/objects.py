@@ -181,5 +181,5 @@ def add_item(
         [each for each in depends_on if not is_builtin(each)],  # whose ids are of one process
         **fields,
     )
-    context.transaction.planned[item.id] = planned_as(plan, context.planner.reader().planned)
+    context.catalog_change().planned[item.id] = planned_as(plan, context.planner.reader().planned)
     return item

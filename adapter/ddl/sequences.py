@@ -71,7 +71,7 @@ def change_sequence(
     changed = context.catalog_change().alter_sequence(
         item, sql, generation=generation, owned_by=owner
     )
-    context.transaction.planned[item.id] = Planned(SEQUENCE_DESC, sequence=sequence)
+    context.catalog_change().planned[item.id] = Planned(SEQUENCE_DESC, sequence=sequence)
     if restart is not None:
         _begin(context, changed, restart)
 
@@ -152,11 +152,11 @@ def define_table(
         stored,
         adds_constraints=adds_constraints,
     )
-    context.transaction.planned[table.id] = plan_created_table(definition, stored)
+    context.catalog_change().planned[table.id] = plan_created_table(definition, stored)
 
 
 def remember_committed(context: StatementContext, table: GlobalId) -> None:
     """Keep the committed definition of a table that the transaction alters for the first time."""
     committed = context.coordinator.catalog.planned.get(table)
     if committed is not None:
-        context.transaction.described.setdefault(table, committed)
+        context.transaction.know(table, committed)

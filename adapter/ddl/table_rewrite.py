@@ -7,7 +7,7 @@ new id and planned anew: it knows the columns that it always knew (`Item.known`)
 views keep their shards, in which nothing changes.
 
 The rows are those at the time when the table was locked, and stand in the new shard at that time
-(`Transaction.contents`); earlier it cannot be read. What the transaction itself has written, and
+(`AlteredTable.contents`); earlier it cannot be read. What the transaction itself has written, and
 goes on to write, follows at its commit.
 """
 
@@ -23,7 +23,8 @@ from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
 from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, verify
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import carried_out_by_row
-from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.transaction.transaction import AlteredTable
+from foreshore.adapter.transaction.written_rows import Written
 from foreshore.adapter.write.target import committed_rows
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import ColumnOf, Item, KnownColumn
@@ -51,7 +52,7 @@ async def reshape(
     Nobody else writes it, and it can be read from `since` on. Raises what PostgreSQL would if
     others use a dropped column, or if the rows do not fulfil what the new columns promise.
     """
-    change, transaction = context.catalog_change(), context.transaction
+    change = context.catalog_change()
     planned = context.planner.reader().planned
     old, definition = planned[table.id], plan.definition
     assert definition is not None
@@ -78,9 +79,9 @@ async def reshape(
     )
     change.rekey(ids)
     for id in ids:
-        transaction.planned.pop(id, None)
+        change.planned.pop(id, None)
     id = ids[table.id]
-    new = transaction.planned[id] = plan_created_table(definition)
+    new = change.planned[id] = plan_created_table(definition)
     for (at, cascade), (parts, users) in zip(plan.dropped, going, strict=True):
         _drop_column(context, change.state.item(id), old.desc.names[at], ids, parts, users, cascade)
     for item in above(change.state, id):
@@ -104,7 +105,8 @@ def above(state: State, id: GlobalId) -> Iterator[Item]:
 
 async def plan_above(context: StatementContext, id: GlobalId) -> None:
     """Plan what depends on table `id` anew, in the running transaction."""
-    state, planned = context.catalog_change().state, dict(context.planner.reader().planned)
+    change, planned = context.catalog_change(), dict(context.planner.reader().planned)
+    state = change.state
     items = list(above(state, id))
 
     def plan() -> dict[GlobalId, Planned]:
@@ -112,7 +114,7 @@ async def plan_above(context: StatementContext, id: GlobalId) -> None:
             planned[item.id] = plan_item(state, planned, item)
         return {item.id: planned[item.id] for item in items}
 
-    context.transaction.planned.update(await blocking.run(None, plan))
+    change.planned.update(await blocking.run(None, plan))
 
 
 def _indexes_of(
@@ -262,9 +264,9 @@ async def _move_rows(
     transaction, executor = context.transaction, context.coordinator.executor
     (old_id, old), (id, new) = before, after
     committed = await committed_rows(context, old_id, old.desc, time)
-    own = [part.rows.table for part in transaction.writes.get(old_id, ())]
+    own = [part.rows.table for part in transaction.rows(old_id)]
     transaction.unwrite(old_id)
-    transaction.contents.pop(old_id, None)
+    transaction.stage_altered(old_id, AlteredTable())
     if own and all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
         contents = await _in_columns(context, committed, plan.columns, definition)
         parts = [await _in_columns(context, part, plan.columns, definition) for part in own]
@@ -279,7 +281,7 @@ async def _move_rows(
             transaction.write(id, Written(TableRows.of_table(new.desc, part), {}))
     else:
         rows = contents = await _in_columns(context, committed, plan.columns, definition)
-    transaction.contents[id] = contents
+    transaction.stage_altered(id, AlteredTable(contents=contents))
     await verify(context, id, new, more, rows, contents, since)
 
 

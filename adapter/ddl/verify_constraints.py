@@ -102,8 +102,10 @@ async def verify(
         return built
 
     if gained:
-        for index in await blocking.run(context.coordinator.executor, look):
-            context.transaction.built[id, index.constraint.name] = index
+        built = await blocking.run(context.coordinator.executor, look)
+        table = context.transaction.altered(id)
+        indexes = {**table.indexes, **{each.constraint.name: each for each in built}}
+        context.transaction.stage_altered(id, replace(table, indexes=indexes))
 
 
 def together(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa.Table:

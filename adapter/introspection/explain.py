@@ -118,7 +118,7 @@ def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
     if plan.as_of is None and transaction.time is not None:
         intervals = {id: coordinator.interval(id) for id in ids}
         read_ts = coordinator.oracle.read_ts()
-        chosen = Selection(transaction.time, read_ts, transaction.isolation, intervals)
+        chosen = Selection(transaction.time, read_ts, context.isolation, intervals)
     else:
         wanted = requested_time(context, plan.as_of, peek.query.changes)
         chosen = choose(context, ids, wanted)

@@ -45,8 +45,7 @@ async def wait_for_time(
     if ahead_ms <= 0 or not tables_below(context, ids):
         return False
     choose(context, ids, requested)  # raises with bounded staleness, which never waits
-    hold = coordinator.holds.acquire(ids, time, "transaction", context.pid)
-    context.transaction.holds.append(hold)
+    coordinator.holds.hold_for(context.transaction, ids, time, context.pid)
     if ahead_ms > FAR_BEHIND_MS:
         context.notice(
             f"waiting for time {time}, which is {ahead_ms / 1000:.0f} seconds ahead",

@@ -26,8 +26,9 @@ async def changes(context: StatementContext, plan: Changes, time: Timestamp) -> 
     if plan.of not in coordinator.holds.collections:
         raise UndefinedObject(f'"{plan.name}" was dropped')
     since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
-    if (constrained_since := context.transaction.constrained_since.get(plan.of)) is not None:
-        since = altered = max(since, constrained_since)
+    change = context.transaction.catalog
+    if change is not None and plan.of in change.constrained_since:
+        since = altered = max(since, change.constrained_since[plan.of])
     after = since if plan.after is None else timestamp_of(context, plan.after, time)
     ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
     if after < since or through > time:

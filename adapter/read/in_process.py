@@ -149,9 +149,10 @@ def _collect(
         if id in BUILTINS:
             inputs.add_rows(id, builtin_rows(context, BUILTINS[id]))
             continue
-        parts = [part.rows.table for part in transaction.writes.get(id, ())] if own else []
-        if own and id in transaction.contents:
-            parts.append(transaction.contents[id])
+        parts = [part.rows.table for part in transaction.rows(id)] if own else []
+        contents = transaction.altered(id).contents
+        if own and contents is not None:
+            parts.append(contents)
         written = tuple(at_time(part, time) for part in parts)
         if id in coordinator.capabilities:
             snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)

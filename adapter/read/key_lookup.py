@@ -47,7 +47,7 @@ def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup) -> p
     keys = literal_keys(lookup.keys, bound.bindings)
     locks, found = _find(context, index, keys, bound.time, own=bound.own)
     if bound.own:
-        context.transaction.key_reads |= locks
+        context.transaction.read |= locks
     return evaluate_linear(lookup.relation, {lookup.table: counted(found)})
 
 
@@ -114,7 +114,7 @@ async def _locked(
     coordinator, transaction, table = context.coordinator, context.transaction, index.table
     while True:
         if not nowait:
-            await coordinator.locks.acquire_keys(locks, transaction)
+            await coordinator.locks.acquire_keys(locks, transaction, context.lock_timeout_ms)
         elif not coordinator.locks.try_locks((), locks, transaction):
             raise row_not_available(context, table)
         move_forward(context)
@@ -122,7 +122,7 @@ async def _locked(
         if not index.readable(time):
             return None
         looked_up, rows = find(time)
-        transaction.key_reads |= looked_up
+        transaction.read |= looked_up
         indexes = coordinator.keys.of(table)
         needed = locks | looked_up
         if len(indexes) > 1:

@@ -27,9 +27,9 @@ from foreshore.sql.plan import Locking, LockTable
 async def lock_and_read(context: StatementContext, locking: Locking) -> pa.RecordBatch:
     """Return the finished rows of a SELECT, after its locks have been acquired."""
     transaction = context.transaction
-    transaction.require_writable(f"SELECT {locking.strength}")
+    context.require_writable(f"SELECT {locking.strength}")
     if transaction.time is None:  # locked rows are the newest, at any isolation
-        transaction.isolation = "strict serializable"
+        context = context.reading_newest()
     if locking.key:
         return await read_unlocked(context, locking)
     peek, tables = prepared_peek(context), _lockable(context, locking.tables)
@@ -47,7 +47,7 @@ async def _lock_tables(context: StatementContext, tables: set[GlobalId], locking
     """Lock whole tables; return False if others hold locks and SKIP LOCKED is given."""
     transaction, coordinator = context.transaction, context.coordinator
     if locking.wait == "block":
-        await coordinator.locks.acquire(tables, transaction)
+        await coordinator.locks.acquire(tables, transaction, context.lock_timeout_ms)
     elif not await coordinator.locks.try_acquire(tables, transaction):
         if locking.wait == "skip":
             return False
@@ -63,7 +63,7 @@ def _check_unchanged(context: StatementContext) -> None:
     """Raise ConcurrentUpdate if a key that is locked and was read has changed since."""
     coordinator, transaction = context.coordinator, context.transaction
     assert transaction.time is not None
-    locked = {key for key in transaction.key_reads if coordinator.locks.holds((key,), transaction)}
+    locked = {key for key in transaction.keys_read if coordinator.locks.holds((key,), transaction)}
     if coordinator.keys.changed(frozenset(locked), transaction.time):
         raise ConcurrentUpdate
 
@@ -82,9 +82,9 @@ async def lock_table(context: StatementContext, plan: LockTable) -> Completed:
     for table in sorted(_lockable(context, plan.tables)):
         if not plan.nowait:
             await (
-                locks.acquire((table,), transaction)
+                locks.acquire((table,), transaction, context.lock_timeout_ms)
                 if plan.exclusive
-                else locks.acquire_beside(table, transaction)
+                else locks.acquire_beside(table, transaction, context.lock_timeout_ms)
             )
             continue
         locked = (

@@ -36,9 +36,9 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
         index = _index(context, table, locking.key)
     width = len(locking.key)
     for _ in range(ATTEMPTS):
-        read, key_reads = set(transaction.read), set(transaction.key_reads)
+        read = set(transaction.read)
         rows = await read_batch(context)
-        transaction.read, transaction.key_reads = read, key_reads
+        transaction.read = read
         limit = row_count_of(context, locking.limit, "LIMIT")
         offset = row_count_of(context, locking.offset, "OFFSET") or 0
         shown = rows.select(list(range(rows.num_columns - width)))
@@ -52,7 +52,7 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
         time = transaction.time
         assert time is not None
         if not coordinator.keys.changed(frozenset(locked), time):
-            transaction.key_reads |= locked
+            transaction.read |= locked
             return shown.take(pa.array(np.array(places[offset:], np.int64)))
         move_forward(context)
         if transaction.time == time:

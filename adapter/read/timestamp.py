@@ -69,10 +69,10 @@ def read_time(
         if as_of is None:
             transaction.time = time
             if transaction.block:
-                _hold_all(context, time)
+                readable = _readable(context, time)
+                coordinator.holds.hold_for(transaction, readable, time, context.pid)
     if as_of is not None or not transaction.block:
-        hold = coordinator.holds.acquire(ids, time, "transaction", context.pid)
-        transaction.holds.append(hold)
+        coordinator.holds.hold_for(transaction, ids, time, context.pid)
     if as_of is None and not by_key:
         # The transaction's own new tables change for nobody else. A dropped table has changed.
         group = coordinator.group
@@ -92,7 +92,7 @@ def choose(context: StatementContext, ids: Iterable[GlobalId], as_of: AsOf | Non
         exact, at_least = (None, given) if as_of.at_least else (given, None)
     return select_timestamp(
         _intervals(context, ids),
-        context.transaction.isolation,
+        context.isolation,
         context.coordinator.oracle.read_ts(),
         as_of=exact,
         at_least=at_least,
@@ -102,7 +102,7 @@ def choose(context: StatementContext, ids: Iterable[GlobalId], as_of: AsOf | Non
 
 def require(context: StatementContext, ids: Iterable[GlobalId], time: Timestamp) -> None:
     """Raise Conflict or NotYetKnown if `ids` are not readable at the transaction's `time`."""
-    isolation = context.transaction.isolation
+    isolation = context.isolation
     require_readable(_intervals(context, ids), isolation, time, partial(_name_of, context))
 
 
@@ -114,18 +114,15 @@ def move_forward(context: StatementContext) -> None:
     """
     transaction, coordinator = context.transaction, context.coordinator
     now = coordinator.oracle.read_ts()
-    if transaction.time is None or transaction.time >= now or transaction.read:
+    if transaction.time is None or transaction.time >= now or transaction.tables_read:
         return
-    if not coordinator.locks.holds(transaction.key_reads, transaction):
+    keys = transaction.keys_read
+    if not coordinator.locks.holds(keys, transaction):
         return
-    if coordinator.keys.changed(transaction.key_reads, transaction.time):
+    if coordinator.keys.changed(keys, transaction.time):
         return
-    held = transaction.holds
     transaction.time = now
-    transaction.holds = []
-    _hold_all(context, now)
-    for hold in held:
-        hold.release()
+    coordinator.holds.move(transaction, _readable(context, now), now, context.pid)
 
 
 def tables_below(context: StatementContext, ids: Iterable[GlobalId]) -> set[GlobalId]:
@@ -149,7 +146,7 @@ def refuse_own_past(context: StatementContext, ids: Iterable[GlobalId]) -> None:
     for id in sorted(_tables_of(context, ids)):
         if id not in read and base.item_with(state.item(id).oid) is None:
             continue  # created here and only named, as the target of a write
-        if transaction.made(id) or id in transaction.constrained_since:
+        if transaction.made(id) or id in transaction.catalog.constrained_since:
             raise InvalidParameterValue(
                 f'table "{_name_of(context, id)}" cannot be read as of a time in the transaction '
                 "that has made or altered it",
@@ -192,11 +189,11 @@ def _intervals(context: StatementContext, ids: Iterable[GlobalId]) -> dict[Globa
     intervals = {id: coordinator.interval(id) for id in ids}
     for id, time in coordinator.altered_below(context.prepared.used).items():
         intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
-    constrained_since = context.transaction.constrained_since
-    below = _tables_of(context, intervals) if constrained_since else set()
-    for id in below & constrained_since.keys():
-        since = max(constrained_since[id], coordinator.since(id))
-        intervals[id] = Interval(since, coordinator.upper(id), since)
+    change = context.transaction.catalog
+    if change is not None and change.constrained_since:
+        for id in _tables_of(context, intervals) & change.constrained_since.keys():
+            since = max(change.constrained_since[id], coordinator.since(id))
+            intervals[id] = Interval(since, coordinator.upper(id), since)
     return intervals
 
 
@@ -210,8 +207,7 @@ def _name_of(context: StatementContext, id: GlobalId) -> str:
     return id if item is None else item.name
 
 
-def _hold_all(context: StatementContext, time: Timestamp) -> None:
-    """Hold everything readable at `time`: the transaction block may read any of it later."""
-    holds = context.coordinator.holds
-    readable = [id for id, each in holds.collections.items() if each.since <= time]
-    context.transaction.holds.append(holds.acquire(readable, time, "transaction", context.pid))
+def _readable(context: StatementContext, time: Timestamp) -> list[GlobalId]:
+    """Return everything readable at `time`: a transaction block may read any of it later."""
+    collections = context.coordinator.holds.collections
+    return [id for id, each in collections.items() if each.since <= time]

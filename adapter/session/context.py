@@ -9,12 +9,14 @@ is only a name, whose value is looked up when the statement runs and needs it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from foreshore.adapter.read.timestamp_selection import Isolation, isolation_of
 from foreshore.adapter.session.catalog_reader import TEMPORARY
-from foreshore.adapter.session.variables import VERSION, milliseconds, split_list
+from foreshore.adapter.session.variables import BOUNDED_STALENESS, VERSION, milliseconds, split_list
 from foreshore.adapter.write.sequence_numbers import generation_of
+from foreshore.errors import ReadOnlySqlTransaction
 from foreshore.ids import temporary_schema
 from foreshore.sql.rewrite.bind_parameters import Replace, parameter_bindings
 from foreshore.types import Datum
@@ -76,9 +78,26 @@ class StatementContext:
     variables: "Variables"
     last_values: "LastValues"
     side_effects: "SideEffectLog"
+    met_alter: bool  # the transaction was tried again because of ALTER TABLE
     interrupts: "Interrupts"
     notice: Notify
     close_at_end: "Callable[[RowSource], None]"  # of the transaction
+    reads_newest: bool = False  # at any isolation, unless the transaction has chosen its time
+
+    @property
+    def isolation(self) -> Isolation:
+        """How the statement's reads choose their time."""
+        if self.reads_newest:
+            return "strict serializable"
+        return isolation_of(self.variables["transaction_isolation"])
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the transaction may write to temporary tables alone."""
+        isolation = self.variables["transaction_isolation"]
+        return self.variables["transaction_read_only"] == "on" or isolation.startswith(
+            BOUNDED_STALENESS
+        )
 
     @property
     def database(self) -> str:
@@ -111,11 +130,22 @@ class StatementContext:
         """The name, and the id, of the schema of the session's temporary objects."""
         return temporary_schema(self.pid)
 
+    def reading_newest(self) -> "StatementContext":
+        """Return the context of a statement that writes or locks."""
+        return replace(self, reads_newest=True)
+
+    def require_writable(self, what: str) -> None:
+        """Raise if the transaction is read-only."""
+        if self.read_only:
+            raise ReadOnlySqlTransaction(f"cannot execute {what} in a read-only transaction")
+
     def catalog_change(self) -> "CatalogTransaction":
         """Return the transaction's change of the catalog, a new one if there is none."""
-        if self.transaction.catalog is None:
-            self.transaction.catalog = self.coordinator.catalog.transaction()
-        return self.transaction.catalog
+        change = self.transaction.catalog
+        if change is None:
+            change = self.coordinator.catalog.transaction()
+            self.transaction.stage_catalog(change)
+        return change
 
     def environment_values(self, time: Timestamp) -> Mapping[str, Callable[[], Datum]]:
         """Return the environment values that plans may ask for at `time`, each as a function."""

@@ -7,15 +7,13 @@ import pyarrow as pa
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.result import BatchSource, Outcome, Selected
 from foreshore.adapter.read.scalar_values import value_of
-from foreshore.adapter.read.timestamp_selection import (
-    BoundedStaleness,
-    isolation_of,
-    standard_level,
-)
+from foreshore.adapter.read.timestamp_selection import standard_level
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.session.savepoints import find_savepoint
+from foreshore.adapter.session.variables import BOUNDED_STALENESS
 from foreshore.errors import (
     ActiveSqlTransaction,
     DatatypeMismatch,
@@ -111,10 +109,9 @@ def savepoint(session: "Session", plan: Savepoint) -> Completed:
         case "release":
             if session.failed:
                 raise InFailedSqlTransaction
-            del transaction.savepoints[transaction.find_savepoint(plan.name) :]
+            del session.savepoints[find_savepoint(session.savepoints, plan.name) :]
         case "rollback to":
-            place = transaction.find_savepoint(plan.name)
-            session.return_to(place)
+            session.return_to(find_savepoint(session.savepoints, plan.name))
             return Completed("ROLLBACK")
     return Completed(plan.kind.upper())
 
@@ -141,22 +138,20 @@ def set_transaction(session: "Session", plan: SetTransaction) -> Completed:
 
 def _characteristics(session: "Session", read_only: bool | None, isolation: str | None) -> None:
     transaction = session.begin()
+    variables = session.variables
     if isolation is not None:
-        if transaction.queried:
+        if transaction.settled:
             raise ActiveSqlTransaction(
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query"
             )
-        session.variables.set("transaction_isolation", (isolation,), local=True)
-        transaction.isolation = isolation_of(session.variables["transaction_isolation"])
-        if isinstance(transaction.isolation, BoundedStaleness):
-            transaction.read_only = True
+        variables.set("transaction_isolation", (isolation,), local=True)
     if read_only is not None:
-        if not read_only and isinstance(transaction.isolation, BoundedStaleness):
+        if not read_only and variables["transaction_isolation"].startswith(BOUNDED_STALENESS):
             raise InvalidParameterValue("a transaction of bounded staleness only reads")
-        if not read_only and transaction.read_only and transaction.queried:
+        was_read_only = variables["transaction_read_only"] == "on"
+        if not read_only and was_read_only and transaction.settled:
             raise ActiveSqlTransaction("transaction read-write mode must be set before any query")
-        session.variables.set("transaction_read_only", ("on" if read_only else "off",), local=True)
-        transaction.read_only = read_only
+        variables.set("transaction_read_only", ("on" if read_only else "off",), local=True)
 
 
 # --- variables -----------------------------------------------------------------------------

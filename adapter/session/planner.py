@@ -65,9 +65,8 @@ class SessionPlanner:
     def state(self) -> State:
         """The catalog's state as the running transaction sees it."""
         transaction = self._session.transaction
-        if transaction is not None and transaction.catalog is not None:
-            return transaction.catalog.state
-        return self._coordinator.state
+        change = None if transaction is None else transaction.staged.catalog
+        return self._coordinator.catalog.state if change is None else change.state
 
     def reader(self, basis: Basis | None = None) -> SessionCatalog:
         """Return the catalog as the running transaction sees it.
@@ -75,9 +74,10 @@ class SessionPlanner:
         Its views are for a plan that rests on `basis`; without one they are as defined.
         """
         transaction = self._session.transaction
+        change = None if transaction is None else transaction.staged.catalog
         planned = self._coordinator.catalog.planned
-        if transaction is not None and transaction.catalog is not None:
-            planned = {**planned, **transaction.planned}
+        if change is not None:
+            planned = {**planned, **change.planned}
         return SessionCatalog(
             self.state,
             planned,
@@ -108,7 +108,7 @@ class SessionPlanner:
         transaction, version = self._session.transaction, self._session.variables.version
         seen = self.state.parts_seen_with(self._session.temporary_schema)
         if transaction is not None and transaction.changes_data:
-            return Basis(seen, version, _NOTHING, frozenset(transaction.writes))
+            return Basis(seen, version, _NOTHING, frozenset(transaction.staged.rows))
         return Basis(seen, version, self._coordinator.arranged(self._session.cluster))
 
     def verify_sql_round_trip(self, before: State) -> None:

@@ -22,7 +22,6 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import follow_catalog
 from foreshore.adapter.introspection.object_names import object_names
 from foreshore.adapter.read.result import Outcome, RowSource, Selected, Taking
-from foreshore.adapter.read.timestamp_selection import BoundedStaleness, isolation_of
 from foreshore.adapter.retry import SideEffectLog, attempted
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.context import StatementContext
@@ -30,9 +29,10 @@ from foreshore.adapter.session.interrupt import Interrupts
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import NO_STATEMENT, BoundPortal, Prepared
+from foreshore.adapter.session.savepoints import Savepoint
 from foreshore.adapter.session.variables import Variables, milliseconds
 from foreshore.adapter.transaction import commit as committing
-from foreshore.adapter.transaction.transaction import Transaction
+from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.adapter.write.sequence_numbers import LastValues
 from foreshore.catalog.item import Role
 from foreshore.errors import (
@@ -51,7 +51,8 @@ from foreshore.errors import (
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import Commit, CopyFrom, Execute, Fetch, Plan, Rollback, Savepoint
+from foreshore.sql.plan import Commit, CopyFrom, Execute, Fetch, Plan, Rollback
+from foreshore.sql.plan import Savepoint as SavepointPlan
 from foreshore.text import OutputStyle
 from foreshore.types import Datum, type_of_oid
 
@@ -80,6 +81,7 @@ class Session:
         self.environment = environment
         self.coordinator: Coordinator = environment.coordinator
         self.pid = pid
+        self.temporary_schema = temporary_schema(pid)  # its name and its id
         self.secret = secrets.randbits(32)
         self.role = role
         self.variables = variables
@@ -91,6 +93,8 @@ class Session:
         self.interrupts = Interrupts()
         self.planner = SessionPlanner(self)
         self.transaction: Transaction | None = None
+        self.savepoints: list[Savepoint] = []
+        self.met_alter = False  # the transaction was tried again because of ALTER TABLE
         self.failed = False
         self.is_one_of_several = False  # the statement at hand, in its Query message
         self.statements: dict[str, Prepared] = {}
@@ -132,11 +136,6 @@ class Session:
         """Return how the session has values shown; with the `names` of objects if asked for."""
         digits = int(self.variables["extra_float_digits"])
         return OutputStyle(self.time_zone, digits, object_names(self.context()) if names else None)
-
-    @property
-    def temporary_schema(self) -> str:
-        """The name, and the id, of the schema of the session's temporary objects."""
-        return temporary_schema(self.pid)
 
     @property
     def database(self) -> str:
@@ -201,14 +200,7 @@ class Session:
         return self.transaction
 
     def _new_transaction(self) -> Transaction:
-        isolation = isolation_of(self.variables["transaction_isolation"])
-        return Transaction(
-            isolation,
-            isinstance(isolation, BoundedStaleness)
-            or self.variables["transaction_read_only"] == "on",
-            self.coordinator.clock.now() * 1000,
-            self.coordinator.oracle.read_ts(),
-        )
+        return Transaction(self.coordinator.clock.now() * 1000, self.coordinator.oracle.read_ts())
 
     def context(
         self,
@@ -232,6 +224,7 @@ class Session:
             self.variables,
             self.last_values,
             side_effects or SideEffectLog(),
+            self.met_alter,
             self.interrupts,
             self.notice,
             self._streams.append,
@@ -258,31 +251,35 @@ class Session:
             raise
         self.transaction = None
         self.failed = False
+        self.savepoints.clear()
+        self.met_alter = False
         self._let_go(transaction)
         self.variables.commit()
         self._close_portals(committed=True)
 
     def _let_go(self, transaction: Transaction, advisory: int = 0) -> None:
-        transaction.release()
+        self.coordinator.holds.release(transaction)
         self.coordinator.sequences.forget_private(transaction)
         if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction)
         self.coordinator.advisory.release_transaction(self.pid, advisory)
 
-    def begin_again(self, transaction: Transaction, advisory: int) -> None:
+    def begin_again(self, transaction: Transaction, staged: Staged, advisory: int) -> None:
         """Undo the first statement of a transaction, or find it undone, to try it again.
 
-        It keeps as many advisory locks as are said.
+        Before, the transaction had `staged`, and the number `advisory` of advisory locks.
         """
         if self.transaction is transaction:
             self._let_go(transaction, advisory)
-        self.transaction = transaction.anew(self.coordinator.oracle.read_ts())
+        self.transaction = transaction.anew(staged, self.coordinator.oracle.read_ts())
         self._notices.clear()
 
     async def rollback(self) -> None:
         """Forget what the transaction did."""
         transaction, self.transaction = self.transaction, None
         self.failed = False
+        self.savepoints.clear()
+        self.met_alter = False
         if transaction is not None:
             self._let_go(transaction)
         self.variables.rollback()
@@ -311,13 +308,14 @@ class Session:
             await self.rollback()
             return
         self.failed = True
-        if transaction.savepoints:  # it may go on from one of them
+        if self.savepoints:  # it may go on from one of them
             self._release_since_savepoint(transaction)
         else:
             self._give_up(transaction)
 
     def _give_up(self, transaction: Transaction) -> None:
-        transaction.forget()
+        transaction.staged = NOTHING_STAGED
+        self.coordinator.holds.release(transaction)
         if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction)
         self.coordinator.advisory.release_transaction(self.pid)
@@ -328,25 +326,28 @@ class Session:
     def set_savepoint(self, name: str) -> None:
         """Set a savepoint in the running transaction."""
         transaction = self.begin()
-        transaction.save(
+        savepoint = Savepoint(
             name,
+            transaction.staged.fork(),
             self.variables.mark(),
             frozenset(self.portals.values()),
             self.coordinator.locks.mark(transaction),
             self.coordinator.advisory.mark(self.pid),
         )
+        self.savepoints.append(savepoint)
 
     def return_to(self, place: int) -> None:
         """Undo what the running transaction did since a savepoint, and go on from there."""
-        transaction = self.begin()
-        savepoint = transaction.return_to(place)
+        transaction, savepoint = self.begin(), self.savepoints[place]
+        del self.savepoints[place + 1 :]
+        transaction.staged = savepoint.staged.fork()
         self._release_since_savepoint(transaction)
         self.variables.return_to(savepoint.variables)
         self.close_portals(savepoint.portals)
         self.failed = False
 
     def _release_since_savepoint(self, transaction: Transaction) -> None:
-        savepoint = transaction.savepoints[-1]
+        savepoint = self.savepoints[-1]
         if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction, savepoint.locks)
         self.coordinator.advisory.release_transaction(self.pid, savepoint.advisory)
@@ -406,7 +407,7 @@ class Session:
             await self.commit()
 
     def _check_not_failed(self, plan: Plan | None) -> None:
-        if self.failed and not isinstance(plan, Commit | Rollback | Savepoint):
+        if self.failed and not isinstance(plan, Commit | Rollback | SavepointPlan):
             raise InFailedSqlTransaction
 
     # --- extended protocol ---------------------------------------------------------------------

@@ -20,13 +20,14 @@ from foreshore.adapter.transaction.read_holds import Hold, ReadHolds
 from foreshore.catalog.durable import Position, moved
 from foreshore.errors import ConcurrentUpdate, DatabaseError, DataCorrupted, UndefinedObject
 from foreshore.ids import GlobalId
+from foreshore.sql.rewrite.full_names import FullName
 from foreshore.update import Timestamp
 
 
 class Move(NamedTuple):
-    """A change that a transaction makes to a subscription's position."""
+    """A change that a transaction makes to a subscription's position; none if it only reads it."""
 
-    name: str
+    name: FullName
     before: Position  # as the transaction has read it
     after: Position
 
@@ -77,7 +78,7 @@ class DurablePositions:
         for id, move in moves.items():
             position = self._positions.get(id)
             if position is None:
-                return UndefinedObject(f'subscription "{move.name}" does not exist')
+                return UndefinedObject(f'subscription "{move.name[-1]}" does not exist')
             if position != move.before:
                 return ConcurrentUpdate()
         return None

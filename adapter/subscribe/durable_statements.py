@@ -37,21 +37,22 @@ def create_subscription(context: StatementContext, plan: CreateSubscription) -> 
     item = add_item(context, plan, schema, plan.name.item, plan.depends_on)
     # Plan it from its text as the next start will, so that the same history is held.
     change, planned = context.catalog_change(), context.planner.reader().planned
-    context.transaction.planned[item.id] = plan_item(change.state, planned, item)
+    change.planned[item.id] = plan_item(change.state, planned, item)
     return Completed("CREATE SUBSCRIPTION")
 
 
 async def advance(context: StatementContext, plan: Advance) -> Completed:
     """Run ALTER SUBSCRIPTION ... ADVANCE TO; the position moves when the transaction commits."""
     transaction, coordinator = context.transaction, context.coordinator
-    transaction.require_writable("ALTER SUBSCRIPTION")
+    context.require_writable("ALTER SUBSCRIPTION")
     for notice in plan.notices:
         context.notice(notice)
     if plan.id is None:
         return Completed("ALTER SUBSCRIPTION")
     item = context.planner.state.item(plan.id)
     name, full_name = item.name, context.planner.state.full_name(item)
-    if transaction.followed_as.get(full_name, plan.id) != plan.id:
+    moves = transaction.staged.moves
+    if any(id != plan.id and each.name == full_name for id, each in moves.items()):
         raise ConcurrentUpdate  # the one that the transaction subscribed to was renamed
     to = timestamp_of(context, plan.to, transaction.time)
     if to <= coordinator.clock.now():  # tables may be a moment behind the clock
@@ -79,7 +80,8 @@ async def advance(context: StatementContext, plan: Advance) -> Completed:
             detail=f"The newest time that can be read is {now}.",
         )
     if to > position.reached:
-        transaction.moves[plan.id] = Move(name, before, replace(position, reached=to))
+        after = replace(position, reached=to)
+        transaction.stage_move(plan.id, Move(full_name, before, after))
     return Completed("ALTER SUBSCRIPTION")
 
 
@@ -87,10 +89,8 @@ def _position_before(context: StatementContext, id: GlobalId, position: Position
     """Return the position from which the transaction moves; raise if another has moved it."""
     transaction, positions = context.transaction, context.coordinator.subscriptions
     before = position
-    if id in transaction.moves:
-        before = transaction.moves[id].before
-    elif id in transaction.followed:
-        before = transaction.followed[id]
+    if id in transaction.staged.moves:
+        before = transaction.staged.moves[id].before
     elif positions.moved_after(id, transaction.began):
         raise ConcurrentUpdate
     if before != positions.position(id):
@@ -102,8 +102,9 @@ def start_from_position(context: StatementContext, id: GlobalId) -> Position:
     """Return the position from which a SUBSCRIBE starts, and note that the transaction uses it."""
     transaction, state = context.transaction, context.planner.state
     position = readable_position(context, id)
-    transaction.followed.setdefault(id, position)
-    transaction.followed_as.setdefault(state.full_name(state.item(id)), id)
+    if id not in transaction.staged.moves:
+        name = state.full_name(state.item(id))
+        transaction.stage_move(id, Move(name, position, position))
     return position
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.state import State, name_key, wholes_of, with_allotted, with_objects
 from foreshore.catalog.transaction import Transaction
@@ -21,14 +20,13 @@ from foreshore.ids import GlobalId
 
 @dataclass(frozen=True, slots=True)
 class CatalogChange:
-    """A change of the catalog, and what planning made of its new items.
+    """A change of the catalog, and the rows of its tables.
 
     `indexes` holds the key indexes of new and altered tables, by constraint name; `contents` the
     rows with which a table's new shard begins, at `Item.since`.
     """
 
     transaction: Transaction
-    planned: Mapping[GlobalId, Planned] = field(default_factory=dict)
     indexes: Mapping[GlobalId, Mapping[str, KeyIndex]] = field(default_factory=dict)
     contents: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
 
@@ -37,20 +35,18 @@ def rebased(change: CatalogChange, now: State) -> CatalogChange:
     """Return `change` on top of `now`; raises Conflict if other sessions changed what it uses."""
     if change.transaction.base is now:
         return change
-    return replace(change, transaction=transaction_on(change.transaction, change.planned, now))
+    return replace(change, transaction=transaction_on(change.transaction, now))
 
 
-def transaction_on(
-    transaction: Transaction, planned: Mapping[GlobalId, Planned], now: State
-) -> Transaction:
+def transaction_on(transaction: Transaction, now: State) -> Transaction:
     """Return a transaction with the same changes on top of `now`.
 
-    `planned` are the items whose meaning the transaction changes. Raises Conflict if one of them
-    has a new dependent, or depends on what has changed, since the transaction began.
+    Raises Conflict if an item whose meaning the transaction changes has a new dependent, or depends
+    on what has changed, since the transaction began.
     """
     base, state = transaction.base, transaction.state
     changes = _changes(base, state, now)
-    for id in changes.keys() | planned.keys():
+    for id in changes.keys() | transaction.planned.keys():
         if now.dependents.get(id, frozenset()) - base.dependents.get(id, frozenset()):
             raise _conflict()
     for id in _below(base, state, changes):
@@ -59,13 +55,12 @@ def transaction_on(
     for id, each in changes.items():
         if each is not None and now.names.get(name_key(each), id) not in (id, *changes):
             raise _conflict()
-    rebased = transaction.on(now)
-    rebased.state = with_objects(now, changes)
+    changed = with_objects(now, changes)
     for space, number in state.allotted.items():
         number = max(number, now.allotted.get(space, 0))
-        rebased.state = with_allotted(rebased.state, space, number)
-    _check_parts_exist(rebased.state)
-    return rebased
+        changed = with_allotted(changed, space, number)
+    _check_parts_exist(changed)
+    return transaction.rebased(now, changed)
 
 
 def _changes(base: State, state: State, now: State) -> dict[str, Object | None]:

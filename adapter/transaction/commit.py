@@ -7,7 +7,7 @@ from foreshore.adapter.ddl.alter import altered_indexes
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_change import CatalogChange
 from foreshore.adapter.transaction.group_commit import Reads, Write
-from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.transaction.written_rows import Written
 from foreshore.compute.keys.group_keys import Keyed
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.ids import GlobalId
@@ -20,14 +20,14 @@ async def wait_for_tables(context: StatementContext) -> None:
     away from now on: while it waited for a table, so would all other changes.
     """
     locks, transaction = context.coordinator.locks, context.transaction
-    left = list(transaction.writes)
+    left = list(transaction.staged.rows)
     while left:  # others may take one while another is waited for
         ahead = transaction.catalog is not None
         id = next((id for id in left if ahead or locks.is_taken(id, transaction)), None)
         if id is None:
             return
         left.remove(id)
-        await locks.acquire_beside(id, transaction, by_name=False)
+        await locks.acquire_beside(id, transaction, context.lock_timeout_ms, by_name=False)
 
 
 async def wait_for_views(context: StatementContext) -> None:
@@ -37,7 +37,8 @@ async def wait_for_views(context: StatementContext) -> None:
     """
     transaction = context.transaction
     if transaction.catalog is not None:
-        await context.coordinator.view_handoff.ready(transaction.planned, transaction.catalog.state)
+        change = transaction.catalog
+        await context.coordinator.view_handoff.ready(change.planned, change.state)
 
 
 async def commit_effects(context: StatementContext) -> None:
@@ -46,20 +47,21 @@ async def commit_effects(context: StatementContext) -> None:
     Raises Conflict if it is not, and what a broken constraint says.
     """
     transaction, reads = context.transaction, None
-    has_read = transaction.read or transaction.key_reads
-    if has_read and transaction.has_effects:
+    staged = transaction.staged
+    if transaction.read:
         assert transaction.time is not None
-        tables, keys = frozenset(transaction.read), frozenset(transaction.key_reads)
-        reads = Reads(tables, transaction.time, keys)
+        reads = Reads(transaction.tables_read, transaction.time, transaction.keys_read)
     change = None
     altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
     if transaction.catalog is not None:
         altered = altered_indexes(context)
-        change = CatalogChange(
-            transaction.catalog, transaction.planned, altered, transaction.contents
-        )
+        contents = {
+            id: each.contents for id, each in staged.altered.items() if each.contents is not None
+        }
+        change = CatalogChange(transaction.catalog, altered, contents)
     keyed: dict[GlobalId, list[Keyed]] = {}
-    for id, parts in transaction.writes.items():
+    for id, rows in staged.rows.items():
+        parts = list(rows)
         if id in altered:  # its rows may have been written before it was
             keyed[id] = await blocking.run(
                 context.coordinator.executor, _by_keys, parts, altered[id]
@@ -67,13 +69,13 @@ async def commit_effects(context: StatementContext) -> None:
         elif parts[0].keyed:
             keyed[id] = [part.keyed for part in parts]
     write = Write(
-        {id: [part.rows for part in parts] for id, parts in transaction.writes.items()},
+        {id: [part.rows for part in rows] for id, rows in staged.rows.items()},
         reads,
         owner=transaction,
-        lock_timeout_ms=transaction.lock_timeout_ms,
+        lock_timeout_ms=context.lock_timeout_ms,
         keyed=keyed,
-        checked=transaction.checked or 0,
-        described=transaction.described,
+        checked=transaction.began,
+        described=staged.known,
         moves=transaction.moves,
         zone=context.time_zone,
     )

@@ -17,18 +17,14 @@ for who has its table; who takes that in the moment in which it is committed clo
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.catalog.state import State, name_key
 from foreshore.errors import Conflict, LockNotAvailable, TableAltered
 from foreshore.ids import GlobalId
 
-
-class Owner(Protocol):
-    """Whoever takes locks, by identity."""
-
-    lock_timeout_ms: int  # how long it waits for one at most; 0: without end
+Owner = object  # whoever takes locks, by identity
 
 
 class Mark(NamedTuple):
@@ -81,14 +77,15 @@ class Locks:
         self._waiting: list[_Request] = []
         self._altering: dict[GlobalId, Owner] = {}  # those tables that are to become others
 
-    async def acquire(self, tables: Iterable[GlobalId], owner: Owner) -> None:
+    async def acquire(self, tables: Iterable[GlobalId], owner: Owner, timeout_ms: int) -> None:
         """Take all of `tables`, and close them to the plain writes of others.
 
-        Raises Conflict 40P01 if that would wait for ever, LockNotAvailable if for too long;
-        TableDropped or TableAltered if a table went, became another or has another name now.
+        Raises Conflict 40P01 if that would wait for ever, LockNotAvailable after `timeout_ms`
+        unless that is 0; TableDropped or TableAltered if a table went, became another or has
+        another name now.
         """
         wanted = frozenset(tables)
-        await self._acquire(wanted, frozenset(), owner)
+        await self._acquire(wanted, frozenset(), owner, timeout_ms)
         await self._close(wanted, owner)
 
     async def _close(self, tables: frozenset[GlobalId], owner: Owner) -> None:
@@ -110,10 +107,12 @@ class Locks:
         await self._close(wanted, owner)
         return True
 
-    async def acquire_to_alter(self, tables: Iterable[GlobalId], owner: Owner) -> None:
+    async def acquire_to_alter(
+        self, tables: Iterable[GlobalId], owner: Owner, timeout_ms: int
+    ) -> None:
         """Take `tables`, as `acquire` does, and let those who want to write them know why."""
         wanted = frozenset(tables)
-        await self.acquire(wanted, owner)
+        await self.acquire(wanted, owner, timeout_ms)
         self._altering.update(dict.fromkeys(wanted, owner))
 
     @property
@@ -129,32 +128,34 @@ class Locks:
         """Whether somebody else than `owner` has `table` to alter it."""
         return self._altering.get(table, owner) is not owner
 
-    async def acquire_beside(self, table: GlobalId, owner: Owner, *, by_name: bool = True) -> None:
+    async def acquire_beside(
+        self, table: GlobalId, owner: Owner, timeout_ms: int, *, by_name: bool = True
+    ) -> None:
         """Let nobody take all of `table`, and anybody write it: as if by a key of one's own.
 
         Raises as `acquire` does; if it is not asked for `by_name`, it may be renamed meanwhile.
         """
         keys = frozenset((self.beside(table, owner),))
-        await self._acquire(frozenset(), keys, owner, by_name=by_name)
+        await self._acquire(frozenset(), keys, owner, timeout_ms, by_name=by_name)
 
     def beside(self, table: GlobalId, owner: Owner) -> KeyLock:
         """Return what `owner` takes in `acquire_beside`."""
         return KeyLock(table, "", id(owner))
 
-    async def lock_catalog(self, owner: Owner) -> None:
+    async def lock_catalog(self, owner: Owner, timeout_ms: int) -> None:
         """Lock the catalog's permanent objects against the changes of others.
 
         Raises as `acquire` does.
         """
-        await self._acquire(frozenset((CATALOG,)), frozenset(), owner)
+        await self._acquire(frozenset((CATALOG,)), frozenset(), owner, timeout_ms)
 
     def has_catalog(self, owner: Owner) -> bool:
         """Return whether `owner` holds the catalog lock."""
         return self._tables.get(CATALOG) is owner
 
-    async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
+    async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner, timeout_ms: int) -> None:
         """Take all of `keys`; raises as `acquire` does."""
-        await self._acquire(frozenset(), frozenset(keys), owner)
+        await self._acquire(frozenset(), frozenset(keys), owner, timeout_ms)
 
     def try_keys(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
         """Take all of `keys` if nobody has to be waited for; else take nothing, and say so."""
@@ -217,6 +218,7 @@ class Locks:
         tables: frozenset[GlobalId],
         keys: frozenset[KeyLock],
         owner: Owner,
+        timeout_ms: int,
         *,
         by_name: bool = True,
     ) -> None:
@@ -230,7 +232,7 @@ class Locks:
         named = {id: name_key(self._state().item(id)) for id in wanted if id in self._group}
         self._waiting.append(request)
         try:
-            async with asyncio.timeout(owner.lock_timeout_ms / 1000 or None):
+            async with asyncio.timeout(timeout_ms / 1000 or None):
                 await request.granted
         except BaseException as error:
             if request in self._waiting:  # else it has just got them, and gives them up as it fails

@@ -87,15 +87,16 @@ async def _locked_at(
     if id in coordinator.state.objects:
         if few:
             keys = {index: locks_of_rows(index, proposed) for index in arbiters}
-            await coordinator.locks.acquire_keys(chain.from_iterable(keys.values()), transaction)
+            wanted = chain.from_iterable(keys.values())
+            await coordinator.locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
             move_forward(context)
         else:
-            await coordinator.locks.acquire((id,), transaction)
+            await coordinator.locks.acquire((id,), transaction, context.lock_timeout_ms)
         require_unaltered(context, target)
     time = read_time(context, (id,), None, by_key=few)
     for index, read in keys.items():
         if index.arrangement.since <= time:
-            transaction.key_reads |= read
+            transaction.read |= read
             if read and index.latest([key.hash for key in read]) > time:
                 raise ConcurrentUpdate
     # An index that the transaction's ALTER TABLE has made has the rows from then on. The table is

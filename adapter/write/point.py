@@ -26,7 +26,7 @@ async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] |
     if key is None:
         return []
     hash = index.layout.hash(key)
-    context.transaction.key_reads.add(KeyLock(point.table, point.constraint.name, hash))
+    context.transaction.read.add(KeyLock(point.table, point.constraint.name, hash))
     found = _row(context, index, hash, key, time)
     if found is None:
         return None
@@ -59,10 +59,10 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
     wanted = frozenset([KeyLock(point.table, point.constraint.name, hash)])
     while True:
         if not locks.try_keys(wanted, transaction):
-            await locks.acquire_keys(wanted, transaction)
+            await locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
         move_forward(context)
         time = read_time(context, (point.table,), None, by_key=True)
-        transaction.key_reads |= wanted
+        transaction.read |= wanted
         found = _row(context, index, hash, key, time)
         if found is None:
             return None

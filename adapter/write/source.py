@@ -123,7 +123,7 @@ async def selection(
         bound = await bind_peek(context, peek, context.now, given)
         return await execute_unfinished(context, await call_side_effects(context, bound))
     if transaction.time is None:  # writes follow from the newest rows, at any isolation level
-        transaction.isolation = "strict serializable"
+        context = context.reading_newest()
     if peek.key is not None:
         found = await locked_by_key(context, peek)
         if found is not None:
@@ -136,7 +136,8 @@ async def selection(
     # A transaction that has locked something must not wait for tables: that would be a deadlock.
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
-        await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
+        committed = tables & coordinator.state.objects.keys()
+        await coordinator.locks.acquire(committed, transaction, context.lock_timeout_ms)
     return await read_rows(context, None, given)
 
 

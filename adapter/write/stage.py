@@ -9,7 +9,7 @@ from functools import partial
 
 from foreshore import blocking
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.transaction.written_rows import Written
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.adapter.write.violations import key_exists
 from foreshore.compute.keys.key_index import KeyIndex
@@ -44,29 +44,21 @@ async def stage(
         return
     coordinator.storage.corruptions.check(id)
     committed = coordinator.catalog.planned.get(id)
-    if committed is not None:
-        transaction.described.setdefault(id, committed)
     written = [Written(part, {}) for part in parts]
-    keyed: list[tuple[OwnRows, list[KeyedRows]]] = []
     for constraint in target.unique:
         await coordinator.keys.ready(id)
-        if transaction.checked is None:
-            transaction.checked = coordinator.oracle.read_ts()
         index = key_index(context, target, constraint)
-        own = transaction.own_rows(id, index.layout)
+        own = transaction.rows(id).by_key(index.layout)
         if sum([part.num_rows for part in parts]) <= MANY:
             found = _by_key(context, target, index, own, parts, deletes=deletes)
         else:
             index.settled()
             work = partial(_by_key, context, target, index, own, parts, deletes=deletes)
             found = await blocking.run(coordinator.executor, work)
-        keyed.append((own, found))
         for each, rows in zip(written, found, strict=True):
             each.keyed[constraint.name] = rows
     for each in written:
-        transaction.write(id, each)
-    for own, found in keyed:
-        own.add(found)
+        transaction.write(id, each, committed)
 
 
 def _by_key(
@@ -86,8 +78,7 @@ def _by_key(
         raise key_exists(state, target.desc, duplicate, context.time_zone)
     if deletes:
         transaction = context.transaction
-        read = transaction.checked if transaction.time is None else transaction.time
-        assert read is not None
+        read = transaction.began if transaction.time is None else transaction.time
         # A row that others have deleted since `read` is left to the commit, which refuses it.
         if index.overdrawn(found, own, read):
             raise InternalError("a row was to be taken away more often than it is there")
@@ -111,7 +102,7 @@ def committed_index(
     named = coordinator.keys.named(id, constraint)
     if named is not None:
         return named
-    built = [index for (table, _), index in transaction.built.items() if table == id]
+    built = transaction.altered(id).indexes.values()
     for index in (*coordinator.keys.of(id).values(), *built):
         if same(index.constraint, constraint):
             return index.renamed(constraint, desc)
@@ -120,5 +111,5 @@ def committed_index(
 
 def own_rows(context: StatementContext, id: GlobalId, layout: KeyLayout) -> OwnRows | None:
     """Return the rows that the transaction has written to table `id`, by a key; None if none."""
-    transaction = context.transaction
-    return transaction.own_rows(id, layout) if id in transaction.writes else None
+    rows = context.transaction.rows(id)
+    return rows.by_key(layout) if rows else None

@@ -54,8 +54,8 @@ def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) 
         require_writable(context, verb, id)
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
-    transaction = context.transaction
-    planned = None if transaction.catalog is None else transaction.planned.get(id)
+    change = context.transaction.catalog
+    planned = None if change is None else change.planned.get(id)
     planned = planned or context.coordinator.catalog.planned.get(id)
     if planned is None:
         raise context.coordinator.group.gone(id)
@@ -64,13 +64,12 @@ def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) 
 
 def require_writable(context: StatementContext, verb: str, table: GlobalId) -> None:
     """Raise if the transaction is read-only, unless the table is the session's own."""
-    transaction = context.transaction
-    if not transaction.read_only:
+    if not context.read_only:
         return
     item = context.planner.state.get(table)
     temporary = isinstance(item, Item) and item.temporary
-    if not temporary or isinstance(transaction.isolation, BoundedStaleness):
-        transaction.require_writable(verb)
+    if not temporary or isinstance(context.isolation, BoundedStaleness):
+        context.require_writable(verb)
 
 
 def require_unaltered(context: StatementContext, target: Target) -> None:
@@ -95,7 +94,7 @@ async def lock_to_alter(context: StatementContext, ids: Iterable[GlobalId]) -> N
     locked = [id for id in ids if id in coordinator.state.objects]
     if not locked:
         return
-    await coordinator.locks.acquire_to_alter(locked, context.transaction)
+    await coordinator.locks.acquire_to_alter(locked, context.transaction, context.lock_timeout_ms)
     if any(coordinator.state.get(id) is not change.base.get(id) for id in locked):
         raise TableAltered
 
@@ -108,8 +107,8 @@ async def lock_shared_against_ddl(context: StatementContext, target: Target) -> 
     definition has changed meanwhile.
     """
     transaction, locks = context.transaction, context.coordinator.locks
-    if transaction.met_alter or locks.alters_another(target.id, transaction):
-        await locks.acquire_beside(target.id, transaction)
+    if context.met_alter or locks.alters_another(target.id, transaction):
+        await locks.acquire_beside(target.id, transaction, context.lock_timeout_ms)
         require_unaltered(context, target)
 
 
@@ -123,14 +122,15 @@ async def lock_before_nextval(
     table's definition has changed meanwhile.
     """
     id, transaction, locks = target.id, context.transaction, context.coordinator.locks
+    timeout_ms = context.lock_timeout_ms
     if id not in context.coordinator.state.objects:
         return
     if transaction.block and not locks.is_taken(id, transaction):
         return
     if whole:
-        await locks.acquire((id,), transaction)
+        await locks.acquire((id,), transaction, timeout_ms)
     else:  # a block's table may be renamed meanwhile
-        await locks.acquire_beside(id, transaction, by_name=not transaction.block)
+        await locks.acquire_beside(id, transaction, timeout_ms, by_name=not transaction.block)
     require_unaltered(context, target)
 
 
@@ -142,8 +142,9 @@ async def committed_rows(
 ) -> pa.Table:
     """Return a table's rows with `__diff` at `time`, without those the transaction has written."""
     coordinator = context.coordinator
-    if id in context.transaction.contents:
-        return context.transaction.contents[id]
+    contents = context.transaction.altered(id).contents
+    if contents is not None:
+        return contents
     if id not in coordinator.capabilities:
         return desc.stored_schema().append(DIFF_FIELD).empty_table()
     snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)

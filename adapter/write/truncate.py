@@ -28,7 +28,7 @@ async def truncate(context: StatementContext, plan: Truncate) -> Completed:
     time = coordinator.oracle.read_ts()
     known = [id for id in plan.tables if id in coordinator.state.objects]
     if known:
-        await coordinator.locks.acquire(known, transaction)
+        await coordinator.locks.acquire(known, transaction, context.lock_timeout_ms)
         time = read_time(context, known, None)
     state = context.planner.reader().state
     restarted = [id for id in plan.tables if plan.restart_identity and state.sequences_of(id)]
@@ -37,10 +37,10 @@ async def truncate(context: StatementContext, plan: Truncate) -> Completed:
     for id in plan.tables:
         target = target_of(context, id)
         transaction.unwrite(id)
-        if id in known or id in transaction.contents:
+        if id in known or transaction.altered(id).contents is not None:
             rows = await committed_rows(context, id, target.desc, time)
             await stage(context, target, deleted=[TableRows.of_table(target.desc, rows)])
         if id in restarted:
-            transaction.planned[id] = replace(target.planned)
+            context.catalog_change().planned[id] = replace(target.planned)
             restart_identity(context, id)
     return Completed("TRUNCATE TABLE")
