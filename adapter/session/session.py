@@ -259,7 +259,8 @@ class Session:
 
     def _let_go(self, transaction: Transaction, advisory: int = 0) -> None:
         self.coordinator.holds.release(transaction)
-        self.coordinator.sequences.forget_private(transaction)
+        if self.coordinator.sequences.private:
+            self.coordinator.sequences.forget_private(transaction)
         if self.coordinator.locks.holds_any(transaction):
             self.coordinator.locks.release(transaction)
         self.coordinator.advisory.release_transaction(self.pid, advisory)

@@ -84,7 +84,7 @@ class Sequences:
         # How many numbers may be given out without a write, and the definition that they follow.
         self._ready: dict[Generation, tuple[Sequence, int]] = {}
         self._range: dict[Generation, int] = {}
-        self._private: dict[Generation, object] = {}  # with the transaction that began each
+        self.private: dict[Generation, object] = {}  # with the transaction that began each
         self._live: dict[GlobalId, Generation] = {}  # in the catalog
         self._last = 0  # the greatest number of a generation
         self._writing = asyncio.Lock()
@@ -114,12 +114,12 @@ class Sequences:
 
         Raises 2200H if fewer are left, UndefinedTable if the sequence has been dropped.
         """
-        while (of := self._present(of, name)) not in self._private:
+        while (of := self._present(of, name)) not in self.private:
             if self._left(of, sequence) >= count:
                 break
             await self._run_to_end(self._reserve(of, sequence, count, name))
         found, self._positions[of] = numbers(sequence, self._positions[of], count, name)
-        if of not in self._private:
+        if of not in self.private:
             self._ready[of] = sequence, self._left(of, sequence) - count
         return found
 
@@ -153,7 +153,7 @@ class Sequences:
 
     async def set(self, of: Generation, to: Position, name: str) -> None:
         """Set the position of a sequence; raises UndefinedTable if it has been dropped."""
-        if of in self._private:
+        if of in self.private:
             self._positions[of] = to
         else:
             await self._run_to_end(self._set(of, to, name))
@@ -184,7 +184,7 @@ class Sequences:
         """Begin a generation that belongs to the transaction `owner` until it commits."""
         assert of not in self._positions, of
         self._positions[of] = at
-        self._private[of] = owner
+        self.private[of] = owner
 
     async def publish(self, generations: Iterable[Generation]) -> None:
         """Make durable the positions of generations that are about to be committed.
@@ -194,7 +194,7 @@ class Sequences:
         async with self._writing:
             await self._write({each: self._positions[each] for each in generations})
             for each in generations:
-                self._private.pop(each, None)
+                self.private.pop(each, None)
 
     def published(self, generations: Iterable[Generation]) -> None:
         """Make committed generations the live ones of their sequences."""
@@ -207,20 +207,19 @@ class Sequences:
             for kept in (self._positions, self._ready, self._range):
                 kept.pop(each, None)
             self._reserved.pop(each.key, None)  # durably with the next write
-            self._private.pop(each, None)
+            self.private.pop(each, None)
             if self._live.get(each.id) == each:
                 del self._live[each.id]
 
     def forget_private(self, owner: object) -> None:
         """Forget the generations that the ended transaction `owner` has not published."""
-        if self._private:
-            self.forget([each for each, other in self._private.items() if other is owner])
+        self.forget([each for each, other in self.private.items() if other is owner])
 
     async def close(self) -> None:
         """Write the true position of each sequence."""
         async with self._writing:
             await self._write(
-                {each: at for each, at in self._positions.items() if each not in self._private}
+                {each: at for each, at in self._positions.items() if each not in self.private}
             )
 
     async def _write(self, changed: dict[Generation, Position]) -> None:
