@@ -49,7 +49,6 @@ from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.keys.key_index import KeyIndex
-from foreshore.constraint import Unique
 from foreshore.errors import (
     Fenced,
     InvalidAuthorization,
@@ -243,9 +242,7 @@ class Environment:
         coordinator = self.coordinator
         planned = coordinator.catalog.planned[item.id]
         indexes = [
-            KeyIndex(item.id, constraint, planned.desc, time)
-            for constraint in planned.constraints
-            if isinstance(constraint, Unique)
+            KeyIndex(item.id, constraint, planned.desc, time) for constraint in planned.unique
         ]
         if not indexes:
             return

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
-from foreshore.constraint import Constraint
+from foreshore.constraint import Constraint, Unique
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Sequence
@@ -36,6 +36,11 @@ class Planned:
     generated: tuple[Generated | None, ...] = ()  # of a table: its identity columns
     sequence: Sequence | None = None
     depends_on_zone: bool = False
+
+    @property
+    def unique(self) -> list[Unique]:
+        """The unique constraints of a table."""
+        return [each for each in self.constraints if isinstance(each, Unique)]
 
 
 class Catalog:

@@ -22,7 +22,7 @@ from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, 
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.stage import committed_index
-from foreshore.adapter.write.target import committed_rows, lock_to_alter, unique_constraints
+from foreshore.adapter.write.target import committed_rows, lock_to_alter
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, KnownColumn
 from foreshore.catalog.state import State
@@ -76,7 +76,7 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     if more:
         remember(context, id, old.desc)
     define_table(context, table, definition, new.desc.stored, adds_constraints=bool(more))
-    if unique_constraints(new) != unique_constraints(old):
+    if new.unique != old.unique:
         transaction.forget_keys(id)
     if more:
         committed = await committed_rows(context, id, old.desc, time)
@@ -137,7 +137,7 @@ def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str,
         if not isinstance(item, Item) or item.type != "table":
             continue
         found[id] = {}
-        for constraint in unique_constraints(planned):
+        for constraint in planned.unique:
             index = committed_index(context, id, constraint, planned.desc)
             found[id][constraint.name] = index or KeyIndex(id, constraint, planned.desc, 0)
     return found
@@ -155,10 +155,10 @@ def _refuse_loss(
     columns: Columns,
 ) -> None:
     """Raise if something that is maintained rests on what the table promises no longer."""
-    kept = unique_constraints(new)
+    kept = new.unique
     lost = [
         f"constraint {each.name} on {describe(context, table)}"
-        for each in unique_constraints(old)
+        for each in old.unique
         if set(each.columns) <= set(columns)  # else it goes with its column
         and not any((now := was(other, columns)) and same(each, now) for other in kept)
     ]

@@ -8,7 +8,6 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.check import first_failing
-from foreshore.adapter.write.target import unique_constraints
 from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
 from foreshore.catalog.catalog import Planned
 from foreshore.compute.arrange.arrangement import consolidate
@@ -46,15 +45,11 @@ def gained(old: Planned, new: Planned, columns: Columns) -> Gained:
     Of a table that is another collection from then on, that is all of its keys: they have to be
     arranged anew.
     """
-    before = unique_constraints(old)
+    before = old.unique
     moved = list(columns) != list(range(len(old.desc.names)))
     known = {each.text for each in old.constraints if isinstance(each, Check)}
     return Gained(
-        tuple(
-            key
-            for key in unique_constraints(new)
-            if moved or not any(same(key, other) for other in before)
-        ),
+        tuple(key for key in new.unique if moved or not any(same(key, other) for other in before)),
         tuple(
             each for each in new.constraints if isinstance(each, Check) and each.text not in known
         ),

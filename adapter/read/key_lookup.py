@@ -15,7 +15,6 @@ from foreshore.adapter.read.bind import BoundPeek, bound_finishing
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.stage import own_rows
 from foreshore.compute.arrange.key import key_words
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.local.linear import evaluate_linear
@@ -93,7 +92,8 @@ async def locked_rows(
     locks = frozenset(KeyLock(table, constraint.name, hash) for hash in hashes)
 
     def find(time: Timestamp) -> Found:
-        _, found = index.find(keys, time, own_rows(context, table, index.layout))
+        written = context.transaction.rows(table)
+        _, found = index.find(keys, time, written.by_key(index.layout))
         hashes = index.layout.hashes_of_rows(found)
         _, firsts = np.unique(hashes, return_index=True)  # `keys` may repeat a key
         return locks, found.take(pa.array(firsts))
@@ -181,9 +181,9 @@ def _find(
     own: bool = True,
 ) -> Found:
     """Return the locks of `keys`, and the rows at `time` under them."""
-    written = own_rows(context, index.table, index.layout) if own else None
-    if written is not None and keys:
-        _, rows = index.find(_columns(keys), time, written)
+    written = context.transaction.rows(index.table)
+    if own and written and keys:
+        _, rows = index.find(_columns(keys), time, written.by_key(index.layout))
     else:
         values = [tuple(each.value for each in key) for key in keys]
         rows = index.settled().look_up(values, time)

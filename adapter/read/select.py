@@ -7,10 +7,10 @@ import pyarrow as pa
 from foreshore.adapter.read.bind import Given
 from foreshore.adapter.read.pipeline import read_result
 from foreshore.adapter.read.plan import prepared_peek
+from foreshore.adapter.read.point import row_by_key
 from foreshore.adapter.read.result import BatchSource, ResultSource, Selected, all_rows
 from foreshore.adapter.read.row_locks import lock_and_read
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.point import row_by_key
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.result import Result

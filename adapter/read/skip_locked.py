@@ -14,7 +14,6 @@ from foreshore.adapter.read.scalar_values import row_count_of
 from foreshore.adapter.read.timestamp import move_forward
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.target import target_of
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.errors import ConcurrentUpdate
 from foreshore.ids import GlobalId
@@ -61,7 +60,7 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
 
 
 def _index(context: StatementContext, table: GlobalId, key: tuple[int, ...]) -> KeyIndex | None:
-    for each in target_of(context, table).unique:
+    for each in context.planner.reader().planned[table].unique:
         if each.columns == key:
             return context.coordinator.keys.named(table, each)
     return None

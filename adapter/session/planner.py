@@ -12,13 +12,12 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.dispatch import described
 from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek, query_of
+from foreshore.adapter.read.point_plan import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog, effective_path
 from foreshore.adapter.session.plan_cache import PlanKey
 from foreshore.adapter.session.prepared import Basis, Prepared
 from foreshore.adapter.session.side_effects import calls_in
 from foreshore.adapter.write.check import rules_of
-from foreshore.adapter.write.point_plan import plan_point
-from foreshore.adapter.write.target import unique_constraints
 from foreshore.adapter.write.template import template_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
@@ -254,7 +253,7 @@ class SessionPlanner:
 
     def _keys_of(self, id: GlobalId) -> list[Unique]:
         planned = self.reader().planned.get(id)
-        return [] if planned is None else unique_constraints(planned)
+        return [] if planned is None else planned.unique
 
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
         return described(self._session, plan) or result_desc(plan)

@@ -15,7 +15,7 @@ from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.check import check
-from foreshore.adapter.write.stage import key_index, own_rows, stage
+from foreshore.adapter.write.stage import key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints
@@ -30,7 +30,7 @@ from foreshore.sql.plan import OnConflict
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.table_rows import TableRows
 
-Arbiter = tuple[KeyIndex, OwnRows | None]
+Arbiter = tuple[KeyIndex, OwnRows]
 
 NONE = -1
 
@@ -46,8 +46,8 @@ async def stage_on_conflict(
     await context.coordinator.keys.ready(target.id)
     proposed = expanded(rows.table)
     arbiters = [
-        (index, own_rows(context, target.id, index.layout))
-        for index in (key_index(context, target, each) for each in target.unique)
+        (index, context.transaction.rows(target.id).by_key(index.layout))
+        for index in (key_index(context, target, each) for each in target.planned.unique)
         if index.constraint.name in conflict.arbiters
     ]
     time = await _locked_at(context, target, [index for index, _ in arbiters], proposed)

@@ -5,9 +5,10 @@
     changing_rows    the selection of an UPDATE, DELETE or MERGE
     selection        the rows of any query that is written
 
-Rows to be changed are locked. The row under one whole key is a tuple (`point.py`). A few keys lock
-their rows. Any other selection reads at the newest time: outside of a block it locks the tables
-that it reads until it has committed, inside of one the commit checks that they have not changed.
+Rows to be changed are locked. The row under one whole key is a tuple (`adapter/read/point.py`). A
+few keys lock their rows. Any other selection reads at the newest time: outside of a block it locks
+the tables that it reads until it has committed, inside of one the commit checks that they have not
+changed.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from foreshore.adapter.read.bind import NOTHING_GIVEN, Given, bind_peek, call_si
 from foreshore.adapter.read.execute import counted_each, execute_unfinished
 from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows
 from foreshore.adapter.read.pipeline import read_rows
+from foreshore.adapter.read.point import locked_row
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.session.context import StatementContext
@@ -27,7 +29,6 @@ from foreshore.adapter.session.side_effects import (
     carried_out_by_row,
     draws,
 )
-from foreshore.adapter.write.point import locked_row
 from foreshore.adapter.write.target import Target, lock_before_nextval, target_of
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
@@ -159,7 +160,7 @@ async def _rows_by_keys(
     constraint = next(
         (
             each
-            for each in target_of(context, table).unique
+            for each in target_of(context, table).planned.unique
             if set(each.columns) <= set(changed.columns)
         ),
         None,

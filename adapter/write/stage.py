@@ -13,7 +13,7 @@ from foreshore.adapter.transaction.written_rows import Written
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.adapter.write.violations import key_exists
 from foreshore.compute.keys.key_index import KeyIndex
-from foreshore.compute.keys.layout import MANY, KeyedRows, KeyLayout
+from foreshore.compute.keys.layout import MANY, KeyedRows
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.constraint import Unique, same
 from foreshore.errors import InternalError
@@ -45,7 +45,7 @@ async def stage(
     coordinator.storage.corruptions.check(id)
     committed = coordinator.catalog.planned.get(id)
     written = [Written(part, {}) for part in parts]
-    for constraint in target.unique:
+    for constraint in target.planned.unique:
         await coordinator.keys.ready(id)
         index = key_index(context, target, constraint)
         own = transaction.rows(id).by_key(index.layout)
@@ -107,9 +107,3 @@ def committed_index(
         if same(index.constraint, constraint):
             return index.renamed(constraint, desc)
     return None
-
-
-def own_rows(context: StatementContext, id: GlobalId, layout: KeyLayout) -> OwnRows | None:
-    """Return the rows that the transaction has written to table `id`, by a key; None if none."""
-    rows = context.transaction.rows(id)
-    return rows.by_key(layout) if rows else None

@@ -9,7 +9,6 @@ from foreshore.adapter.read.timestamp_selection import BoundedStaleness
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
-from foreshore.constraint import Unique
 from foreshore.errors import TableAltered, WrongObjectType
 from foreshore.ids import GlobalId
 from foreshore.types import RelationDesc
@@ -32,16 +31,6 @@ class Target:
     def width(self) -> int:
         """How many columns the table has."""
         return len(self.planned.desc.columns)
-
-    @property
-    def unique(self) -> list[Unique]:
-        """The table's unique constraints."""
-        return unique_constraints(self.planned)
-
-
-def unique_constraints(planned: Planned) -> list[Unique]:
-    """Return the unique constraints of a table."""
-    return [each for each in planned.constraints if isinstance(each, Unique)]
 
 
 def target_of(context: StatementContext, id: GlobalId, verb: str | None = None) -> Target:

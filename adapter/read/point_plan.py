@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.write.target import unique_constraints
 from foreshore.catalog.catalog import Planned
 from foreshore.compute.keys.layout import takes_tuples
 from foreshore.constraint import Unique
@@ -65,7 +64,7 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
         return None
     limits = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
     table = planned[lookup.table]
-    unique = tuple(unique_constraints(table))
+    unique = tuple(table.unique)
     if not all(takes_tuples(each, table.desc) for each in unique):
         return None
     if any(each is not None for each in limits):

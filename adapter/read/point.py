@@ -3,12 +3,13 @@
 Both functions return None where the row has to be read another way (`adapter/read/key_lookup.py`).
 """
 
+from collections.abc import Mapping
+
+from foreshore.adapter.read.point_plan import PointPlan
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.point_plan import PointPlan
-from foreshore.adapter.write.stage import own_rows
-from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_index import NOTHING, KeyIndex
 from foreshore.ids import GlobalId
 from foreshore.table_rows import Row
 from foreshore.types import Datum
@@ -18,7 +19,7 @@ from foreshore.update import Timestamp
 async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:
     """Return the selected columns of the row under a key, if there is one."""
     index = (await _indexes(context, point)).get(point.constraint.name)
-    if index is None or not _is_readable(context, index):
+    if index is None or _own(context, index) is None:
         return None
     time = read_time(context, (point.table,), None, by_key=True)
     givens = _givens(context, point, time)
@@ -48,7 +49,7 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
         return None
     indexes = await _indexes(context, point)
     index = indexes.get(point.constraint.name)
-    if index is None or not _is_readable(context, index):
+    if index is None or _own(context, index) is None:
         return None
     givens = _givens(context, point, context.coordinator.oracle.read_ts())
     key = point.key(givens)
@@ -90,10 +91,10 @@ async def _indexes(context: StatementContext, point: PointPlan) -> dict[str, Key
     return indexes if len(indexes) == len(point.unique) == len(found) else {}
 
 
-def _is_readable(context: StatementContext, index: KeyIndex) -> bool:
-    """Whether the rows that the transaction has written are known as tuples."""
-    own = own_rows(context, index.table, index.layout)
-    return own is None or own.newest is not None
+def _own(context: StatementContext, index: KeyIndex) -> Mapping[Row, Row | None] | None:
+    """Return the rows that the transaction has written, by key; None if they are not tuples."""
+    written = context.transaction.rows(index.table)
+    return written.by_key(index.layout).newest if written else NOTHING
 
 
 def _givens(context: StatementContext, point: PointPlan, time: Timestamp) -> list[Datum]:
@@ -113,12 +114,11 @@ def _row(
     context: StatementContext, index: KeyIndex, hash: int, key: Row, time: Timestamp
 ) -> tuple[Row | None] | None:
     """Return the row under a key at `time`, in a tuple; None if it has been changed since."""
-    own = own_rows(context, index.table, index.layout)
-    if own is not None:
-        if own.newest is None:
-            return None
-        if key in own.newest:
-            return (own.newest[key],)
+    own = _own(context, index)
+    if own is None:
+        return None
+    if key in own:
+        return (own[key],)
     entry = index.newest.newest(hash, key)
     if entry.time > time or not index.readable(time):
         return None
