@@ -44,6 +44,7 @@ class Builder:
         self._ports: list[Port] = []
         self._ports_of: dict[ir.Relation, list[int]] = {}
         self._constant_errors: list[str] = []
+        self.picked: dict[GlobalId, tuple[int, ...]] = {}  # the columns of a source that are read
 
     def output(self, relation: ir.Relation) -> tuple[int, ErrorOutput]:
         """Build a plan; return the number of the operator of its rows, and its errors.
@@ -51,6 +52,7 @@ class Builder:
         The rows have the layout of the plan's columns. Raises Unsupported.
         """
         columns = columns_of(relation)
+        self.picked = columns_read(relation)
         number = self.in_layout(self.node(relation), layout_of(columns))
         counts: Counter[int] = Counter()
         self._count_ports(relation, counts)
@@ -70,7 +72,15 @@ class Builder:
 
     def compiler(self, number: int) -> Compiler:
         """Return a compiler over the output of an operator."""
-        return Compiler(self.operators[number].layout, self.context.interner)
+        operator = self.operators[number]
+        compiler = Compiler(operator.layout, self.context.interner)
+        if isinstance(operator, Source):
+            given = dict(zip(operator.picked, compiler.columns, strict=True))
+            compiler.columns = [
+                given.get(i, ir.Literal(None, column.type))
+                for i, column in enumerate(operator.columns)
+            ]
+        return compiler
 
     def in_layout(self, number: int, layout: Layout) -> int:
         """Return the number of an operator with the rows of another in a layout."""
@@ -132,7 +142,7 @@ class Builder:
         match relation:
             case ir.Get(id=id, columns=columns):
                 if id not in self.sources:
-                    self.sources[id] = self.add(Source(layout_of(columns)))
+                    self.sources[id] = self.add(Source(columns, self.picked[id]))
                 return self.sources[id]
             case ir.Let(number=number, value=value, body=body):
                 self._values[number] = value
@@ -279,6 +289,25 @@ def linear_chain(relation: ir.Relation) -> tuple[tuple[ir.Relation, ...], ir.Rel
         chain.append(relation)
         relation = relation.input
     return tuple(reversed(chain)), relation
+
+
+def columns_read(relation: ir.Relation) -> dict[GlobalId, tuple[int, ...]]:
+    """Return the columns that a plan reads of each collection, in order.
+
+    They are all columns, unless each Get is under a Project.
+    """
+    found: dict[GlobalId, set[int]] = {}
+    stack = [relation]
+    while stack:
+        node = stack.pop()
+        match node:
+            case ir.Project(input=ir.Get(id=id), outputs=outputs):
+                found.setdefault(id, set()).update(outputs)
+            case ir.Get(id=id, columns=columns):
+                found.setdefault(id, set()).update(range(len(columns)))
+            case _:
+                stack.extend(ir.inputs_of(node))
+    return {id: tuple(sorted(columns)) for id, columns in found.items()}
 
 
 def _reads(relation: ir.Relation, number: int) -> bool:

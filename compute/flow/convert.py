@@ -25,11 +25,11 @@ _WIDTHS: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-def batch_of(updates: pa.Table, layout: Layout, interner: Interner) -> Batch:
-    """Return Arrow updates, the row's columns, times and diffs, as a batch."""
-    columns = [flat(column) for column in updates.columns]
-    words = words_of(columns[:-2], updates.num_rows, layout, interner)
-    times, diffs = (integers(column) for column in columns[-2:])
+def batch_of(updates: pa.Table, picked: Sequence[int], layout: Layout, interner: Interner) -> Batch:
+    """Return the columns at `picked` of Arrow updates, with times and diffs, as a batch."""
+    columns = [flat(updates.column(i)) for i in picked]
+    words = words_of(columns, updates.num_rows, layout, interner)
+    times, diffs = (integers(flat(updates.column(i))) for i in (-2, -1))
     return Batch(words, times, diffs)
 
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.engine import ERRORS, Engine, Input, Output, output_schema
 from foreshore.compute.flow.batch import Batch, empty
 from foreshore.compute.flow.build import Builder
-from foreshore.compute.flow.convert import batch_of, columns_of
+from foreshore.compute.flow.convert import batch_of, columns_of, flat, integers, words_of
 from foreshore.compute.flow.errors import ERROR_LAYOUT
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.grouping import consolidated
-from foreshore.compute.flow.operators.operator import Operator, Window
+from foreshore.compute.flow.operators.operator import Operator, Source, Window
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr import ir
@@ -33,7 +34,13 @@ class FlowDataflow:
         self._rows, self._errors = builder.output(relation)
         self._columns = ir.columns_of(relation)
         self._operators: list[Operator] = builder.operators
-        self._sources = builder.sources
+        self._sources: dict[GlobalId, Source] = {}
+        self._numbers: dict[int, GlobalId] = {}
+        for id, number in builder.sources.items():
+            source = builder.operators[number]
+            assert isinstance(source, Source)
+            self._sources[id] = source
+            self._numbers[number] = id
         self._context = builder.context
         self._description = description
         self._bulk = bulk
@@ -42,22 +49,24 @@ class FlowDataflow:
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute the output as of the description's `as_of`."""
         as_of = self._description.as_of
-        given: dict[GlobalId, Batch] = {}
-        for id in self._sources:
-            rows = self._bulk.evaluate(
-                ir.Get(id, self._operators[self._sources[id]].layout.columns), inputs, as_of
-            )
-            times = pa.repeat(pa.scalar(as_of, pa.int64()), rows.num_rows)
-            updates = rows.add_column(rows.num_columns - 1, "__time", times)
-            layout = self._operators[self._sources[id]].layout
-            given[id] = batch_of(updates, layout, self._interner)
+        given = {id: self._rows_as_of(id, inputs[id], as_of) for id in self._sources}
         return self._run(Window(as_of, as_of + 1), given)
+
+    def _rows_as_of(self, id: GlobalId, input: Input, as_of: int) -> Batch:
+        """Return the wanted columns of an input's rows at a time."""
+        source = self._sources[id]
+        relation = ir.Project(ir.Get(id, source.columns), source.picked)
+        rows = self._bulk.evaluate(relation, {id: input}, as_of)
+        columns = [flat(column) for column in rows.columns]
+        words = words_of(columns[:-1], rows.num_rows, source.layout, self._interner)
+        times = np.full(rows.num_rows, as_of, np.int64)
+        return Batch(words, times, integers(columns[-1]))
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
         """Return the changes in [lower, upper), each at its exact time."""
         given = {
-            id: batch_of(deltas[id], self._operators[number].layout, self._interner)
-            for id, number in self._sources.items()
+            id: batch_of(deltas[id], source.picked, source.layout, self._interner)
+            for id, source in self._sources.items()
             if id in deltas and deltas[id].num_rows
         }
         for operator in self._operators:
@@ -66,11 +75,10 @@ class FlowDataflow:
 
     def _run(self, window: Window, given: Mapping[GlobalId, Batch]) -> Output:
         updates: list[Batch] = []
-        sources = {number: id for id, number in self._sources.items()}
         try:
             for number, operator in enumerate(self._operators):
-                if number in sources:
-                    found = given.get(sources[number])
+                if number in self._numbers:
+                    found = given.get(self._numbers[number])
                     updates.append(empty(operator.layout.words) if found is None else found)
                     continue
                 updates.append(operator.step(window, [updates[i] for i in operator.inputs]))

@@ -4,6 +4,7 @@ import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.kernels import ordered as kernels
+from foreshore.compute.flow.kernels import rows
 from foreshore.compute.flow.spine import Run, Spine
 
 EAGER = 512  # runs of fewer updates are merged at once
@@ -11,6 +12,22 @@ EAGER = 512  # runs of fewer updates are merged at once
 
 class OrderedSpine(Spine):
     """A spine without a tail and with few runs, which are read together."""
+
+    ordered = True
+
+    def sorted(self, hashes: Hashes, batch: Batch) -> Run:
+        """Return updates as a run."""
+        interner = self._interner
+        order = rows.sort_updates(
+            hashes,
+            batch.words,
+            batch.times,
+            self.texts,
+            interner.arena,
+            interner.starts,
+            interner.lengths,
+        )
+        return self._run(order, hashes, batch)
 
     def insert_hashed(self, hashes: Hashes, batch: Batch) -> None:
         """Insert updates with the hashes of their keys."""

@@ -116,6 +116,8 @@ class Spine:
     `texts` says how each word is ordered within a key (`kernels/rows.py`).
     """
 
+    ordered = False
+
     def __init__(
         self, key: int, texts: Ints, interner: Interner, seed: int, since: Timestamp = 0
     ) -> None:
@@ -168,16 +170,12 @@ class Spine:
 
     def sorted(self, hashes: Hashes, batch: Batch) -> Run:
         """Return updates as a run."""
-        interner = self._interner
-        order = rows.sort_updates(
-            hashes,
-            batch.words,
-            batch.times,
-            self.texts,
-            interner.arena,
-            interner.starts,
-            interner.lengths,
+        return self._run(
+            rows.sort_by_hashes(hashes, batch.words, batch.times, self._seed), hashes, batch
         )
+
+    def _run(self, order: Ints, hashes: Hashes, batch: Batch) -> Run:
+        """Return updates in `order` as a run."""
         return Run(
             *rows.gather_consolidated(
                 order, hashes, batch.words, batch.times, batch.diffs, self.since
@@ -216,6 +214,7 @@ class Spine:
         a, b, out, interner = merge.newer, merge.older, merge.out, self._interner
         merge.i, merge.j, merge.size = probing.merge_runs(
             a.hashes, a.words, a.times, a.diffs, b.hashes, b.words, b.times, b.diffs,
+            self.ordered, self._seed,
             self.texts, interner.arena, interner.starts, interner.lengths,
             merge.since, merge.i, merge.j, merge.size, budget,
             out.hashes, out.words, out.times, out.diffs,

@@ -6,7 +6,7 @@ Two rows have the same key if their first words are equal. Only updates before a
 import numpy as np
 
 from foreshore.compute.flow.kernels.jit import inlined, kernel
-from foreshore.compute.flow.kernels.rows import compare_rows
+from foreshore.compute.flow.kernels.rows import compare_rows, hash_row
 
 
 @inlined
@@ -158,7 +158,7 @@ def joined(left, right, keys, times, diffs, words, other_times, other_diffs, ski
 @kernel
 def merge_runs(
     a_hashes, a_words, a_times, a_diffs, b_hashes, b_words, b_times, b_diffs,
-    texts, arena, starts, lengths, since, i, j, size, budget,
+    ordered, seed, texts, arena, starts, lengths, since, i, j, size, budget,
     out_hashes, out_words, out_times, out_diffs,
 ):  # fmt: skip
     """Merge about `budget` more updates of two runs from places i and j; return (i, j, size).
@@ -176,7 +176,13 @@ def merge_runs(
         elif a_hashes[i] != b_hashes[j]:
             first = a_hashes[i] < b_hashes[j]
         else:
-            order = compare_rows(a_words, i, b_words, j, texts, arena, starts, lengths)
+            order = 0
+            if ordered:
+                order = compare_rows(a_words, i, b_words, j, texts, arena, starts, lengths)
+            else:
+                a_hash, b_hash = hash_row(a_words, i, seed), hash_row(b_words, j, seed)
+                if a_hash != b_hash:
+                    order = -1 if a_hash < b_hash else 1
             first = order < 0 or (order == 0 and a_times[i] <= b_times[j])
         if first:
             hash, time, diff = a_hashes[i], max(a_times[i], since), a_diffs[i]

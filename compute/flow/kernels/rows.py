@@ -1,8 +1,9 @@
 """Kernels over rows in words: hashes, comparison, sorting, consolidation.
 
-Rows are ordered by the hash of their key (the first words), then by all words, then by time. The
-words after the key may be ordered as text instead of as integers: `texts` has for each word 1 if it
-is a number of the interner that is ordered by its bytes, -1 if in descending order, else 0.
+Rows are ordered by the hash of their key (the first words), then by the hash of all words, then by
+time. In ordered spines all words come in place of their hash. They are ordered as integers or as
+text: `texts` has for each word 1 if it is a number of the interner that is ordered by its bytes, -1
+if in descending order, else 0.
 """
 
 import numpy as np
@@ -149,6 +150,104 @@ def sort_updates(hashes, words, times, texts, arena, starts, lengths):
             start = stop
     else:
         _sort_merging(order, 0, count, spare, hashes, words, times, texts, arena, starts, lengths)
+    return order
+
+
+@inlined
+def hash_row(words, i, seed):
+    """Return the hash of all words of a row."""
+    hash = seed
+    for j in range(words.shape[1]):
+        hash = (hash ^ np.uint64(words[i, j])) * _B
+        hash ^= hash >> np.uint64(29)
+    return hash * _C
+
+
+@inlined
+def _is_before(i, j, keys, hashes, times):
+    if keys[i] != keys[j]:
+        return keys[i] < keys[j]
+    if hashes[i] != hashes[j]:
+        return hashes[i] < hashes[j]
+    return times[i] < times[j]
+
+
+@inlined
+def _sort_segment(order, start, stop, spare, keys, hashes, times):
+    """Sort places [start, stop) of `order` by key hash, row hash and time."""
+    for low in range(start, stop, SMALL):
+        for i in range(low + 1, min(low + SMALL, stop)):
+            moving = order[i]
+            at = i
+            while at > low and _is_before(moving, order[at - 1], keys, hashes, times):
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = moving
+    size = SMALL
+    while size < stop - start:
+        for low in range(start, stop, 2 * size):
+            middle, high = min(low + size, stop), min(low + 2 * size, stop)
+            i, j = low, middle
+            for k in range(low, high):
+                if j >= high or (
+                    i < middle and not _is_before(order[j], order[i], keys, hashes, times)
+                ):
+                    spare[k] = order[i]
+                    i += 1
+                else:
+                    spare[k] = order[j]
+                    j += 1
+            for k in range(low, high):
+                order[k] = spare[k]
+        size *= 2
+
+
+@kernel
+def sort_by_hashes(keys, words, times, seed):
+    """Return the order of updates by the hashes of their keys, those of their rows, and time."""
+    count = len(keys)
+    hashes = np.empty(count, np.uint64)
+    for i in range(count):
+        hashes[i] = hash_row(words, i, seed)
+    order = np.arange(count)
+    spare = np.empty(count, np.int64)
+    if count <= 8 * SMALL:
+        _sort_segment(order, 0, count, spare, keys, hashes, times)
+        return order
+    # By the upper 33 bits of the keys' hashes, a digit of 11 bits at a time.
+    sorted_keys = keys.copy()
+    spare_keys = np.empty(count, np.uint64)
+    counts = np.empty(2048, np.int64)
+    digits = np.uint64(2047)
+    for shift in (31, 42, 53):
+        by = np.uint64(shift)
+        counts[:] = 0
+        for i in range(count):
+            counts[(sorted_keys[i] >> by) & digits] += 1
+        total = 0
+        for digit in range(2048):
+            here = counts[digit]
+            counts[digit] = total
+            total += here
+        for i in range(count):
+            key = sorted_keys[i]
+            digit = (key >> by) & digits
+            to = counts[digit]
+            counts[digit] = to + 1
+            spare_keys[to] = key
+            spare[to] = order[i]
+        order, spare = spare, order
+        sorted_keys, spare_keys = spare_keys, sorted_keys
+    high = np.uint64(31)
+    start = 0
+    while start < count:
+        stop = start + 1
+        prefix = sorted_keys[start] >> high
+        while stop < count and sorted_keys[stop] >> high == prefix:
+            stop += 1
+        if stop - start > 1:
+            _sort_segment(order, start, stop, spare, keys, hashes, times)
+        start = stop
     return order
 
 

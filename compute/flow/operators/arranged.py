@@ -15,6 +15,12 @@ class Arranged:
         self._context = context
         self._mark: Mark | None = None
 
+    @property
+    def was_empty(self) -> bool:
+        """Whether it had no rows before what is staged."""
+        mark = self._mark
+        return not len(self.spine) if mark is None else not mark.runs and not mark.used
+
     def insert(self, updates: Batch) -> Batch:
         """Stage updates of the input; return them as arranged rows."""
         if self._mark is None:

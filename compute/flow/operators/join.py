@@ -8,7 +8,7 @@ combination of changes is counted once, at the latest of their times.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foreshore.compute.flow.batch import Batch, Ints, concat
+from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.arranged import Arranged
 from foreshore.compute.flow.operators.grouping import consolidated
@@ -71,15 +71,19 @@ class Join:
         return concat(parts, self.layout.words)
 
     def _follow(self, number: int, path: Path, updates: Batch, window: Window) -> Batch:
+        if any(stage.input > number and self._of(stage).was_empty for stage in path.stages):
+            return empty(self.layout.words)
         rows = path.start.run(updates, self._context)
         for stage in path.stages:
-            _, arranged = self._arranged[stage.arranged]
             before = window.upper if stage.input < number else window.lower
-            rows = arranged.spine.joined(rows, stage.kept, before)
+            rows = self._of(stage).spine.joined(rows, stage.kept, before)
             rows = stage.then.run(rows, self._context)
             if len(rows) > MANY and window.upper - window.lower > 1:
                 rows = consolidated(rows, self._context.seed)
         return rows
+
+    def _of(self, stage: Stage) -> Arranged:
+        return self._arranged[stage.arranged][1]
 
     def commit(self) -> None:
         """Keep what the last step inserted."""

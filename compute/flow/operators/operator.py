@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from foreshore.compute.flow.batch import Batch, concat
-from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.layout import Layout, layout_of
 from foreshore.compute.flow.program import Context, Program
+from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
 
@@ -69,11 +70,13 @@ class Stateless:
 
 
 class Source(Stateless):
-    """An input of the dataflow; its updates come from outside."""
+    """An input of the dataflow; its updates come from outside, with the columns at `picked`."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, columns: tuple[ColumnType, ...], picked: tuple[int, ...]) -> None:
         self.inputs: tuple[int, ...] = ()
-        self.layout = layout
+        self.columns = columns
+        self.picked = picked
+        self.layout = layout_of(tuple(columns[i] for i in picked))
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Raise, because nobody calls it."""
