@@ -54,18 +54,20 @@ Prepared = tuple[tuple[Snapshot, ...], tuple[InputSnapshot, ...], list[pa.Table]
 def engine_of(size: str) -> tuple[str, dict[str, str]]:
     """Return the engine that a cluster's size names, and the options that the size implies.
 
-    `embedded` is one process with DuckDB; `spark` is Spark on the configured master, and
+    `embedded` is one process with the arrangement engine, `duckdb` one that maintains everything by
+    DuckDB; `spark` is Spark on the configured master, and
     `spark:MASTER` on another one.
     """
     name, _, rest = size.partition(":")
     match name:
-        case "embedded" if not rest:
-            return "embedded", {}
+        case "embedded" | "duckdb" if not rest:
+            return name, {}
         case "spark":
             return "spark", {"master": rest} if rest else {}
         case _:
             raise InvalidParameterValue(
-                f"unknown cluster replica size {size}", hint="Valid sizes are: embedded, spark"
+                f"unknown cluster replica size {size}",
+                hint="Valid sizes are: embedded, duckdb, spark",
             )
 
 

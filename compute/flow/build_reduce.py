@@ -7,7 +7,7 @@ from typing import Literal as OneOf
 import numpy as np
 
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
-from foreshore.compute.flow.layout import Layout, Place, composed, layout_of
+from foreshore.compute.flow.layout import Place, composed, layout_of
 from foreshore.compute.flow.operators.listed import Listed
 from foreshore.compute.flow.operators.reduce import Distinct, Extreme, Reduce, SumOf, Sums
 from foreshore.compute.flow.sums import SumTable
@@ -170,25 +170,25 @@ class _ReduceBuilder:
         return Listed(aggregate, program, spine, layout_of(columns), place, self._builder.context)
 
     def _distinct(self, aggregate: Aggregate, place: Place) -> Distinct:
-        (arg,) = aggregate.args
-        require_canonical(type_of(arg))
+        args = aggregate.args
+        for arg in args:
+            require_canonical(type_of(arg))
         compiler = self._compiler()
         compiler.filter(_conditions(aggregate))
         self._put_key(compiler)
-        value = (ColumnType(type_of(arg), False),)
-        compiler.put(value, (compiler.resolved(arg),), "key")
+        values = tuple(ColumnType(type_of(arg), False) for arg in args)
+        compiler.put(values, [compiler.resolved(arg) for arg in args], "key")
         program = compiler.program()
-        over = composed([self._key, layout_of(value)])
+        over = composed([self._key, layout_of(values)])
         inner = Compiler(over, self._builder.context.interner)
-        plain = Aggregate(aggregate.function, (inner.columns[-1],), aggregate.type)
-        sums = self._over_distinct(inner, plain, place, over)
+        first = inner.columns[len(self._key.places)]
+        plain = Aggregate(aggregate.function, (first,), aggregate.type)
+        sums = self._over_distinct(inner, plain, place)
         counts = SumTable(program.width, np.zeros(0, np.int64))
         return Distinct(program, counts, sums, self._key.words, self._builder.context)
 
-    def _over_distinct(
-        self, compiler: Compiler, aggregate: Aggregate, place: Place, over: Layout
-    ) -> Sums:
-        keys = compiler.columns[:-1]
+    def _over_distinct(self, compiler: Compiler, aggregate: Aggregate, place: Place) -> Sums:
+        keys = compiler.columns[: len(self._key.places)]
         compiler.put(self._key.columns, keys, "row")
         kinds = [1]
         compiler.put_scalar(_counts(aggregate), 1)
@@ -216,7 +216,8 @@ def _checks(reduce: ir.Reduce) -> Iterator[Scalar]:
 
 def _conditions(aggregate: Aggregate) -> list[Scalar]:
     """Return when a row counts."""
-    conditions: list[Scalar] = [is_not_null(arg) for arg in aggregate.args[:1]]
+    args = aggregate.args if aggregate.function == "count" else aggregate.args[:1]
+    conditions: list[Scalar] = [is_not_null(arg) for arg in args]
     if aggregate.filter is not None:
         conditions.append(aggregate.filter)
     return conditions

@@ -10,6 +10,7 @@ from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.replica.linear import is_linear
 from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
@@ -27,7 +28,9 @@ class FlowEngine:
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
     ) -> Dataflow:
-        """Return a dataflow, of the bulk engine if there is no operator for a part of it."""
+        """Return a dataflow, of the bulk engine if it is linear, or a part has no operator."""
+        if is_linear(description.relation):
+            return self._bulk.create(description, schemas)
         try:
             return FlowDataflow(description, self._bulk, self._interner)
         except Unsupported as error:

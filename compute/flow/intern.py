@@ -1,10 +1,11 @@
 """The interner: each distinct byte string of a replica has a number, which stands for it in rows.
 
-Numbers begin with 1; 0 stands for no string (a NULL). One thread adds strings; any thread may read
-those that it has numbers of. Strings are not forgotten yet.
+Numbers begin with 1; 0 stands for no string (a NULL). Any thread may add strings, one at a time,
+and read those whose numbers it has. Strings are not forgotten yet.
 """
 
 import secrets
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ class Interner:
         self._used = 0
         self._count = 1
         self._known: dict[bytes, int] = {}  # of constants
+        self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
@@ -59,21 +61,13 @@ class Interner:
             present = column.is_valid().to_numpy(zero_copy_only=False)
         else:
             present = np.ones(rows, np.bool_)
-        self._reserve(rows, size)
-        self._used, self._count = interning.intern(
-            data,
-            offsets,
-            present,
-            self._seed,
-            self.arena,
-            self.starts,
-            self.lengths,
-            self._hashes,
-            self._table,
-            self._used,
-            self._count,
-            ids,
-        )
+        with self._lock:
+            self._reserve(rows, size)
+            self._used, self._count = interning.intern(
+                data, offsets, present, self._seed,
+                self.arena, self.starts, self.lengths, self._hashes, self._table,
+                self._used, self._count, ids,
+            )  # fmt: skip
         return ids
 
     def strings(self, ids: Ints, type: pa.DataType, valid: Any = None) -> pa.Array:

@@ -34,8 +34,15 @@ def local_files(options: Mapping[str, str], scratch: Path) -> LocalFiles:
     return LocalFiles(blob, scratch / "batches")
 
 
+def flow_engine(options: Mapping[str, str]) -> Engine:
+    """Return the embedded engine: operators over arrangements, DuckDB for all else."""
+    from foreshore.compute.flow.engine import FlowEngine
+
+    return FlowEngine(duckdb_engine(options))
+
+
 def duckdb_engine(options: Mapping[str, str]) -> Engine:
-    """Return the embedded engine, which may read files below `directories`."""
+    """Return DuckDB, which may read files below `directories`."""
     from foreshore.compute.bulk.duckdb import DuckDbEngine
 
     return LinearFirst(
@@ -64,7 +71,11 @@ def spark_engine(options: Mapping[str, str]) -> Engine:
     )
 
 
-ENGINES: dict[str, EngineFactory] = {"embedded": duckdb_engine, "spark": spark_engine}
+ENGINES: dict[str, EngineFactory] = {
+    "embedded": flow_engine,
+    "duckdb": duckdb_engine,
+    "spark": spark_engine,
+}
 
 
 class Instance:

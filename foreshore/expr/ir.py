@@ -211,7 +211,7 @@ class Aggregate(Node, frozen=True, cache_hash=True):
     """A core aggregate over the rows of a group; never fails.
 
     `function` is one of
-      count      number of rows (no args), or of rows whose argument is not NULL: int8, never NULL
+      count      number of rows (no args), or of those without a NULL in the args: int8, never NULL
       sum        of an integer or numeric argument, exactly: numeric of the argument's scale
       sum_float  of a float4/float8, correctly rounded once, whatever the order: float8
       comoment_float  of float8 pairs (x, y), the sum of (x - mean(x)) * (y - mean(y)), of the exact
