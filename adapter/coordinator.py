@@ -28,10 +28,10 @@ from foreshore.adapter.transaction.group_commit import GroupCommit, Write
 from foreshore.adapter.transaction.locks import Locks
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import ReadHolds
-from foreshore.adapter.write.sequence_numbers import Generation, Sequences, generation_of
 from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
+from foreshore.catalog.sequence_numbers import Generation, Sequences, generation_of
 from foreshore.catalog.state import State, name_key, wholes_of
 from foreshore.clock import Clock
 from foreshore.compute.bulk.engine import BulkEngine

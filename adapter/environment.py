@@ -30,7 +30,6 @@ from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS, ReadHolds
-from foreshore.adapter.write.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import (
@@ -42,6 +41,7 @@ from foreshore.catalog.durable import (
     positions,
 )
 from foreshore.catalog.item import Cluster, Item, Replica
+from foreshore.catalog.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.state import SYSTEM_TABLES, State
 from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine

@@ -6,9 +6,9 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table
 from foreshore.adapter.ddl.objects import add_item, schema_of
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.sequence_numbers import generation_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, Object, OwnedBy
+from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import DependentObjectsStillExist, FeatureNotSupported
 from foreshore.expr.ir import Call, Literal, walk_scalars
 from foreshore.ids import GlobalId

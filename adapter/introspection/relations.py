@@ -14,9 +14,9 @@ from foreshore.adapter.introspection.catalog_answers import Origin, Question
 from foreshore.adapter.introspection.live_relations import LIVE, frontiers
 from foreshore.adapter.session.catalog_reader import BUILTINS, SessionCatalog
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.sequence_numbers import generation_of
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.item import Item
+from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import UndefinedTable
 from foreshore.expr.block import Block
 from foreshore.expr.ir import Literal

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from foreshore.adapter.read.timestamp_selection import Isolation, isolation_of
 from foreshore.adapter.session.catalog_reader import TEMPORARY
 from foreshore.adapter.session.variables import BOUNDED_STALENESS, VERSION, milliseconds, split_list
-from foreshore.adapter.write.sequence_numbers import generation_of
+from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import ReadOnlySqlTransaction
 from foreshore.ids import temporary_schema
 from foreshore.sql.rewrite.bind_parameters import Replace, parameter_bindings
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
     from foreshore.adapter.session.variables import Variables
     from foreshore.adapter.transaction.transaction import Transaction
-    from foreshore.adapter.write.sequence_numbers import LastValues
+    from foreshore.adapter.write.nextval import LastValues
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
 

@@ -33,7 +33,7 @@ from foreshore.adapter.session.savepoints import Savepoint
 from foreshore.adapter.session.variables import Variables, milliseconds
 from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
-from foreshore.adapter.write.sequence_numbers import LastValues
+from foreshore.adapter.write.nextval import LastValues
 from foreshore.catalog.item import Role
 from foreshore.errors import (
     Conflict,

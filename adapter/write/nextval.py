@@ -1,24 +1,39 @@
 """Calls of nextval, currval, lastval and setval."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.variables import split_dotted
-from foreshore.adapter.write.sequence_numbers import generation_of
 from foreshore.adapter.write.target import require_writable
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item
+from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import (
     NumericValueOutOfRange,
     ObjectNotInPrerequisiteState,
     UndefinedTable,
     WrongObjectType,
 )
+from foreshore.ids import GlobalId
 from foreshore.sequence import Numbers, Position
 from foreshore.sequence import Sequence as Definition
 from foreshore.types import Datum
 
 FUNCTIONS = ("nextval", "currval", "lastval", "setval")
+
+
+@dataclass(slots=True)
+class LastValues:
+    """The last value that each sequence gave to one session, for currval() and lastval()."""
+
+    by_sequence: dict[GlobalId, int] = field(default_factory=dict)
+    last: GlobalId | None = None  # the sequence that was used last
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.by_sequence.clear()
+        self.last = None
 
 
 async def value(context: StatementContext, function: str, args: Sequence[Datum]) -> Datum:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from foreshore.adapter.write.sequence_numbers import KEY, Generation, Positions
+from foreshore.catalog.sequence_numbers import KEY, Generation, Positions
 from foreshore.storage import segment
 from tests.adapter.harness import Gate, TestEnvironment, in_environment
 from tests.storage.test_no_room import Disk

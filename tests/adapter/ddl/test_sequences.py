@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from foreshore.adapter.write.sequence_numbers import KEY, Positions
+from foreshore.catalog.sequence_numbers import KEY, Positions
 from foreshore.errors import QueryCanceled
 from foreshore.storage import epoch
 from foreshore.storage.consensus import Committed, Mismatch

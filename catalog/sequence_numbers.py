@@ -19,7 +19,6 @@ outcome would be unknown otherwise, and the next write is compared with it.
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -52,19 +51,6 @@ class Generation(NamedTuple):
 def generation_of(item: Item) -> Generation:
     """Return the present generation of a sequence."""
     return Generation(item.id, item.generation or 0)
-
-
-@dataclass(slots=True)
-class LastValues:
-    """The last value that each sequence gave to one session, for currval() and lastval()."""
-
-    by_sequence: dict[GlobalId, int] = field(default_factory=dict)
-    last: GlobalId | None = None  # the sequence that was used last
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self.by_sequence.clear()
-        self.last = None
 
 
 class Positions(State, frozen=True, kw_only=True):
