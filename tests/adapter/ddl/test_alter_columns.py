@@ -8,7 +8,7 @@ import pytest
 from foreshore.adapter.ddl import view_handoff
 from foreshore.errors import RelationRedefined
 from foreshore.ids import is_user
-from tests.adapter.harness import TestEnvironment, in_environment, until
+from tests.adapter.harness import TestEnvironment, until
 
 
 async def _answers(env: TestEnvironment, conversation: list[tuple[str, str]]) -> None:
@@ -186,98 +186,92 @@ def test_dependents_continue_after_add_and_drop_column(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_alter_columns_affects_other_sessions_as_documented(tmp_path: Path) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query("s", MADE)
-        await env.query("prepared", "PREPARE all_of_it AS SELECT * FROM t ORDER BY a")
-        await env.query("prepared", "PREPARE one AS SELECT c FROM t WHERE a = $1")
-        await env.query("prepared", "PREPARE write AS INSERT INTO t VALUES ($1, 'p')")
-        await env.query("prepared", "EXECUTE write (3)")
-        await env.query("writer", "BEGIN; INSERT INTO t VALUES (7, 'w')")
-        await env.query("reader", "BEGIN; SELECT * FROM t")
-        await env.query("summer", "BEGIN; SELECT count(*) FROM t; CREATE TEMP TABLE sums (n int)")
-        await env.query("copier", "BEGIN; CREATE TEMP TABLE copied (a int)")
-        cursor = "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO {} ; FETCH 1 c"
-        assert "1|3|9" in await env.query("follower", cursor.format("m"))
-        assert "|1|" in await env.query("table follower", cursor.format("t"))
-        assert await env.query("s", "ALTER TABLE t ADD d int DEFAULT 8") == "ALTER TABLE"
-        await env.query("s", "INSERT INTO t VALUES (4, 'after', 1, 1)")
-        await _answers_of(
-            env,
-            [
-                ("prepared", "EXECUTE one (3)", "3\nSELECT 1"),
-                (
-                    "prepared",
-                    "EXECUTE all_of_it",
-                    "ERROR 0A000: cached plan must not change result type",
-                ),
-                ("prepared", "EXECUTE write (5)", "INSERT 0 1"),
-                (
-                    "writer",
-                    "COMMIT",
-                    "ERROR 40001: could not serialize access: a table was altered meanwhile",
-                ),
-                # What it has read is not the same any more.
-                ("summer", "INSERT INTO sums VALUES (3)", "INSERT 0 1"),
-                (
-                    "summer",
-                    "COMMIT",
-                    "ERROR 40001: could not serialize access due to concurrent update",
-                ),
-                ("copier", "INSERT INTO copied SELECT a FROM t", "INSERT 0 5"),
-                ("s", "SELECT d FROM t ORDER BY a", "8\n8\n8\n1\n8\nSELECT 5"),
-                ("s", "SELECT n FROM m", "5\nSELECT 1"),
-            ],
-        )
-        late = await env.query("reader", "SELECT * FROM t")
-        assert late.startswith(f"ERROR 40001: {RelationRedefined('t').message}")
-        changes = await env.query("follower", "FETCH 2 c WITH (timeout = '20s')")
-        assert "|-1|3|9" in changes, changes
-        assert "|1|4|10" in changes, changes
-        contents = await env.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
-        assert contents.endswith("\nFETCH 2\nT"), contents  # what came before the end is told
-        ended = await env.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
-        assert 'the subscription has ended because "t" was altered' in ended, ended
-
-    in_environment(tmp_path, scenario)
+async def test_alter_columns_affects_other_sessions_as_documented(own_env: TestEnvironment) -> None:
+    await own_env.query("s", MADE)
+    await own_env.query("prepared", "PREPARE all_of_it AS SELECT * FROM t ORDER BY a")
+    await own_env.query("prepared", "PREPARE one AS SELECT c FROM t WHERE a = $1")
+    await own_env.query("prepared", "PREPARE write AS INSERT INTO t VALUES ($1, 'p')")
+    await own_env.query("prepared", "EXECUTE write (3)")
+    await own_env.query("writer", "BEGIN; INSERT INTO t VALUES (7, 'w')")
+    await own_env.query("reader", "BEGIN; SELECT * FROM t")
+    await own_env.query("summer", "BEGIN; SELECT count(*) FROM t; CREATE TEMP TABLE sums (n int)")
+    await own_env.query("copier", "BEGIN; CREATE TEMP TABLE copied (a int)")
+    cursor = "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO {} ; FETCH 1 c"
+    assert "1|3|9" in await own_env.query("follower", cursor.format("m"))
+    assert "|1|" in await own_env.query("table follower", cursor.format("t"))
+    assert await own_env.query("s", "ALTER TABLE t ADD d int DEFAULT 8") == "ALTER TABLE"
+    await own_env.query("s", "INSERT INTO t VALUES (4, 'after', 1, 1)")
+    await _answers_of(
+        own_env,
+        [
+            ("prepared", "EXECUTE one (3)", "3\nSELECT 1"),
+            (
+                "prepared",
+                "EXECUTE all_of_it",
+                "ERROR 0A000: cached plan must not change result type",
+            ),
+            ("prepared", "EXECUTE write (5)", "INSERT 0 1"),
+            (
+                "writer",
+                "COMMIT",
+                "ERROR 40001: could not serialize access: a table was altered meanwhile",
+            ),
+            # What it has read is not the same any more.
+            ("summer", "INSERT INTO sums VALUES (3)", "INSERT 0 1"),
+            (
+                "summer",
+                "COMMIT",
+                "ERROR 40001: could not serialize access due to concurrent update",
+            ),
+            ("copier", "INSERT INTO copied SELECT a FROM t", "INSERT 0 5"),
+            ("s", "SELECT d FROM t ORDER BY a", "8\n8\n8\n1\n8\nSELECT 5"),
+            ("s", "SELECT n FROM m", "5\nSELECT 1"),
+        ],
+    )
+    late = await own_env.query("reader", "SELECT * FROM t")
+    assert late.startswith(f"ERROR 40001: {RelationRedefined('t').message}")
+    changes = await own_env.query("follower", "FETCH 2 c WITH (timeout = '20s')")
+    assert "|-1|3|9" in changes, changes
+    assert "|1|4|10" in changes, changes
+    contents = await own_env.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
+    assert contents.endswith("\nFETCH 2\nT"), contents  # what came before the end is told
+    ended = await own_env.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
+    assert 'the subscription has ended because "t" was altered' in ended, ended
 
 
-def test_concurrent_writes_survive_alter_columns(tmp_path: Path) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query("s", MADE)
-        written: list[int] = []
-        done = asyncio.Event()
+async def test_concurrent_writes_survive_alter_columns(own_env: TestEnvironment) -> None:
+    await own_env.query("s", MADE)
+    written: list[int] = []
+    done = asyncio.Event()
 
-        async def write(writer: int) -> None:
-            key = 1000 * (writer + 1)
-            while not done.is_set():
-                key += 1
-                sql = f"INSERT INTO t (a, b) VALUES ({key}, 'w')"
-                if writer:
-                    sql = f"INSERT INTO t (a, b) SELECT {key}, max(b) FROM t"
-                answer = await env.query(f"w{writer}", sql, alone=False)
-                assert answer == "INSERT 0 1", answer
-                written.append(key)
+    async def write(writer: int) -> None:
+        key = 1000 * (writer + 1)
+        while not done.is_set():
+            key += 1
+            sql = f"INSERT INTO t (a, b) VALUES ({key}, 'w')"
+            if writer:
+                sql = f"INSERT INTO t (a, b) SELECT {key}, max(b) FROM t"
+            answer = await own_env.query(f"w{writer}", sql, alone=False)
+            assert answer == "INSERT 0 1", answer
+            written.append(key)
 
-        async def alter() -> None:
-            for number in range(6):
-                before = len(written)
-                action = f"ADD extra int DEFAULT {number}" if number % 2 == 0 else "DROP extra"
-                answer = await env.query("s", f"ALTER TABLE t {action}", alone=False)
-                assert answer == "ALTER TABLE", answer
-                await until(lambda before=before: len(written) > before + 5)  # type: ignore[misc]
-            done.set()
+    async def alter() -> None:
+        for number in range(6):
+            before = len(written)
+            action = f"ADD extra int DEFAULT {number}" if number % 2 == 0 else "DROP extra"
+            answer = await own_env.query("s", f"ALTER TABLE t {action}", alone=False)
+            assert answer == "ALTER TABLE", answer
+            await until(lambda before=before: len(written) > before + 5)  # type: ignore[misc]
+        done.set()
 
-        async with asyncio.TaskGroup() as group:
-            for writer in range(3):
-                group.create_task(write(writer))
-            group.create_task(alter())
-        there = (await env.query("s", "SELECT a FROM t WHERE a > 1000")).split("\n")[:-1]
-        assert sorted(map(int, there)) == sorted(written)
-        counted = f"{len(written) + 2}\nSELECT 1"
-        assert await env.query("s", "SELECT n FROM m") == counted
-
-    in_environment(tmp_path, scenario)
+    async with asyncio.TaskGroup() as group:
+        for writer in range(3):
+            group.create_task(write(writer))
+        group.create_task(alter())
+    there = (await own_env.query("s", "SELECT a FROM t WHERE a > 1000")).split("\n")[:-1]
+    assert sorted(map(int, there)) == sorted(written)
+    counted = f"{len(written) + 2}\nSELECT 1"
+    assert await own_env.query("s", "SELECT n FROM m") == counted
 
 
 def test_view_without_replica_continues_with_new_replica(tmp_path: Path) -> None:
@@ -381,75 +375,65 @@ def test_view_contents_before_first_replica_are_never_shown(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_alter_waits_only_once_for_missing_replica(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_alter_waits_only_once_for_missing_replica(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view_handoff, "AWAY_SECONDS", 0.5)
-
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
-        await env.query("s", "CREATE CLUSTER REPLICA c.r (ADDRESS '127.0.0.1:1')")
-        await env.query("s", "SET cluster = c; CREATE TABLE t (a int)")
-        views = 8
-        for i in range(views):
-            await env.query("s", f"CREATE MATERIALIZED VIEW m{i} AS SELECT a + {i} AS a FROM t")
-        began = asyncio.get_running_loop().time()
-        assert await env.query("s", "ALTER TABLE t ADD b int") == "ALTER TABLE"
-        assert 0.5 <= asyncio.get_running_loop().time() - began < views / 2
-
-    in_environment(tmp_path, scenario)
+    await own_env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+    await own_env.query("s", "CREATE CLUSTER REPLICA c.r (ADDRESS '127.0.0.1:1')")
+    await own_env.query("s", "SET cluster = c; CREATE TABLE t (a int)")
+    views = 8
+    for i in range(views):
+        await own_env.query("s", f"CREATE MATERIALIZED VIEW m{i} AS SELECT a + {i} AS a FROM t")
+    began = asyncio.get_running_loop().time()
+    assert await own_env.query("s", "ALTER TABLE t ADD b int") == "ALTER TABLE"
+    assert 0.5 <= asyncio.get_running_loop().time() - began < views / 2
 
 
-def test_subscription_ends_when_view_loses_its_history(tmp_path: Path) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
-        await env.query("s", "CREATE TABLE t (a int)")
-        await env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
-        await env.query("s", "CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM m")
-        await env.query("s", "SELECT * FROM m, above")
-        sources = ("m", "above", "(SELECT sum(n) FROM m)")
-        for source in sources:
-            await env.query(source, f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
-            assert "|1|" in await env.query(source, "FETCH 1 c WITH (TIMEOUT = '30s')")
-        await env.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
-        await env.query("s", "ALTER TABLE t ADD b int")
-        fetch = "FETCH 1 c WITH (TIMEOUT = '30s')"
-        for source in sources:
-            # A replica that is being dropped may still have followed the row.
-            while (answer := await env.query(source, fetch)).endswith("FETCH 1\nT"):
-                pass
-            assert answer.startswith(
-                'ERROR 55000: the subscription has ended because the past of "m" is lost'
-            ), answer
-
-    in_environment(tmp_path, scenario)
+async def test_subscription_ends_when_view_loses_its_history(own_env: TestEnvironment) -> None:
+    await own_env.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
+    await own_env.query("s", "CREATE TABLE t (a int)")
+    await own_env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+    await own_env.query("s", "CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM m")
+    await own_env.query("s", "SELECT * FROM m, above")
+    sources = ("m", "above", "(SELECT sum(n) FROM m)")
+    for source in sources:
+        await own_env.query(source, f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
+        assert "|1|" in await own_env.query(source, "FETCH 1 c WITH (TIMEOUT = '30s')")
+    await own_env.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
+    await own_env.query("s", "ALTER TABLE t ADD b int")
+    fetch = "FETCH 1 c WITH (TIMEOUT = '30s')"
+    for source in sources:
+        # A replica that is being dropped may still have followed the row.
+        while (answer := await own_env.query(source, fetch)).endswith("FETCH 1\nT"):
+            pass
+        assert answer.startswith(
+            'ERROR 55000: the subscription has ended because the past of "m" is lost'
+        ), answer
 
 
 @pytest.mark.parametrize(
     "change",
     ["DROP COLUMN w, ADD COLUMN w int", "ADD CONSTRAINT k UNIQUE (id, v)", "DROP CONSTRAINT k"],
 )
-def test_on_conflict_after_alter_finds_rows_for_older_transaction(
-    tmp_path: Path, change: str
+async def test_on_conflict_after_alter_finds_rows_for_older_transaction(
+    own_env: TestEnvironment, change: str
 ) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query(
-            "s",
-            "CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE TABLE other (a int);"
-            + ("ALTER TABLE t ADD CONSTRAINT k UNIQUE (v)" if change.startswith("DROP CON") else "")
-            + "; INSERT INTO t VALUES (1, 5)",
-        )
-        upsert = "INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT"
-        await env.query("s", "BEGIN; SELECT * FROM t")
-        await env.query("w", "INSERT INTO other VALUES (1)")
-        assert await env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
-        assert await env.query("s", f"{upsert} DO NOTHING") == "INSERT 0 0\nT"
-        update = f"{upsert} (id) DO UPDATE SET v = t.v + 1 RETURNING t.id, t.v"
-        assert await env.query("s", update) == "1|6\nINSERT 0 1\nT"
-        assert await env.query("s", "COMMIT") == "COMMIT"
-        assert await env.query("s", "SELECT id, v FROM t") == "1|6\nSELECT 1"
-
-    in_environment(tmp_path, scenario)
+    await own_env.query(
+        "s",
+        "CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE TABLE other (a int);"
+        + ("ALTER TABLE t ADD CONSTRAINT k UNIQUE (v)" if change.startswith("DROP CON") else "")
+        + "; INSERT INTO t VALUES (1, 5)",
+    )
+    upsert = "INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT"
+    await own_env.query("s", "BEGIN; SELECT * FROM t")
+    await own_env.query("w", "INSERT INTO other VALUES (1)")
+    assert await own_env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+    assert await own_env.query("s", f"{upsert} DO NOTHING") == "INSERT 0 0\nT"
+    update = f"{upsert} (id) DO UPDATE SET v = t.v + 1 RETURNING t.id, t.v"
+    assert await own_env.query("s", update) == "1|6\nINSERT 0 1\nT"
+    assert await own_env.query("s", "COMMIT") == "COMMIT"
+    assert await own_env.query("s", "SELECT id, v FROM t") == "1|6\nSELECT 1"
 
 
 @pytest.mark.parametrize(
@@ -457,30 +441,27 @@ def test_on_conflict_after_alter_finds_rows_for_older_transaction(
     ["ADD CONSTRAINT k UNIQUE (id, v)", "ADD UNIQUE (v)"],
 )
 @pytest.mark.parametrize("key", ["id", "v"])
-def test_on_conflict_ignores_row_between_begin_and_alter(
-    tmp_path: Path, change: str, key: str
+async def test_on_conflict_ignores_row_between_begin_and_alter(
+    own_env: TestEnvironment, change: str, key: str
 ) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query(
-            "s", "CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE TABLE other (a int)"
-        )
-        if key == "v" and change != "ADD UNIQUE (v)":
-            await env.query("s", "ALTER TABLE t ADD UNIQUE (v)")
-        await env.query("s", "INSERT INTO t VALUES (1, 5, 0)")
-        await env.query("s", "BEGIN; SELECT * FROM other")
-        assert await env.query("w", "UPDATE t SET w = 7 WHERE id = 1") == "UPDATE 1"
-        assert await env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
-        upsert = f"INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT ({key}) DO UPDATE SET v = 6"
-        answer = await env.query("s", upsert)
-        assert answer.startswith("ERROR 40001: could not serialize access"), answer
-        await env.query("s", "ROLLBACK; BEGIN; SELECT * FROM other")
-        assert await env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
-        assert await env.query("s", upsert) == "INSERT 0 1\nT"
-        for _ in range(2):
-            assert (await env.query("s", "SELECT * FROM t")).startswith("1|6|7\nSELECT 1")
-            await env.query("s", "COMMIT")
-
-    in_environment(tmp_path, scenario)
+    await own_env.query(
+        "s", "CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE TABLE other (a int)"
+    )
+    if key == "v" and change != "ADD UNIQUE (v)":
+        await own_env.query("s", "ALTER TABLE t ADD UNIQUE (v)")
+    await own_env.query("s", "INSERT INTO t VALUES (1, 5, 0)")
+    await own_env.query("s", "BEGIN; SELECT * FROM other")
+    assert await own_env.query("w", "UPDATE t SET w = 7 WHERE id = 1") == "UPDATE 1"
+    assert await own_env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+    upsert = f"INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT ({key}) DO UPDATE SET v = 6"
+    answer = await own_env.query("s", upsert)
+    assert answer.startswith("ERROR 40001: could not serialize access"), answer
+    await own_env.query("s", "ROLLBACK; BEGIN; SELECT * FROM other")
+    assert await own_env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+    assert await own_env.query("s", upsert) == "INSERT 0 1\nT"
+    for _ in range(2):
+        assert (await own_env.query("s", "SELECT * FROM t")).startswith("1|6|7\nSELECT 1")
+        await own_env.query("s", "COMMIT")
 
 
 async def _answers_of(env: TestEnvironment, conversation: list[tuple[str, str, str]]) -> None:
@@ -493,60 +474,55 @@ async def _answers_of(env: TestEnvironment, conversation: list[tuple[str, str, s
     "change",
     ["ADD b int DEFAULT 7", "DROP c", "ADD CONSTRAINT positive CHECK (a > 0)"],
 )
-def test_history_before_alter_columns_is_refused_not_empty(
-    runner: asyncio.Runner, env: TestEnvironment, change: str
+async def test_history_before_alter_columns_is_refused_not_empty(
+    env: TestEnvironment, change: str
 ) -> None:
-    async def scenario() -> None:
-        coordinator = env.environment.coordinator
-        await env.query(
-            "s",
-            "DROP TABLE IF EXISTS past CASCADE; CREATE TABLE past (a int, c int);"
-            " CREATE MATERIALIZED VIEW past_kept AS SELECT a FROM past;"
-            " CREATE VIEW past_seen AS SELECT a FROM past; INSERT INTO past VALUES (1)",
+    coordinator = env.environment.coordinator
+    await env.query(
+        "s",
+        "DROP TABLE IF EXISTS past CASCADE; CREATE TABLE past (a int, c int);"
+        " CREATE MATERIALIZED VIEW past_kept AS SELECT a FROM past;"
+        " CREATE VIEW past_seen AS SELECT a FROM past; INSERT INTO past VALUES (1)",
+    )
+    await env.query("s", "SELECT * FROM past_kept")
+    before = coordinator.oracle.read_ts()
+    await env.query("block", "BEGIN; SELECT 1 FROM past_kept")
+    await env.query("s", "INSERT INTO past VALUES (2)")
+    kept = change.startswith("ADD CONSTRAINT")
+    if kept:  # what is above a table may rely on what the table promised before
+        await env.query("s", "DROP MATERIALIZED VIEW past_kept")
+    assert await env.query("s", f"ALTER TABLE past {change}") == "ALTER TABLE"
+    (past,) = [each for each in coordinator.state.items() if each.name == "past"]
+    since = coordinator.altered(past.id)
+    assert since is not None
+    assert before < since <= coordinator.oracle.read_ts()
+    altered = f'"past" was altered at {since}: its history before is not kept.'
+    for query in ("SELECT * FROM past", "SELECT * FROM past_seen", "SUBSCRIBE past"):
+        assert await env.query("s", f"{query} AS OF {before}") == (
+            f"ERROR 22023: cannot read as of {before}\n"
+            f"DETAIL: The inputs can be read from {since} on,"
+            " when a table among them was altered.\n"
+            "HINT: Take a later time, or leave AS OF out to read what is newest."
         )
-        await env.query("s", "SELECT * FROM past_kept")
-        before = coordinator.oracle.read_ts()
-        await env.query("block", "BEGIN; SELECT 1 FROM past_kept")
-        await env.query("s", "INSERT INTO past VALUES (2)")
-        kept = change.startswith("ADD CONSTRAINT")
-        if kept:  # what is above a table may rely on what the table promised before
-            await env.query("s", "DROP MATERIALIZED VIEW past_kept")
-        assert await env.query("s", f"ALTER TABLE past {change}") == "ALTER TABLE"
-        (past,) = [each for each in coordinator.state.items() if each.name == "past"]
-        since = coordinator.altered(past.id)
-        assert since is not None
-        assert before < since <= coordinator.oracle.read_ts()
-        altered = f'"past" was altered at {since}: its history before is not kept.'
-        for query in ("SELECT * FROM past", "SELECT * FROM past_seen", "SUBSCRIBE past"):
-            assert await env.query("s", f"{query} AS OF {before}") == (
-                f"ERROR 22023: cannot read as of {before}\n"
-                f"DETAIL: The inputs can be read from {since} on,"
-                " when a table among them was altered.\n"
-                "HINT: Take a later time, or leave AS OF out to read what is newest."
-            )
-        refused = await env.query("s", f"SELECT * FROM CHANGES(past, {before})")
-        assert refused.startswith(f'ERROR 22023: the changes of "past" after {before} through ')
-        assert refused.splitlines()[1].startswith(
-            f"DETAIL: They can be read after {since} through "
-        )
-        assert refused.splitlines()[1].endswith(altered)
-        far = await env.query("s", f"SELECT * FROM CHANGES(past, {since}, 0)")
-        assert altered not in far
-        assert await env.query("s", "SELECT a, mz_diff FROM CHANGES(past)") == (
-            f"SELECT 0\nNOTICE: {altered}"
-        )
-        await env.query("s", "INSERT INTO past (a) VALUES (3)")
-        assert await env.query("s", f"SELECT a, mz_diff FROM CHANGES(past, {since})") == (
-            "3|1\nSELECT 1"
-        )
-        assert await env.query("s", f"SELECT a FROM past ORDER BY a AS OF {since}") == (
-            "1\n2\nSELECT 2"
-        )
-        if not kept:  # a materialized view has a history of its own
-            answer = await env.query("s", f"SELECT a FROM past_kept AS OF {before}")
-            assert answer == "1\nSELECT 1"
-        late = await env.query("block", "SELECT * FROM past")
-        assert late.startswith(f"ERROR 40001: {RelationRedefined('past').message}")
-        await env.query("block", "ROLLBACK")
-
-    runner.run(scenario())
+    refused = await env.query("s", f"SELECT * FROM CHANGES(past, {before})")
+    assert refused.startswith(f'ERROR 22023: the changes of "past" after {before} through ')
+    assert refused.splitlines()[1].startswith(f"DETAIL: They can be read after {since} through ")
+    assert refused.splitlines()[1].endswith(altered)
+    far = await env.query("s", f"SELECT * FROM CHANGES(past, {since}, 0)")
+    assert altered not in far
+    assert await env.query("s", "SELECT a, mz_diff FROM CHANGES(past)") == (
+        f"SELECT 0\nNOTICE: {altered}"
+    )
+    await env.query("s", "INSERT INTO past (a) VALUES (3)")
+    assert await env.query("s", f"SELECT a, mz_diff FROM CHANGES(past, {since})") == (
+        "3|1\nSELECT 1"
+    )
+    assert await env.query("s", f"SELECT a FROM past ORDER BY a AS OF {since}") == (
+        "1\n2\nSELECT 2"
+    )
+    if not kept:  # a materialized view has a history of its own
+        answer = await env.query("s", f"SELECT a FROM past_kept AS OF {before}")
+        assert answer == "1\nSELECT 1"
+    late = await env.query("block", "SELECT * FROM past")
+    assert late.startswith(f"ERROR 40001: {RelationRedefined('past').message}")
+    await env.query("block", "ROLLBACK")

@@ -8,44 +8,38 @@ import pytest
 from tests.adapter.harness import TestEnvironment
 
 
-def test_rename_replaces_whole_names_at_once(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await env.ran(
-            "a",
-            "CREATE SEQUENCE s",
-            "CREATE SEQUENCE s2",
-            "CREATE TABLE t (a int DEFAULT nextval('s'), b int DEFAULT nextval('s2'), c int)",
-            "ALTER SEQUENCE s RENAME TO x",
-            "ALTER TABLE t ADD CHECK (c > 0)",
-        )
-        shown = await env.query("a", "SHOW CREATE TABLE t")
-        assert "nextval('foreshore.public.x')" in shown
-        assert "nextval('foreshore.public.s2')" in shown
-        await env.ran(
-            "a",
-            "ALTER SEQUENCE s2 RENAME TO y",
-            "ALTER SEQUENCE x RENAME TO s2",
-            "ALTER SEQUENCE y RENAME TO s",
-            "ALTER TABLE t ADD CHECK (c > 1)",
-            "SELECT setval('s', 100)",
-        )
-        answer = await env.query("a", "INSERT INTO t (c) VALUES (2) RETURNING *")
-        assert answer == "1|101|2\nINSERT 0 1"
-
-    runner.run(play())
+async def test_rename_replaces_whole_names_at_once(env: TestEnvironment) -> None:
+    await env.ran(
+        "a",
+        "CREATE SEQUENCE s",
+        "CREATE SEQUENCE s2",
+        "CREATE TABLE t (a int DEFAULT nextval('s'), b int DEFAULT nextval('s2'), c int)",
+        "ALTER SEQUENCE s RENAME TO x",
+        "ALTER TABLE t ADD CHECK (c > 0)",
+    )
+    shown = await env.query("a", "SHOW CREATE TABLE t")
+    assert "nextval('foreshore.public.x')" in shown
+    assert "nextval('foreshore.public.s2')" in shown
+    await env.ran(
+        "a",
+        "ALTER SEQUENCE s2 RENAME TO y",
+        "ALTER SEQUENCE x RENAME TO s2",
+        "ALTER SEQUENCE y RENAME TO s",
+        "ALTER TABLE t ADD CHECK (c > 1)",
+        "SELECT setval('s', 100)",
+    )
+    answer = await env.query("a", "INSERT INTO t (c) VALUES (2) RETURNING *")
+    assert answer == "1|101|2\nINSERT 0 1"
 
 
-def test_query_of_view_is_found_for_any_name(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await env.query("a", 'CREATE VIEW "p AS q" AS SELECT 1 AS one')
-        found = await env.query("a", "SELECT definition FROM pg_views WHERE viewname = 'p AS q'")
-        assert found == "SELECT 1 AS one\nSELECT 1"
-        await env.query("a", "CREATE SEQUENCE small AS smallint")
-        await env.ran("a", "SELECT * FROM mz_catalog.mz_objects")
-        shown = await env.query("a", "SELECT pg_get_viewdef('small'::regclass)")
-        assert "smallint" not in shown
-
-    runner.run(play())
+async def test_query_of_view_is_found_for_any_name(env: TestEnvironment) -> None:
+    await env.query("a", 'CREATE VIEW "p AS q" AS SELECT 1 AS one')
+    found = await env.query("a", "SELECT definition FROM pg_views WHERE viewname = 'p AS q'")
+    assert found == "SELECT 1 AS one\nSELECT 1"
+    await env.query("a", "CREATE SEQUENCE small AS smallint")
+    await env.ran("a", "SELECT * FROM mz_catalog.mz_objects")
+    shown = await env.query("a", "SELECT pg_get_viewdef('small'::regclass)")
+    assert "smallint" not in shown
 
 
 @pytest.mark.parametrize(
@@ -105,44 +99,34 @@ def test_text_that_looks_like_a_name_is_unchanged(
     runner.run(play())
 
 
-def test_sequence_named_by_text_is_resolved_at_call(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        for argument in ("'late' || 'r'", "'later'::text"):
-            made = await env.query("a", f"CREATE TABLE t_later (a int DEFAULT nextval({argument}))")
-            assert made == "CREATE TABLE"
-            answer = await env.query("a", "INSERT INTO t_later DEFAULT VALUES")
-            assert answer == 'ERROR 42P01: relation "later" does not exist'
-            await env.query("a", "CREATE SEQUENCE later")
-            answer = await env.query("a", "INSERT INTO t_later DEFAULT VALUES RETURNING a")
-            assert answer == "1\nINSERT 0 1"
-            await env.query("a", "DROP TABLE t_later; DROP SEQUENCE later")
-
-    runner.run(play())
-
-
-def test_identity_sequence_is_in_schema_of_its_table(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        identity = "id int GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {})"
-        await env.query("a", "CREATE SCHEMA first; CREATE SCHEMA second")
-        await env.query("a", "SET search_path = second")
-        made = f"CREATE TABLE first.t ({identity.format('numbers')})"
-        assert await env.query("a", made) == "CREATE TABLE"
-        answer = await env.query("a", f"CREATE TABLE first.u ({identity.format('second.n')})")
-        refused = "ERROR 55000: sequence must be in same schema as table it is linked to"
-        assert answer == refused
-        altered = f"ALTER TABLE first.t ADD {identity.format('second.n').replace('id', 'other', 1)}"
-        assert await env.query("a", altered) == refused
-        await env.query("a", "DROP SCHEMA second CASCADE")
-        answer = await env.query("a", "INSERT INTO first.t DEFAULT VALUES RETURNING id")
+async def test_sequence_named_by_text_is_resolved_at_call(env: TestEnvironment) -> None:
+    for argument in ("'late' || 'r'", "'later'::text"):
+        made = await env.query("a", f"CREATE TABLE t_later (a int DEFAULT nextval({argument}))")
+        assert made == "CREATE TABLE"
+        answer = await env.query("a", "INSERT INTO t_later DEFAULT VALUES")
+        assert answer == 'ERROR 42P01: relation "later" does not exist'
+        await env.query("a", "CREATE SEQUENCE later")
+        answer = await env.query("a", "INSERT INTO t_later DEFAULT VALUES RETURNING a")
         assert answer == "1\nINSERT 0 1"
-        dropped = await env.query("a", "DROP SCHEMA first CASCADE; RESET search_path")
-        assert "ERROR" not in dropped
+        await env.query("a", "DROP TABLE t_later; DROP SEQUENCE later")
 
-    runner.run(play())
+
+async def test_identity_sequence_is_in_schema_of_its_table(env: TestEnvironment) -> None:
+    identity = "id int GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {})"
+    await env.query("a", "CREATE SCHEMA first; CREATE SCHEMA second")
+    await env.query("a", "SET search_path = second")
+    made = f"CREATE TABLE first.t ({identity.format('numbers')})"
+    assert await env.query("a", made) == "CREATE TABLE"
+    answer = await env.query("a", f"CREATE TABLE first.u ({identity.format('second.n')})")
+    refused = "ERROR 55000: sequence must be in same schema as table it is linked to"
+    assert answer == refused
+    altered = f"ALTER TABLE first.t ADD {identity.format('second.n').replace('id', 'other', 1)}"
+    assert await env.query("a", altered) == refused
+    await env.query("a", "DROP SCHEMA second CASCADE")
+    answer = await env.query("a", "INSERT INTO first.t DEFAULT VALUES RETURNING id")
+    assert answer == "1\nINSERT 0 1"
+    dropped = await env.query("a", "DROP SCHEMA first CASCADE; RESET search_path")
+    assert "ERROR" not in dropped
 
 
 @pytest.mark.parametrize(
@@ -153,15 +137,10 @@ def test_identity_sequence_is_in_schema_of_its_table(
         "ALTER TABLE r ADD COLUMN b regtype DEFAULT 'int4'",
     ],
 )
-def test_default_that_resolves_names_is_refused(
-    runner: asyncio.Runner, env: TestEnvironment, sql: str
-) -> None:
-    async def play() -> None:
-        await env.query("a", "CREATE TABLE IF NOT EXISTS r (a regclass)")
-        refused = "ERROR 0A000: cannot use subquery in DEFAULT expression"
-        assert await env.query("a", sql) == refused
-
-    runner.run(play())
+async def test_default_that_resolves_names_is_refused(env: TestEnvironment, sql: str) -> None:
+    await env.query("a", "CREATE TABLE IF NOT EXISTS r (a regclass)")
+    refused = "ERROR 0A000: cannot use subquery in DEFAULT expression"
+    assert await env.query("a", sql) == refused
 
 
 def test_definition_may_contain_nan(tmp_path: Path) -> None:

@@ -99,22 +99,19 @@ def test_reused_constraint_name_in_block_refers_to_new_key(
     _holds(runner, tmp_path, MEANS_ANOTHER)
 
 
-def test_key_reads_conflict_after_key_rename(runner: asyncio.Runner, tmp_path: Path) -> None:
-    async def main() -> None:
-        env = TestEnvironment(tmp_path)
-        await env.open()
-        try:
-            await env.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int)")
-            await env.query("s", "INSERT INTO t VALUES (1, 1)")
-            await env.query("s", "CREATE TABLE seen (v int)")
-            await env.query("s", "BEGIN")
-            assert await env.query("s", "SELECT v FROM t WHERE id = 1") == "1\nSELECT 1\nT"
-            await env.query("other", "UPDATE t SET v = 2 WHERE id = 1", alone=False)
-            await env.query("s", "ALTER TABLE t RENAME CONSTRAINT t_pkey TO p")
-            await env.query("s", "INSERT INTO seen VALUES (1)")
-            refused = await env.query("s", "COMMIT")
-            assert refused.startswith("ERROR 40001: could not serialize access"), refused
-        finally:
-            await env.close()
-
-    runner.run(main())
+async def test_key_reads_conflict_after_key_rename(tmp_path: Path) -> None:
+    env = TestEnvironment(tmp_path)
+    await env.open()
+    try:
+        await env.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+        await env.query("s", "INSERT INTO t VALUES (1, 1)")
+        await env.query("s", "CREATE TABLE seen (v int)")
+        await env.query("s", "BEGIN")
+        assert await env.query("s", "SELECT v FROM t WHERE id = 1") == "1\nSELECT 1\nT"
+        await env.query("other", "UPDATE t SET v = 2 WHERE id = 1", alone=False)
+        await env.query("s", "ALTER TABLE t RENAME CONSTRAINT t_pkey TO p")
+        await env.query("s", "INSERT INTO seen VALUES (1)")
+        refused = await env.query("s", "COMMIT")
+        assert refused.startswith("ERROR 40001: could not serialize access"), refused
+    finally:
+        await env.close()

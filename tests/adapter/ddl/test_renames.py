@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.adapter.client import Startup
 from foreshore.sql.bind.definitions import table
-from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.harness import TestEnvironment
 
 TABLES = """
     CREATE SCHEMA s;
@@ -96,16 +96,13 @@ def test_check_that_names_its_table_survives_rename(
     asyncio.run(main())
 
 
-def test_create_or_replace_of_view_over_itself_is_refused(tmp_path: Path) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE VIEW v AS SELECT 1 AS x")
-        await env.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 1 AS x")
-        for kind, name in (("VIEW", "v"), ("MATERIALIZED VIEW", "m")):
-            sql = f"CREATE OR REPLACE {kind} {name} AS SELECT x FROM {name}"
-            assert "42P17" in await env.query("a", sql)
-            assert await env.query("a", f"TABLE {name}") == "1\nSELECT 1"
-
-    in_environment(tmp_path, scenario)
+async def test_create_or_replace_of_view_over_itself_is_refused(own_env: TestEnvironment) -> None:
+    await own_env.query("a", "CREATE VIEW v AS SELECT 1 AS x")
+    await own_env.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 1 AS x")
+    for kind, name in (("VIEW", "v"), ("MATERIALIZED VIEW", "m")):
+        sql = f"CREATE OR REPLACE {kind} {name} AS SELECT x FROM {name}"
+        assert "42P17" in await own_env.query("a", sql)
+        assert await own_env.query("a", f"TABLE {name}") == "1\nSELECT 1"
 
 
 def test_database_is_renamed_from_another_database(tmp_path: Path) -> None:

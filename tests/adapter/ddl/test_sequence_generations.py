@@ -10,7 +10,7 @@ import pytest
 
 from foreshore.catalog.sequence_numbers import KEY, Generation, Positions
 from foreshore.storage import segment
-from tests.adapter.harness import Gate, TestEnvironment, in_environment
+from tests.adapter.harness import Gate, TestEnvironment
 from tests.storage.test_no_room import Disk
 
 BEFORE = """CREATE SEQUENCE s; CREATE SEQUENCE r; SELECT nextval('s');
@@ -241,43 +241,39 @@ def test_generation_of_failed_commit_is_removed(
 
 
 @pytest.mark.parametrize("key", ["", " PRIMARY KEY"])
-def test_insert_after_restart_identity_uses_new_generation(tmp_path: Path, key: str) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        insert = "INSERT INTO t (v) VALUES (1) RETURNING k"
-        truncate = "TRUNCATE t RESTART IDENTITY"
-        await env.query("1", f"CREATE TABLE t (k serial{key}, v int)")
-        await env.query("1", "BEGIN")
-        told = await env.query("1", truncate)
-        waiting = asyncio.create_task(env.query("2", insert, alone=False))
-        assert told == "TRUNCATE TABLE\nT"
-        assert await env.query("1", insert, alone=False) == "1\nINSERT 0 1\nT"
-        await asyncio.sleep(0.05)
-        assert await env.query("1", "COMMIT", alone=False) == "COMMIT"
-        assert await waiting == "2\nINSERT 0 1"
-
-    in_environment(tmp_path, scenario)
-
-
-def test_setval_during_restart_does_not_revive_old_generation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_insert_after_restart_identity_uses_new_generation(
+    own_env: TestEnvironment, key: str
 ) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        sequences = env.environment.coordinator.sequences
-        await env.query("1", BEFORE)
-        for _, sql, _ in BEGUN:
-            await env.query("2", sql)
-        group = Gate(monkeypatch, env.environment.coordinator.group, "write")
-        restarting = asyncio.create_task(
-            env.query("1", "ALTER SEQUENCE s RESTART WITH 100", alone=False)
-        )
-        await group.reached.wait()  # published, and not yet committed
-        writing = Gate(monkeypatch, sequences._register, "change_with_retry")
-        setting = asyncio.create_task(env.query("3", "SELECT setval('s', 50)", alone=False))
-        await writing.reached.wait()
-        group.open()
-        await restarting
-        writing.open()
-        await setting
-        assert await env.query("2", "SELECT nextval('s')") == "100\nSELECT 1\nT"
+    insert = "INSERT INTO t (v) VALUES (1) RETURNING k"
+    truncate = "TRUNCATE t RESTART IDENTITY"
+    await own_env.query("1", f"CREATE TABLE t (k serial{key}, v int)")
+    await own_env.query("1", "BEGIN")
+    told = await own_env.query("1", truncate)
+    waiting = asyncio.create_task(own_env.query("2", insert, alone=False))
+    assert told == "TRUNCATE TABLE\nT"
+    assert await own_env.query("1", insert, alone=False) == "1\nINSERT 0 1\nT"
+    await asyncio.sleep(0.05)
+    assert await own_env.query("1", "COMMIT", alone=False) == "COMMIT"
+    assert await waiting == "2\nINSERT 0 1"
 
-    in_environment(tmp_path, scenario)
+
+async def test_setval_during_restart_does_not_revive_old_generation(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sequences = own_env.environment.coordinator.sequences
+    await own_env.query("1", BEFORE)
+    for _, sql, _ in BEGUN:
+        await own_env.query("2", sql)
+    group = Gate(monkeypatch, own_env.environment.coordinator.group, "write")
+    restarting = asyncio.create_task(
+        own_env.query("1", "ALTER SEQUENCE s RESTART WITH 100", alone=False)
+    )
+    await group.reached.wait()  # published, and not yet committed
+    writing = Gate(monkeypatch, sequences._register, "change_with_retry")
+    setting = asyncio.create_task(own_env.query("3", "SELECT setval('s', 50)", alone=False))
+    await writing.reached.wait()
+    group.open()
+    await restarting
+    writing.open()
+    await setting
+    assert await own_env.query("2", "SELECT nextval('s')") == "100\nSELECT 1\nT"

@@ -11,7 +11,7 @@ from foreshore.errors import QueryCanceled
 from foreshore.storage import epoch
 from foreshore.storage.consensus import Committed, Mismatch
 from foreshore.storage.fault import Determinate, Indeterminate
-from tests.adapter.harness import TestEnvironment, in_environment, until
+from tests.adapter.harness import TestEnvironment, until
 
 
 @pytest.mark.parametrize("call", ["nextval('q')", "setval('q', 5)"])
@@ -52,53 +52,45 @@ def test_cancelled_nextval_does_not_disturb_others(
     asyncio.run(scenario())
 
 
-def test_range_reserved_during_alter_uses_old_increment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_range_reserved_during_alter_uses_old_increment(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        async def reserved() -> int:
-            head = await consensus.head(KEY)
-            assert head is not None
-            ((last, _),) = msgspec.json.decode(head.data, type=Positions).reserved.values()
-            return last
+    async def reserved() -> int:
+        head = await consensus.head(KEY)
+        assert head is not None
+        ((last, _),) = msgspec.json.decode(head.data, type=Positions).reserved.values()
+        return last
 
-        await env.query("s", "CREATE SEQUENCE q")
-        consensus = env.storage.consensus
-        change, asked, gate = consensus.compare_and_set, asyncio.Event(), asyncio.Event()
+    await own_env.query("s", "CREATE SEQUENCE q")
+    consensus = own_env.storage.consensus
+    change, asked, gate = consensus.compare_and_set, asyncio.Event(), asyncio.Event()
 
-        async def slow(key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
-            if key == KEY:
-                asked.set()
-                await gate.wait()
-            return await change(key, expected, new)
+    async def slow(key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
+        if key == KEY:
+            asked.set()
+            await gate.wait()
+        return await change(key, expected, new)
 
-        monkeypatch.setattr(consensus, "compare_and_set", slow)
-        call = asyncio.create_task(env.query("o", "SELECT nextval('q')", alone=False))
-        await asked.wait()
-        alter = "ALTER SEQUENCE q INCREMENT BY 10"
-        assert await env.query("s", alter, alone=False) == "ALTER SEQUENCE"
-        gate.set()
-        assert await call == "1\nSELECT 1"
-        for number in range(11, 1000, 10):
-            assert await env.query("s", "SELECT nextval('q')") == f"{number}\nSELECT 1"
-            assert await reserved() >= number
-
-    in_environment(tmp_path, scenario)
+    monkeypatch.setattr(consensus, "compare_and_set", slow)
+    call = asyncio.create_task(own_env.query("o", "SELECT nextval('q')", alone=False))
+    await asked.wait()
+    alter = "ALTER SEQUENCE q INCREMENT BY 10"
+    assert await own_env.query("s", alter, alone=False) == "ALTER SEQUENCE"
+    gate.set()
+    assert await call == "1\nSELECT 1"
+    for number in range(11, 1000, 10):
+        assert await own_env.query("s", "SELECT nextval('q')") == f"{number}\nSELECT 1"
+        assert await reserved() >= number
 
 
-def test_nextval_waiting_during_drop_fails(
-    tmp_path: Path,
-) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        await env.query("s", "CREATE SEQUENCE q")
-        writing = env.environment.coordinator.sequences._writing
-        async with writing:
-            call = asyncio.create_task(env.query("o", "SELECT nextval('q')", alone=False))
-            await until(lambda: bool(writing._waiters))
-            assert await env.query("s", "DROP SEQUENCE q", alone=False) == "DROP SEQUENCE"
-        assert await call == 'ERROR 42P01: relation "q" does not exist'
-
-    in_environment(tmp_path, scenario)
+async def test_nextval_waiting_during_drop_fails(own_env: TestEnvironment) -> None:
+    await own_env.query("s", "CREATE SEQUENCE q")
+    writing = own_env.environment.coordinator.sequences._writing
+    async with writing:
+        call = asyncio.create_task(own_env.query("o", "SELECT nextval('q')", alone=False))
+        await until(lambda: bool(writing._waiters))
+        assert await own_env.query("s", "DROP SEQUENCE q", alone=False) == "DROP SEQUENCE"
+    assert await call == 'ERROR 42P01: relation "q" does not exist'
 
 
 @pytest.mark.parametrize("happened", [True, False])

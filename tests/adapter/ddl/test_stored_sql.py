@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions import table
-from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.harness import TestEnvironment
 
 
 async def _same_when_reopened(
@@ -102,24 +102,21 @@ def test_word_that_parser_misreads_is_quoted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["SELECT b FROM", "SELECT b AS a FROM foreshore.public.t"])
-def test_statement_that_does_not_round_trip_is_refused(
-    tmp_path: Path, kept: str, monkeypatch: pytest.MonkeyPatch
+async def test_statement_that_does_not_round_trip_is_refused(
+    own_env: TestEnvironment, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def play(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2)")
-        with monkeypatch.context() as patch:
-            patch.setattr(ddl, "kept_text", lambda *_: kept)
-            patch.setattr(ddl, "without_qualifiers", lambda *_: "(b)")
-            patch.setattr(table, "without_qualifiers", lambda *_: "b > 0")
-            for sql in (
-                "CREATE VIEW v AS SELECT a FROM t",
-                "CREATE MATERIALIZED VIEW m AS SELECT a FROM t",
-                "CREATE INDEX i ON t (a)",
-                "CREATE TABLE u (a int, b int, CHECK (a > 0))",
-            ):
-                assert "ERROR XX000" in await env.query("a", sql), sql
-        assert (
-            await env.query("a", "SELECT count(*) FROM pg_class WHERE oid > 16383") == "1\nSELECT 1"
-        )
-
-    in_environment(tmp_path, play)
+    await own_env.query("a", "CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2)")
+    with monkeypatch.context() as patch:
+        patch.setattr(ddl, "kept_text", lambda *_: kept)
+        patch.setattr(ddl, "without_qualifiers", lambda *_: "(b)")
+        patch.setattr(table, "without_qualifiers", lambda *_: "b > 0")
+        for sql in (
+            "CREATE VIEW v AS SELECT a FROM t",
+            "CREATE MATERIALIZED VIEW m AS SELECT a FROM t",
+            "CREATE INDEX i ON t (a)",
+            "CREATE TABLE u (a int, b int, CHECK (a > 0))",
+        ):
+            assert "ERROR XX000" in await own_env.query("a", sql), sql
+    assert (
+        await own_env.query("a", "SELECT count(*) FROM pg_class WHERE oid > 16383") == "1\nSELECT 1"
+    )

@@ -107,17 +107,14 @@ def test_inputs_of_view_as_of_are_held_until_created(tmp_path: Path) -> None:
     in_environment(tmp_path, main, lag_ms=50)
 
 
-def test_create_view_as_of_future_time_waits(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def scenario() -> None:
-        await env.query("w", "CREATE TABLE parts (k int)")
-        time = soon(env)
-        create = f"CREATE MATERIALIZED VIEW ahead AS SELECT sum(k) AS n FROM parts AS OF {time}"
-        task = await waiting(env, "m", create)
-        await written(env, "w", 5)
-        assert await task == "CREATE MATERIALIZED VIEW"
-        await check(env, "ahead", [time], [5])
-
-    runner.run(scenario())
+async def test_create_view_as_of_future_time_waits(env: TestEnvironment) -> None:
+    await env.query("w", "CREATE TABLE parts (k int)")
+    time = soon(env)
+    create = f"CREATE MATERIALIZED VIEW ahead AS SELECT sum(k) AS n FROM parts AS OF {time}"
+    task = await waiting(env, "m", create)
+    await written(env, "w", 5)
+    assert await task == "CREATE MATERIALIZED VIEW"
+    await check(env, "ahead", [time], [5])
 
 
 @pytest.mark.parametrize(
@@ -136,26 +133,16 @@ def test_create_view_as_of_future_time_waits(runner: asyncio.Runner, env: TestEn
         ("CREATE INDEX ON there (k) AS OF now()", "ERROR 0A000: AS OF is for queries"),
     ],
 )
-def test_what_is_refused(
-    runner: asyncio.Runner, env: TestEnvironment, statement: str, error: str
-) -> None:
-    async def scenario() -> None:
-        await env.query("w", "CREATE TABLE IF NOT EXISTS there (k int)")
-        answer = await env.query("w", statement)
-        assert error in answer, answer
-        await env.query("w", "ROLLBACK")
-
-    runner.run(scenario())
+async def test_what_is_refused(env: TestEnvironment, statement: str, error: str) -> None:
+    await env.query("w", "CREATE TABLE IF NOT EXISTS there (k int)")
+    answer = await env.query("w", statement)
+    assert error in answer, answer
+    await env.query("w", "ROLLBACK")
 
 
-def test_create_if_not_exists_leaves_existing_view(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def scenario() -> None:
-        await env.query("w", "CREATE MATERIALIZED VIEW taken AS VALUES (1)")
-        again = f"CREATE MATERIALIZED VIEW IF NOT EXISTS taken AS VALUES (2) AS OF {YEAR_9999}"
-        assert await env.query("w", again) == (
-            'CREATE MATERIALIZED VIEW\nNOTICE: relation "taken" already exists, skipping'
-        )
-
-    runner.run(scenario())
+async def test_create_if_not_exists_leaves_existing_view(env: TestEnvironment) -> None:
+    await env.query("w", "CREATE MATERIALIZED VIEW taken AS VALUES (1)")
+    again = f"CREATE MATERIALIZED VIEW IF NOT EXISTS taken AS VALUES (2) AS OF {YEAR_9999}"
+    assert await env.query("w", again) == (
+        'CREATE MATERIALIZED VIEW\nNOTICE: relation "taken" already exists, skipping'
+    )

@@ -52,40 +52,32 @@ async def begin(env: TestEnvironment, view: str) -> int:
         "TRUNCATE t; ALTER TABLE t ADD w int; INSERT INTO t VALUES (9, 9)",
     ],
 )
-def test_view_over_altered_table_includes_writes_of_same_block(
-    runner: asyncio.Runner, env: TestEnvironment, block: str
+async def test_view_over_altered_table_includes_writes_of_same_block(
+    env: TestEnvironment, block: str
 ) -> None:
-    async def scenario() -> None:
-        before = await begin(env, "SELECT sum(v) AS s FROM t")
-        assert (await env.query("s", f"BEGIN; {block}; COMMIT")).endswith("COMMIT")
-        await env.query("s", "SELECT * FROM m")
-        found = await env.query("s", f"SELECT mz_timestamp FROM CHANGES(m, {before})")
-        changes = {int(line) for line in found.splitlines()[:-1]}
-        both = []
-        for time in sorted({time + more for time in changes for more in (-1, 0, 1)} - {before}):
-            answer = await env.query("s", f"SELECT sum(v) FROM t AS OF {time}")
-            if not answer.startswith("ERROR 22023"):
-                both.append((answer, await env.query("s", f"SELECT s FROM m AS OF {time}")))
-        assert both
-        assert all(table == view for table, view in both), both
-
-    runner.run(scenario())
+    before = await begin(env, "SELECT sum(v) AS s FROM t")
+    assert (await env.query("s", f"BEGIN; {block}; COMMIT")).endswith("COMMIT")
+    await env.query("s", "SELECT * FROM m")
+    found = await env.query("s", f"SELECT mz_timestamp FROM CHANGES(m, {before})")
+    changes = {int(line) for line in found.splitlines()[:-1]}
+    both = []
+    for time in sorted({time + more for time in changes for more in (-1, 0, 1)} - {before}):
+        answer = await env.query("s", f"SELECT sum(v) FROM t AS OF {time}")
+        if not answer.startswith("ERROR 22023"):
+            both.append((answer, await env.query("s", f"SELECT s FROM m AS OF {time}")))
+    assert both
+    assert all(table == view for table, view in both), both
 
 
-def test_replica_crash_before_commit_keeps_view_history(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def scenario() -> None:
-        before = await begin(env, "SELECT count(*) AS n FROM t")
-        await env.query("s", "BEGIN; ALTER TABLE t ADD w int")
-        await asyncio.sleep(0.3)
-        signal_replicas(env, signal.SIGKILL)
-        assert await env.query("s", "COMMIT") == "COMMIT"
-        assert await env.query("s", f"SELECT n FROM m AS OF {before}") == "1\nSELECT 1"
-        await env.query("s", "INSERT INTO t (k) VALUES (2)")
-        assert await env.query("s", "SELECT n FROM m") == "2\nSELECT 1"
-
-    runner.run(scenario())
+async def test_replica_crash_before_commit_keeps_view_history(env: TestEnvironment) -> None:
+    before = await begin(env, "SELECT count(*) AS n FROM t")
+    await env.query("s", "BEGIN; ALTER TABLE t ADD w int")
+    await asyncio.sleep(0.3)
+    signal_replicas(env, signal.SIGKILL)
+    assert await env.query("s", "COMMIT") == "COMMIT"
+    assert await env.query("s", f"SELECT n FROM m AS OF {before}") == "1\nSELECT 1"
+    await env.query("s", "INSERT INTO t (k) VALUES (2)")
+    assert await env.query("s", "SELECT n FROM m") == "2\nSELECT 1"
 
 
 @pytest.fixture
@@ -97,55 +89,47 @@ def stopped(env: TestEnvironment) -> Iterator[list[int]]:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_alter_that_waits_for_stopped_view_can_be_canceled(
-    runner: asyncio.Runner, env: TestEnvironment, stopped: list[int]
+async def test_alter_that_waits_for_stopped_view_can_be_canceled(
+    env: TestEnvironment, stopped: list[int]
 ) -> None:
-    async def scenario() -> None:
-        before = await begin(env, "SELECT count(*) AS n FROM t")
-        stopped.extend(signal_replicas(env, signal.SIGSTOP))
-        await env.query("s", "INSERT INTO t (k) VALUES (2)")
-        altering = asyncio.create_task(env.query("s", "ALTER TABLE t ADD w int", alone=False))
-        await asyncio.sleep(0.5)
-        assert await env.query("x", "CREATE TEMP TABLE other (a int)") == "CREATE TABLE"
-        assert await env.query("x", "INSERT INTO other VALUES (1)") == "INSERT 0 1"
-        created = asyncio.create_task(env.query("x", "CREATE TABLE other2 (a int)", alone=False))
-        await asyncio.sleep(0.1)
-        assert not altering.done()
-        assert not created.done()
-        (await env.session("s")).interrupt(QueryCanceled())
-        assert (await altering).startswith("ERROR 57014")
-        assert await created == "CREATE TABLE"
-        await env.query("s", "SET statement_timeout = '300ms'")
-        timed_out = await env.query("s", "ALTER TABLE t ADD w int")
-        assert timed_out.startswith("ERROR 57014"), timed_out
-        await env.query("s", "SET statement_timeout = 0")
-        altering = asyncio.create_task(env.query("s", "ALTER TABLE t ADD w int", alone=False))
-        await asyncio.sleep(0.2)
-        signal_replicas(env, signal.SIGCONT)
-        assert await altering == "ALTER TABLE"
-        assert await env.query("s", f"SELECT n FROM m AS OF {before}") == "1\nSELECT 1"
-        assert await env.query("s", "SELECT n FROM m") == "2\nSELECT 1"
-
-    runner.run(scenario())
+    before = await begin(env, "SELECT count(*) AS n FROM t")
+    stopped.extend(signal_replicas(env, signal.SIGSTOP))
+    await env.query("s", "INSERT INTO t (k) VALUES (2)")
+    altering = asyncio.create_task(env.query("s", "ALTER TABLE t ADD w int", alone=False))
+    await asyncio.sleep(0.5)
+    assert await env.query("x", "CREATE TEMP TABLE other (a int)") == "CREATE TABLE"
+    assert await env.query("x", "INSERT INTO other VALUES (1)") == "INSERT 0 1"
+    created = asyncio.create_task(env.query("x", "CREATE TABLE other2 (a int)", alone=False))
+    await asyncio.sleep(0.1)
+    assert not altering.done()
+    assert not created.done()
+    (await env.session("s")).interrupt(QueryCanceled())
+    assert (await altering).startswith("ERROR 57014")
+    assert await created == "CREATE TABLE"
+    await env.query("s", "SET statement_timeout = '300ms'")
+    timed_out = await env.query("s", "ALTER TABLE t ADD w int")
+    assert timed_out.startswith("ERROR 57014"), timed_out
+    await env.query("s", "SET statement_timeout = 0")
+    altering = asyncio.create_task(env.query("s", "ALTER TABLE t ADD w int", alone=False))
+    await asyncio.sleep(0.2)
+    signal_replicas(env, signal.SIGCONT)
+    assert await altering == "ALTER TABLE"
+    assert await env.query("s", f"SELECT n FROM m AS OF {before}") == "1\nSELECT 1"
+    assert await env.query("s", "SELECT n FROM m") == "2\nSELECT 1"
 
 
-def test_alter_does_not_wait_for_view_over_unmaintained_view(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def scenario() -> None:
-        await env.query("s", "CREATE CLUSTER idle (SIZE 'embedded', REPLICATION FACTOR 0)")
-        await env.query("s", "CREATE TABLE u (a int)")
-        await env.query("s", "CREATE MATERIALIZED VIEW below IN CLUSTER idle AS SELECT a FROM u")
-        await begin(env, "SELECT count(*) AS n FROM u")
-        made = "CREATE MATERIALIZED VIEW over_both AS SELECT t.k, below.a FROM t, below"
-        assert await env.query("s", made) == "CREATE MATERIALIZED VIEW"
-        await until(lambda: any(each["ready"] for each in status(env)))
-        began = asyncio.get_running_loop().time()
-        assert await env.query("s", "ALTER TABLE t ADD w int") == "ALTER TABLE"
-        assert asyncio.get_running_loop().time() - began < 10
-        await env.query("s", "DROP CLUSTER idle CASCADE; DROP TABLE u CASCADE")
-
-    runner.run(scenario())
+async def test_alter_does_not_wait_for_view_over_unmaintained_view(env: TestEnvironment) -> None:
+    await env.query("s", "CREATE CLUSTER idle (SIZE 'embedded', REPLICATION FACTOR 0)")
+    await env.query("s", "CREATE TABLE u (a int)")
+    await env.query("s", "CREATE MATERIALIZED VIEW below IN CLUSTER idle AS SELECT a FROM u")
+    await begin(env, "SELECT count(*) AS n FROM u")
+    made = "CREATE MATERIALIZED VIEW over_both AS SELECT t.k, below.a FROM t, below"
+    assert await env.query("s", made) == "CREATE MATERIALIZED VIEW"
+    await until(lambda: any(each["ready"] for each in status(env)))
+    began = asyncio.get_running_loop().time()
+    assert await env.query("s", "ALTER TABLE t ADD w int") == "ALTER TABLE"
+    assert asyncio.get_running_loop().time() - began < 10
+    await env.query("s", "DROP CLUSTER idle CASCADE; DROP TABLE u CASCADE")
 
 
 def status(env: TestEnvironment) -> list[dict[str, object]]:

@@ -9,7 +9,7 @@ import pytest
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import ShardWrite, WriteCapability
 from foreshore.update import EMPTY, update_schema
-from tests.adapter.harness import TestEnvironment, in_environment, until
+from tests.adapter.harness import TestEnvironment, until
 
 WRITERS = (
     "SELECT object_name, kind, dataflow_id, token FROM mz_internal.mz_write_capabilities"
@@ -31,32 +31,27 @@ async def written(env: TestEnvironment, view: str) -> WriteCapability:
     return dict(coordinator.compute.writes())[item.id]
 
 
-def test_writers_of_tables_and_views_are_listed_by_kind(
-    tmp_path: Path,
-) -> None:
-    async def main(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE TABLE t (k int)")
-        await env.query("a", "CREATE VIEW plain AS SELECT k FROM t")
-        await env.query("a", "CREATE INDEX i ON plain (k)")
-        await env.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
-        by = await written(env, "v")
-        found = await writers(env)
-        # What has no shard has no writer; of the view the environment keeps one for the next.
-        assert [each[:3] for each in found] == [
-            ["t", "table", "NULL"],
-            ["v", "dataflow", by.id],
-            ["v", "environment", "NULL"],
-        ]
-        assert found[1][3] == by.token
-        lease = await env.storage.clone_capability(by, 10_000)  # for somebody outside
-        assert ["v", "capability", "NULL", lease.token] in await writers(env)
-        await env.storage.drop_capability(lease)
-        await env.query("a", "DROP MATERIALIZED VIEW v")
-        assert [each[:3] for each in await writers(env)] == [["t", "table", "NULL"]]
-        await env.query("a", "DROP TABLE t CASCADE")
-        assert await writers(env) == []
-
-    in_environment(tmp_path, main)
+async def test_writers_of_tables_and_views_are_listed_by_kind(own_env: TestEnvironment) -> None:
+    await own_env.query("a", "CREATE TABLE t (k int)")
+    await own_env.query("a", "CREATE VIEW plain AS SELECT k FROM t")
+    await own_env.query("a", "CREATE INDEX i ON plain (k)")
+    await own_env.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
+    by = await written(own_env, "v")
+    found = await writers(own_env)
+    # What has no shard has no writer; of the view the environment keeps one for the next.
+    assert [each[:3] for each in found] == [
+        ["t", "table", "NULL"],
+        ["v", "dataflow", by.id],
+        ["v", "environment", "NULL"],
+    ]
+    assert found[1][3] == by.token
+    lease = await own_env.storage.clone_capability(by, 10_000)  # for somebody outside
+    assert ["v", "capability", "NULL", lease.token] in await writers(own_env)
+    await own_env.storage.drop_capability(lease)
+    await own_env.query("a", "DROP MATERIALIZED VIEW v")
+    assert [each[:3] for each in await writers(own_env)] == [["t", "table", "NULL"]]
+    await own_env.query("a", "DROP TABLE t CASCADE")
+    assert await writers(own_env) == []
 
 
 def test_old_writer_is_gone_after_view_handoff(tmp_path: Path) -> None:

@@ -201,16 +201,13 @@ def test_answers_depend_on_session_values(
         assert runner.run(execute(env, "a", sign, zero)) == ["-0" if str(zero)[0] == "-" else "0"]
 
 
-def test_answers_depend_on_database(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def conversation() -> None:
-        await env.query("a", "CREATE DATABASE elsewhere")
-        env.sessions["there"] = await env.environment.connect(Startup("foreshore", "elsewhere", {}))
-        await env.query("there", "CREATE TABLE seen_there (i int)")
-        for _ in range(2):
-            assert rows(await env.query("a", NAMES)) == []
-            assert rows(await env.query("there", NAMES)) == ["seen_there"]
-
-    runner.run(conversation())
+async def test_answers_depend_on_database(env: TestEnvironment) -> None:
+    await env.query("a", "CREATE DATABASE elsewhere")
+    env.sessions["there"] = await env.environment.connect(Startup("foreshore", "elsewhere", {}))
+    await env.query("there", "CREATE TABLE seen_there (i int)")
+    for _ in range(2):
+        assert rows(await env.query("a", NAMES)) == []
+        assert rows(await env.query("there", NAMES)) == ["seen_there"]
 
 
 def test_relations_beyond_the_catalog_are_not_cached(

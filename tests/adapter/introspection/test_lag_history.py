@@ -15,7 +15,7 @@ from foreshore.errors import DataCorrupted
 from foreshore.storage.controller import ReadCapability, StorageController
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import Timestamp
-from tests.adapter.harness import TestEnvironment, in_environment, until
+from tests.adapter.harness import TestEnvironment, until
 
 HISTORY = "mz_internal.mz_wallclock_global_lag_history"
 
@@ -41,37 +41,34 @@ def writer_of(env: TestEnvironment) -> LagHistory:
     return LagHistory(env.environment.coordinator)
 
 
-def test_sample_has_greatest_lag_of_its_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_sample_has_greatest_lag_of_its_minute(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main(env: TestEnvironment) -> None:
-        coordinator = env.environment.coordinator
-        await ran(env, "CREATE TABLE t (k int)")
-        await ran(env, "CREATE TABLE u (k int)")
-        history = writer_of(env)
-        clock = ManualClock(coordinator.clock.now() + 3_600_000)
-        monkeypatch.setattr(coordinator, "clock", clock)
-        await history.look()
-        clock.advance(-3_000_000)
-        await history.look()
-        await history.write()
-        minute = clock.now()
-        shown = (
-            f"SELECT name, lag BETWEEN '59 minutes' AND '61 minutes', occurred_at FROM {HISTORY}"
-            " JOIN mz_objects o ON o.id = object_id ORDER BY 1, 3"
-        )
-        first = f"{datetime.fromtimestamp(minute / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-        lines = (await ran(env, shown)).splitlines()
-        assert [line.split("|")[:2] for line in lines] == [["t", "t"], ["u", "t"]]
-        assert all(line.split("|")[2].startswith(first) for line in lines)
-        clock.advance(-550_000)
-        await history.look()
-        await history.write()  # has nothing of the minute before
-        lags = await ran(env, f"SELECT lag < '59 minutes' FROM {HISTORY} ORDER BY lag")
-        assert lags.split() == ["t", "t", "f", "f"]
-        monkeypatch.undo()
-
-    in_environment(tmp_path, main)
+    coordinator = own_env.environment.coordinator
+    await ran(own_env, "CREATE TABLE t (k int)")
+    await ran(own_env, "CREATE TABLE u (k int)")
+    history = writer_of(own_env)
+    clock = ManualClock(coordinator.clock.now() + 3_600_000)
+    monkeypatch.setattr(coordinator, "clock", clock)
+    await history.look()
+    clock.advance(-3_000_000)
+    await history.look()
+    await history.write()
+    minute = clock.now()
+    shown = (
+        f"SELECT name, lag BETWEEN '59 minutes' AND '61 minutes', occurred_at FROM {HISTORY}"
+        " JOIN mz_objects o ON o.id = object_id ORDER BY 1, 3"
+    )
+    first = f"{datetime.fromtimestamp(minute / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    lines = (await ran(own_env, shown)).splitlines()
+    assert [line.split("|")[:2] for line in lines] == [["t", "t"], ["u", "t"]]
+    assert all(line.split("|")[2].startswith(first) for line in lines)
+    clock.advance(-550_000)
+    await history.look()
+    await history.write()  # has nothing of the minute before
+    lags = await ran(own_env, f"SELECT lag < '59 minutes' FROM {HISTORY} ORDER BY lag")
+    assert lags.split() == ["t", "t", "f", "f"]
+    monkeypatch.undo()
 
 
 def test_history_is_readable_like_any_table_also_after_restart(tmp_path: Path) -> None:
@@ -144,61 +141,53 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> TestEnvironment:
     return TestEnvironment(tmp_path_factory.mktemp("system"))
 
 
-def test_table_keeps_newest_samples_within_its_bounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_table_keeps_newest_samples_within_its_bounds(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag_history, "MAX_ROWS", 25)
+    coordinator = own_env.environment.coordinator
+    for name in ("t", "u", "v"):
+        await ran(own_env, f"CREATE TABLE {name} (k int)")
+    clock = ManualClock(coordinator.clock.now())
+    monkeypatch.setattr(coordinator, "clock", clock)
 
-    async def main(env: TestEnvironment) -> None:
-        coordinator = env.environment.coordinator
-        for name in ("t", "u", "v"):
-            await ran(env, f"CREATE TABLE {name} (k int)")
-        clock = ManualClock(coordinator.clock.now())
-        monkeypatch.setattr(coordinator, "clock", clock)
+    async def minutes(number: int, writer: LagHistory) -> None:
+        for _ in range(number):
+            clock.advance(60_000)
+            await writer.look()
+            await writer.write()
 
-        async def minutes(number: int, writer: LagHistory) -> None:
-            for _ in range(number):
-                clock.advance(60_000)
-                await writer.look()
-                await writer.write()
-
-        await minutes(20, writer_of(env))
-        oldest = f"SELECT max(occurred_at) - min(occurred_at) FROM {HISTORY}"
-        assert (await count(env), await ran(env, oldest)) == (24, "00:07:00")
-        await minutes(3, writer_of(env))  # as after a start
-        assert (await count(env), await ran(env, oldest)) == (24, "00:07:00")
-        clock.advance(lag_history.KEPT_MS)
-        await minutes(1, writer_of(env))
-        assert await count(env) == 3
-        monkeypatch.undo()
-
-    in_environment(tmp_path, main)
+    await minutes(20, writer_of(own_env))
+    oldest = f"SELECT max(occurred_at) - min(occurred_at) FROM {HISTORY}"
+    assert (await count(own_env), await ran(own_env, oldest)) == (24, "00:07:00")
+    await minutes(3, writer_of(own_env))  # as after a start
+    assert (await count(own_env), await ran(own_env, oldest)) == (24, "00:07:00")
+    clock.advance(lag_history.KEPT_MS)
+    await minutes(1, writer_of(own_env))
+    assert await count(own_env) == 3
+    monkeypatch.undo()
 
 
-def test_corrupted_history_ends_recording_but_not_the_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_corrupted_history_ends_recording_but_not_the_server(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(lag_history, "LOOKS", 1)
-
-    async def main(env: TestEnvironment) -> None:
-        await ran(env, "CREATE TABLE t (k int)")
-        await reached(env, 3)
-        env.storage.corruptions.found(LAG_HISTORY.id, DataCorrupted("a batch is missing"))
-        async with asyncio.timeout(20):
-            await LagHistory(env.environment.coordinator).run()  # as at a start
-        answer = await env.query("s", f"SELECT count(*) FROM {HISTORY}")
-        assert answer.startswith("ERROR XX001: ")
-        await ran(env, "INSERT INTO t VALUES (1)")
-        assert await ran(env, "SELECT k FROM t") == "1"
-        await asyncio.sleep(0.1)
-        assert env.environment.failed is None
-
-    in_environment(tmp_path, main)
+    await ran(own_env, "CREATE TABLE t (k int)")
+    await reached(own_env, 3)
+    own_env.storage.corruptions.found(LAG_HISTORY.id, DataCorrupted("a batch is missing"))
+    async with asyncio.timeout(20):
+        await LagHistory(own_env.environment.coordinator).run()  # as at a start
+    answer = await own_env.query("s", f"SELECT count(*) FROM {HISTORY}")
+    assert answer.startswith("ERROR XX001: ")
+    await ran(own_env, "INSERT INTO t VALUES (1)")
+    assert await ran(own_env, "SELECT k FROM t") == "1"
+    await asyncio.sleep(0.1)
+    assert own_env.environment.failed is None
 
 
-def test_sample_after_failed_read_or_write_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_sample_after_failed_read_or_write_is_written(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures: list[BaseException] = [OSError("timed out"), RuntimeError("a defect")]
     snapshot = StorageController.snapshot
@@ -211,67 +200,55 @@ def test_sample_after_failed_read_or_write_is_written(
     monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(lag_history, "LOOKS", 1)
     monkeypatch.setattr(StorageController, "snapshot", unreadable)
+    await until(lambda: not failures)
+    await ran(own_env, "CREATE TABLE t (k int)")
+    await reached(own_env, 3)
+    group = own_env.environment.coordinator.group
+    write = group.write
 
-    async def main(env: TestEnvironment) -> None:
-        await until(lambda: not failures)
-        await ran(env, "CREATE TABLE t (k int)")
-        await reached(env, 3)
-        group = env.environment.coordinator.group
-        write = group.write
+    async def lost(each: Write) -> Timestamp:
+        """Write, and fail as if the answer was lost."""
+        await write(each)
+        monkeypatch.setattr(group, "write", write)
+        raise OSError("connection reset")
 
-        async def lost(each: Write) -> Timestamp:
-            """Write, and fail as if the answer was lost."""
-            await write(each)
-            monkeypatch.setattr(group, "write", write)
-            raise OSError("connection reset")
-
-        monkeypatch.setattr(group, "write", lost)
-        await reached(env, await count(env) + 3)
-        assert group.write == write
-        assert env.environment.failed is None
-
-    in_environment(tmp_path, main)
+    monkeypatch.setattr(group, "write", lost)
+    await reached(own_env, await count(own_env) + 3)
+    assert group.write == write
+    assert own_env.environment.failed is None
 
 
-def test_look_at_many_collections_yields_to_the_event_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_look_at_many_collections_yields_to_the_event_loop(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag_history, "LOOKED_AT_ONCE", 4)
-
-    async def main(env: TestEnvironment) -> None:
-        for i in range(9):
-            await ran(env, f"CREATE TABLE t{i} (k int)")
-        history = writer_of(env)
-        looking = asyncio.create_task(history.look())
-        await asyncio.sleep(0)
-        assert 0 < len(history._greatest) <= 4
-        await ran(env, "DROP TABLE t8")
-        await looking
-        await history.write()
-        assert 8 <= await count(env) <= 9  # t8 is there only if it was looked at in time
-
-    in_environment(tmp_path, main)
+    for i in range(9):
+        await ran(own_env, f"CREATE TABLE t{i} (k int)")
+    history = writer_of(own_env)
+    looking = asyncio.create_task(history.look())
+    await asyncio.sleep(0)
+    assert 0 < len(history._greatest) <= 4
+    await ran(own_env, "DROP TABLE t8")
+    await looking
+    await history.write()
+    assert 8 <= await count(own_env) <= 9  # t8 is there only if it was looked at in time
 
 
-def test_samples_are_written_after_table_was_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_samples_are_written_after_table_was_locked(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lag_history, "LOCK_TIMEOUT_MS", 50)
     monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(lag_history, "LOOKS", 1)
-
-    async def main(env: TestEnvironment) -> None:
-        group = env.environment.coordinator.group
-        group.block([LAG_HISTORY.id], env)
-        await ran(env, "CREATE TABLE t (k int)")
-        async with asyncio.timeout(20):
-            while caplog.text.count("is lost: ") < 2:  # noqa: ASYNC110 - another task tries
-                await asyncio.sleep(0.02)
-        assert await count(env) == 0
-        group.unblock([LAG_HISTORY.id])
-        await reached(env, 2)
-
-    in_environment(tmp_path, main)
+    group = own_env.environment.coordinator.group
+    group.block([LAG_HISTORY.id], own_env)
+    await ran(own_env, "CREATE TABLE t (k int)")
+    async with asyncio.timeout(20):
+        while caplog.text.count("is lost: ") < 2:  # noqa: ASYNC110 - another task tries
+            await asyncio.sleep(0.02)
+    assert await count(own_env) == 0
+    group.unblock([LAG_HISTORY.id])
+    await reached(own_env, 2)
 
 
 @pytest.mark.parametrize(

@@ -76,17 +76,14 @@ def test_read_holds_distinguish_kinds(tmp_path: Path) -> None:
     in_environment(tmp_path, main, lag_ms=LAG_MS)
 
 
-def test_check_endpoint_asserts_invariants(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        coordinator = env.environment.coordinator
-        creating = asyncio.create_task(env.query("a", "CREATE TABLE t (k int)", alone=False))
-        for _ in range(50):  # whatever is half done meanwhile
-            await coordinator.check_settled()
-            await asyncio.sleep(0.001)
-        assert await creating == "CREATE TABLE"
-        forgotten = coordinator.holds.collections.pop(T)
-        with pytest.raises(AssertionError, match="nobody holds u1"):
-            await coordinator.check_settled()
-        coordinator.holds.collections[T] = forgotten
-
-    in_environment(tmp_path, main)
+async def test_check_endpoint_asserts_invariants(own_env: TestEnvironment) -> None:
+    coordinator = own_env.environment.coordinator
+    creating = asyncio.create_task(own_env.query("a", "CREATE TABLE t (k int)", alone=False))
+    for _ in range(50):  # whatever is half done meanwhile
+        await coordinator.check_settled()
+        await asyncio.sleep(0.001)
+    assert await creating == "CREATE TABLE"
+    forgotten = coordinator.holds.collections.pop(T)
+    with pytest.raises(AssertionError, match="nobody holds u1"):
+        await coordinator.check_settled()
+    coordinator.holds.collections[T] = forgotten

@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.adapter.transaction.read_holds import ReadHolds
 from foreshore.ids import GlobalId
-from tests.adapter.harness import TestEnvironment, in_environment, until
+from tests.adapter.harness import TestEnvironment, until
 
 TWICE = "RETAIN HISTORY FOR '1h', RETAIN HISTORY FOR '2h'"
 U1, U2, U3 = GlobalId("u1"), GlobalId("u2"), GlobalId("u3")
@@ -101,108 +101,90 @@ def test_retain_history_keeps_requested_span(tmp_path: Path) -> None:
         ("SET transaction_isolation = 'bounded staleness soon'", "22023"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, statement: str, error: str) -> None:
-    async def main(env: TestEnvironment) -> None:
-        assert (await env.query("a", statement)).startswith(f"ERROR {error}")
-
-    in_environment(tmp_path, main)
+async def test_what_is_refused(own_env: TestEnvironment, statement: str, error: str) -> None:
+    assert (await own_env.query("a", statement)).startswith(f"ERROR {error}")
 
 
-def test_retain_history_is_accepted_beside_ignored_options(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        history, pages = "RETAIN HISTORY FOR '1h'", "fillfactor = 10"
-        for options in (f"{history}, {pages}", f"{pages}, {history}"):
-            await env.query("a", f"CREATE TABLE t (k int) WITH ({options})")
-            shown = await env.query("a", "SHOW CREATE TABLE t")
-            assert "WITH (RETAIN HISTORY FOR '01:00:00')" in shown
-            await env.query("a", "DROP TABLE t")
-        await env.query("a", f"CREATE TABLE t (k int) WITH ({pages})")
-        assert "WITH" not in await env.query("a", "SHOW CREATE TABLE t")
-
-    in_environment(tmp_path, main)
+async def test_retain_history_is_accepted_beside_ignored_options(own_env: TestEnvironment) -> None:
+    history, pages = "RETAIN HISTORY FOR '1h'", "fillfactor = 10"
+    for options in (f"{history}, {pages}", f"{pages}, {history}"):
+        await own_env.query("a", f"CREATE TABLE t (k int) WITH ({options})")
+        shown = await own_env.query("a", "SHOW CREATE TABLE t")
+        assert "WITH (RETAIN HISTORY FOR '01:00:00')" in shown
+        await own_env.query("a", "DROP TABLE t")
+    await own_env.query("a", f"CREATE TABLE t (k int) WITH ({pages})")
+    assert "WITH" not in await own_env.query("a", "SHOW CREATE TABLE t")
 
 
-def test_bounded_staleness_transaction_cannot_write(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
-        assert await env.query("a", "SET transaction_isolation = 'bounded staleness 5s'") == "SET"
-        assert await env.query("a", "SELECT * FROM t") == "1\nSELECT 1"
-        assert await env.query("a", "INSERT INTO t VALUES (2)") == (
-            "ERROR 25006: cannot execute INSERT in a read-only transaction"
-        )
-        await env.query("a", "RESET transaction_isolation")
-        assert await env.query("a", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
-        await env.query("a", "SET transaction_isolation = 'bounded staleness 5s'")
-        await env.query("a", "SET transaction_isolation TO DEFAULT")
-        assert await env.query("a", "INSERT INTO t VALUES (3)") == "INSERT 0 1"
-        assert await env.query("a", "BEGIN ISOLATION LEVEL BOUNDED STALENESS '1 min'") == "BEGIN\nT"
-        assert await env.query("a", "SHOW transaction_isolation") == (
-            "bounded staleness 1min\nSHOW\nT"
-        )
-        assert await env.query("a", "COMMIT") == "COMMIT"
-
-    in_environment(tmp_path, main)
+async def test_bounded_staleness_transaction_cannot_write(own_env: TestEnvironment) -> None:
+    await own_env.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+    assert await own_env.query("a", "SET transaction_isolation = 'bounded staleness 5s'") == "SET"
+    assert await own_env.query("a", "SELECT * FROM t") == "1\nSELECT 1"
+    assert await own_env.query("a", "INSERT INTO t VALUES (2)") == (
+        "ERROR 25006: cannot execute INSERT in a read-only transaction"
+    )
+    await own_env.query("a", "RESET transaction_isolation")
+    assert await own_env.query("a", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
+    await own_env.query("a", "SET transaction_isolation = 'bounded staleness 5s'")
+    await own_env.query("a", "SET transaction_isolation TO DEFAULT")
+    assert await own_env.query("a", "INSERT INTO t VALUES (3)") == "INSERT 0 1"
+    assert await own_env.query("a", "BEGIN ISOLATION LEVEL BOUNDED STALENESS '1 min'") == "BEGIN\nT"
+    assert await own_env.query("a", "SHOW transaction_isolation") == (
+        "bounded staleness 1min\nSHOW\nT"
+    )
+    assert await own_env.query("a", "COMMIT") == "COMMIT"
 
 
-def test_emit_timestamp_notice_shows_time_of_query(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
-        await env.query("a", "SET emit_timestamp_notice = on")
-        for query in ("SELECT * FROM t", "SELECT * FROM t WHERE k = 1"):
-            answer = await env.query("a", f"BEGIN; SELECT mz_now()::text; {query}; COMMIT")
-            now = answer.splitlines()[1]
-            assert answer.endswith(f"\nNOTICE: query timestamp: {now}")
-
-    in_environment(tmp_path, main)
+async def test_emit_timestamp_notice_shows_time_of_query(own_env: TestEnvironment) -> None:
+    await own_env.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    await own_env.query("a", "SET emit_timestamp_notice = on")
+    for query in ("SELECT * FROM t", "SELECT * FROM t WHERE k = 1"):
+        answer = await own_env.query("a", f"BEGIN; SELECT mz_now()::text; {query}; COMMIT")
+        now = answer.splitlines()[1]
+        assert answer.endswith(f"\nNOTICE: query timestamp: {now}")
 
 
-def test_real_time_recency_sees_acknowledged_writes(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE TABLE t (k int)")
-        await env.query("a", "CREATE MATERIALIZED VIEW n AS SELECT count(*) FROM t")
-        await env.query("b", "SET real_time_recency = on; SET real_time_recency_timeout = '5s'")
-        assert await env.query("b", "SHOW real_time_recency_timeout") == "5s\nSHOW"
-        for count in range(1, 6):
-            await env.query("a", "INSERT INTO t VALUES (1)")
-            assert await env.query("b", "SELECT count(*) FROM t") == f"{count}\nSELECT 1"
-            assert await env.query("b", "SELECT * FROM n") == f"{count}\nSELECT 1"
-        refused = await env.query("b", "SET real_time_recency = perhaps")
-        assert refused.startswith("ERROR 22023")
-
-    in_environment(tmp_path, main)
+async def test_real_time_recency_sees_acknowledged_writes(own_env: TestEnvironment) -> None:
+    await own_env.query("a", "CREATE TABLE t (k int)")
+    await own_env.query("a", "CREATE MATERIALIZED VIEW n AS SELECT count(*) FROM t")
+    await own_env.query("b", "SET real_time_recency = on; SET real_time_recency_timeout = '5s'")
+    assert await own_env.query("b", "SHOW real_time_recency_timeout") == "5s\nSHOW"
+    for count in range(1, 6):
+        await own_env.query("a", "INSERT INTO t VALUES (1)")
+        assert await own_env.query("b", "SELECT count(*) FROM t") == f"{count}\nSELECT 1"
+        assert await own_env.query("b", "SELECT * FROM n") == f"{count}\nSELECT 1"
+    refused = await own_env.query("b", "SET real_time_recency = perhaps")
+    assert refused.startswith("ERROR 22023")
 
 
-def test_lag_relations_show_lag_and_slowest_input(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        await env.ran(
-            "a",
-            "CREATE TABLE t (k int)",
-            "CREATE MATERIALIZED VIEW quick AS TABLE t",
-            "CREATE CLUSTER slow (SIZE 'embedded')",
-            "CREATE MATERIALIZED VIEW slow IN CLUSTER slow AS TABLE quick",
-            "CREATE MATERIALIZED VIEW above AS TABLE slow",
-            "SELECT count(*) FROM above",
-            "DROP CLUSTER REPLICA slow.r1",
-            "INSERT INTO t VALUES (1)",
-        )
-        await asyncio.sleep(0.3)
-        lags = await env.query(
-            "a",
-            "SELECT o.name, local_lag >= interval '200ms', global_lag >= interval '200ms', l.name,"
-            " g.name, w.lag >= interval '200ms'"
-            " FROM mz_internal.mz_materialization_lag JOIN mz_objects o ON o.id = object_id"
-            " JOIN mz_objects l ON l.id = slowest_local_input_id"
-            " JOIN mz_objects g ON g.id = slowest_global_input_id"
-            " JOIN mz_internal.mz_wallclock_global_lag w USING (object_id) ORDER BY 1",
-        )
-        assert lags.splitlines() == [
-            "above|f|t|slow|t|t",
-            "quick|f|f|t|t|f",
-            "slow|t|t|quick|t|t",
-            "SELECT 3",
-        ]
-
-    in_environment(tmp_path, main)
+async def test_lag_relations_show_lag_and_slowest_input(own_env: TestEnvironment) -> None:
+    await own_env.ran(
+        "a",
+        "CREATE TABLE t (k int)",
+        "CREATE MATERIALIZED VIEW quick AS TABLE t",
+        "CREATE CLUSTER slow (SIZE 'embedded')",
+        "CREATE MATERIALIZED VIEW slow IN CLUSTER slow AS TABLE quick",
+        "CREATE MATERIALIZED VIEW above AS TABLE slow",
+        "SELECT count(*) FROM above",
+        "DROP CLUSTER REPLICA slow.r1",
+        "INSERT INTO t VALUES (1)",
+    )
+    await asyncio.sleep(0.3)
+    lags = await own_env.query(
+        "a",
+        "SELECT o.name, local_lag >= interval '200ms', global_lag >= interval '200ms', l.name,"
+        " g.name, w.lag >= interval '200ms'"
+        " FROM mz_internal.mz_materialization_lag JOIN mz_objects o ON o.id = object_id"
+        " JOIN mz_objects l ON l.id = slowest_local_input_id"
+        " JOIN mz_objects g ON g.id = slowest_global_input_id"
+        " JOIN mz_internal.mz_wallclock_global_lag w USING (object_id) ORDER BY 1",
+    )
+    assert lags.splitlines() == [
+        "above|f|t|slow|t|t",
+        "quick|f|f|t|t|f",
+        "slow|t|t|quick|t|t",
+        "SELECT 3",
+    ]
 
 
 def test_constant_view_is_readable_beside_table(tmp_path: Path) -> None:
@@ -252,76 +234,69 @@ def test_index_holds_history_of_its_inputs() -> None:
     assert holds.due() == {U1: 990, U2: 990}
 
 
-def test_as_of_time_ahead_of_tables_waits(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
-        for _ in range(3):
-            assert await env.query("a", "SELECT k FROM t AS OF now()") == "1\nSELECT 1"
-            assert await env.query("a", "SELECT * FROM t WHERE k = 1 AS OF now()") == "1\nSELECT 1"
-
-    in_environment(tmp_path, main)
+async def test_as_of_time_ahead_of_tables_waits(own_env: TestEnvironment) -> None:
+    await own_env.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    for _ in range(3):
+        assert await own_env.query("a", "SELECT k FROM t AS OF now()") == "1\nSELECT 1"
+        assert await own_env.query("a", "SELECT * FROM t WHERE k = 1 AS OF now()") == "1\nSELECT 1"
 
 
-def test_bounded_staleness_never_waits_in_block(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        coordinator = env.environment.coordinator
-        await env.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
-        await env.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
-        await env.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
-        assert await env.query("a", "SELECT * FROM m") == "1\nSELECT 1"
-        await env.query("a", "DROP CLUSTER REPLICA c.r1")
-        await env.query("a", "INSERT INTO t VALUES (2)")
-        (m,) = [each.id for each in coordinator.state.items() if each.name == "m"]
-        await until(lambda: coordinator.upper(m) <= coordinator.oracle.read_ts())
-        await env.query("a", "SET transaction_isolation = 'bounded staleness 60s'")
-        assert await env.query("a", "BEGIN; SELECT count(*) FROM t") == "BEGIN\n2\nSELECT 1\nT"
-        for query in ("SELECT * FROM m", "DECLARE c CURSOR FOR SELECT * FROM m, t"):
-            await env.query("a", "SAVEPOINT s")
-            async with asyncio.timeout(10):
-                late = (await env.query("a", query)).splitlines()
-            assert late[0] == (
-                "ERROR 40001: could not serialize access: this relation is not known yet at the "
-                "time at which the transaction reads, and is not waited for"
-            )
-            assert '; "m" is known before ' in late[1]
-            await env.query("a", "ROLLBACK TO s")
-        await env.query("a", "ROLLBACK")
-        # One that reads it first has its time for all.
-        answers = [await env.query("a", "BEGIN; SELECT * FROM m")]
-        answers.append(await env.query("a", "SELECT count(*) FROM t"))
-        assert answers == ["BEGIN\n1\nSELECT 1\nT", "1\nSELECT 1\nT"]
-
-    in_environment(tmp_path, main)
+async def test_bounded_staleness_never_waits_in_block(own_env: TestEnvironment) -> None:
+    coordinator = own_env.environment.coordinator
+    await own_env.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
+    await own_env.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+    await own_env.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
+    assert await own_env.query("a", "SELECT * FROM m") == "1\nSELECT 1"
+    await own_env.query("a", "DROP CLUSTER REPLICA c.r1")
+    await own_env.query("a", "INSERT INTO t VALUES (2)")
+    (m,) = [each.id for each in coordinator.state.items() if each.name == "m"]
+    await until(lambda: coordinator.upper(m) <= coordinator.oracle.read_ts())
+    await own_env.query("a", "SET transaction_isolation = 'bounded staleness 60s'")
+    assert await own_env.query("a", "BEGIN; SELECT count(*) FROM t") == "BEGIN\n2\nSELECT 1\nT"
+    for query in ("SELECT * FROM m", "DECLARE c CURSOR FOR SELECT * FROM m, t"):
+        await own_env.query("a", "SAVEPOINT s")
+        async with asyncio.timeout(10):
+            late = (await own_env.query("a", query)).splitlines()
+        assert late[0] == (
+            "ERROR 40001: could not serialize access: this relation is not known yet at the "
+            "time at which the transaction reads, and is not waited for"
+        )
+        assert '; "m" is known before ' in late[1]
+        await own_env.query("a", "ROLLBACK TO s")
+    await own_env.query("a", "ROLLBACK")
+    # One that reads it first has its time for all.
+    answers = [await own_env.query("a", "BEGIN; SELECT * FROM m")]
+    answers.append(await own_env.query("a", "SELECT count(*) FROM t"))
+    assert answers == ["BEGIN\n1\nSELECT 1\nT", "1\nSELECT 1\nT"]
 
 
 @pytest.mark.parametrize("level", ["serializable", "bounded staleness 10min"])
-def test_read_beside_late_view_fails_if_history_is_gone(tmp_path: Path, level: str) -> None:
-    async def main(env: TestEnvironment) -> None:
-        coordinator = env.environment.coordinator
-        await env.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
-        await env.query("a", "CREATE TABLE t (k int); CREATE TABLE z (k int)")
-        await env.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
-        assert await env.query("a", "SELECT * FROM m") == "0\nSELECT 1"
-        await env.query("a", "DROP CLUSTER REPLICA c.r1")
-        (m,) = [each.id for each in coordinator.state.items() if each.name == "m"]
-        (z,) = [each.id for each in coordinator.state.items() if each.name == "z"]
-        coordinator.holds.retain(z, 1)
-        await until(lambda: coordinator.holds.since(z) >= coordinator.upper(m))
-        await env.query("a", f"SET transaction_isolation = '{level}'")
-        await env.query("a", "BEGIN; SELECT * FROM m")
-        late = (await env.query("a", "SELECT * FROM z")).splitlines()
-        assert late[0] == (
-            "ERROR 40001: could not serialize access: the transaction reads at a time before this "
-            "relation could be read"
+async def test_read_beside_late_view_fails_if_history_is_gone(
+    own_env: TestEnvironment, level: str
+) -> None:
+    coordinator = own_env.environment.coordinator
+    await own_env.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
+    await own_env.query("a", "CREATE TABLE t (k int); CREATE TABLE z (k int)")
+    await own_env.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
+    assert await own_env.query("a", "SELECT * FROM m") == "0\nSELECT 1"
+    await own_env.query("a", "DROP CLUSTER REPLICA c.r1")
+    (m,) = [each.id for each in coordinator.state.items() if each.name == "m"]
+    (z,) = [each.id for each in coordinator.state.items() if each.name == "z"]
+    coordinator.holds.retain(z, 1)
+    await until(lambda: coordinator.holds.since(z) >= coordinator.upper(m))
+    await own_env.query("a", f"SET transaction_isolation = '{level}'")
+    await own_env.query("a", "BEGIN; SELECT * FROM m")
+    late = (await own_env.query("a", "SELECT * FROM z")).splitlines()
+    assert late[0] == (
+        "ERROR 40001: could not serialize access: the transaction reads at a time before this "
+        "relation could be read"
+    )
+    assert '; "z" is readable from ' in late[1]
+    await own_env.query("a", "ROLLBACK")
+    if level != "serializable":
+        both = (await own_env.query("a", "SELECT * FROM m, z")).splitlines()
+        assert both[0] == (
+            "ERROR 40001: there is no time at which all of these relations are known, and none "
+            "is waited for"
         )
-        assert '; "z" is readable from ' in late[1]
-        await env.query("a", "ROLLBACK")
-        if level != "serializable":
-            both = (await env.query("a", "SELECT * FROM m, z")).splitlines()
-            assert both[0] == (
-                "ERROR 40001: there is no time at which all of these relations are known, and none "
-                "is waited for"
-            )
-            assert both[1].startswith('DETAIL: "m" is known before ')
-
-    in_environment(tmp_path, main)
+        assert both[1].startswith('DETAIL: "m" is known before ')

@@ -36,34 +36,27 @@ async def waiting(env: TestEnvironment, session: str, sql: str) -> asyncio.Task[
 
 # The strengths that exclude each other in PostgreSQL too: sqllogic/scripts/sessions_row_locks.slt.
 @pytest.mark.parametrize("strength", ["SHARE", "KEY SHARE"])
-def test_second_locker_of_row_waits_for_first(
-    runner: asyncio.Runner, env: TestEnvironment, strength: str
-) -> None:
-    async def play() -> None:
-        await begun(env)
-        one = f"SELECT k, n FROM t WHERE k = 1 FOR {strength}"
-        await env.ran("a", f"BEGIN; {one}")
-        await env.ran("b", "BEGIN")
-        assert await env.query("b", one + " NOWAIT") == ON_ROW + "\nE"
-        await env.ran("b", "ROLLBACK; BEGIN")
-        assert await env.query("b", one + " SKIP LOCKED") == "SELECT 0\nT"
-        assert (await env.query("b", one.replace("k = 1", "k = 2"))).startswith("2|0")
-        assert (await env.query("c", "SELECT n FROM t WHERE k = 1")).startswith("0")
-        second = await waiting(env, "b", one)
-        await env.ran("a", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
-        assert await second == "1|1\nSELECT 1\nT", "the newest row, though it began before"
-        third = await waiting(env, "c", "UPDATE t SET n = n + 1 WHERE u = 'u1'")
-        await env.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
-        assert await third == "UPDATE 1"
-        assert (await env.ran("c", "SELECT n FROM t WHERE k = 1")).startswith("3")
-
-    runner.run(play())
+async def test_second_locker_of_row_waits_for_first(env: TestEnvironment, strength: str) -> None:
+    await begun(env)
+    one = f"SELECT k, n FROM t WHERE k = 1 FOR {strength}"
+    await env.ran("a", f"BEGIN; {one}")
+    await env.ran("b", "BEGIN")
+    assert await env.query("b", one + " NOWAIT") == ON_ROW + "\nE"
+    await env.ran("b", "ROLLBACK; BEGIN")
+    assert await env.query("b", one + " SKIP LOCKED") == "SELECT 0\nT"
+    assert (await env.query("b", one.replace("k = 1", "k = 2"))).startswith("2|0")
+    assert (await env.query("c", "SELECT n FROM t WHERE k = 1")).startswith("0")
+    second = await waiting(env, "b", one)
+    await env.ran("a", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
+    assert await second == "1|1\nSELECT 1\nT", "the newest row, though it began before"
+    third = await waiting(env, "c", "UPDATE t SET n = n + 1 WHERE u = 'u1'")
+    await env.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
+    assert await third == "UPDATE 1"
+    assert (await env.ran("c", "SELECT n FROM t WHERE k = 1")).startswith("3")
 
 
 @pytest.mark.parametrize("read", ["k = 1", "n >= 0", "k = 1 AND u = 'u1' AND n = 0"])
-def test_read_modify_write_loses_no_update(
-    runner: asyncio.Runner, env: TestEnvironment, read: str
-) -> None:
+async def test_read_modify_write_loses_no_update(env: TestEnvironment, read: str) -> None:
     async def client(name: str) -> None:
         for _ in range(6):
             await env.ran(name, "BEGIN")
@@ -77,40 +70,31 @@ def test_read_modify_write_loses_no_update(
             assert answer == "UPDATE 1\nT"
             assert await env.query(name, "COMMIT", alone=False) == "COMMIT"
 
-    async def play() -> None:
-        await begun(env)
-        await asyncio.gather(*(client(name) for name in "abcd"))
-        assert (await env.ran("w", "SELECT n FROM t WHERE k = 1")).startswith("24")
-
-    runner.run(play())
+    await begun(env)
+    await asyncio.gather(*(client(name) for name in "abcd"))
+    assert (await env.ran("w", "SELECT n FROM t WHERE k = 1")).startswith("24")
 
 
 @pytest.mark.parametrize(
     "locking", ["k = 1 {} FOR UPDATE", "n < 9 {} FOR UPDATE", "k = 1 {} FOR SHARE"]
 )
-def test_lock_of_row_changed_since_read_conflicts(
-    runner: asyncio.Runner, env: TestEnvironment, locking: str
-) -> None:
+async def test_lock_of_row_changed_since_read_conflicts(env: TestEnvironment, locking: str) -> None:
     sql = f"SELECT n FROM t WHERE {locking.format('ORDER BY n DESC')}"
-
-    async def play() -> None:
-        await begun(env)
-        await env.ran("a", "BEGIN; SELECT count(*) FROM other")
-        await env.ran("b", "UPDATE t SET n = 5 WHERE k = 1")
-        assert await env.query("a", sql) == CONFLICT + "\nE"
-        await env.ran("a", "ROLLBACK; BEGIN; SELECT n FROM other WHERE k = 2")
-        await env.ran("b", "UPDATE t SET n = 6 WHERE k = 1")
-        # What it has read by key is not locked, so its time stays.
-        assert await env.query("a", sql) == CONFLICT + "\nE"
-        await env.ran("a", "ROLLBACK; BEGIN; SELECT 1 FROM other WHERE k = 2 FOR UPDATE")
-        await env.ran("b", "UPDATE t SET n = 7 WHERE k = 1")
-        found = await env.ran("a", sql)
-        assert found.startswith("7")
-
-    runner.run(play())
+    await begun(env)
+    await env.ran("a", "BEGIN; SELECT count(*) FROM other")
+    await env.ran("b", "UPDATE t SET n = 5 WHERE k = 1")
+    assert await env.query("a", sql) == CONFLICT + "\nE"
+    await env.ran("a", "ROLLBACK; BEGIN; SELECT n FROM other WHERE k = 2")
+    await env.ran("b", "UPDATE t SET n = 6 WHERE k = 1")
+    # What it has read by key is not locked, so its time stays.
+    assert await env.query("a", sql) == CONFLICT + "\nE"
+    await env.ran("a", "ROLLBACK; BEGIN; SELECT 1 FROM other WHERE k = 2 FOR UPDATE")
+    await env.ran("b", "UPDATE t SET n = 7 WHERE k = 1")
+    found = await env.ran("a", sql)
+    assert found.startswith("7")
 
 
-def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, env: TestEnvironment) -> None:
+async def test_workers_share_a_queue_by_skip_locked(env: TestEnvironment) -> None:
     """Each job is done once, nobody waits and nobody hears of a conflict."""
     jobs = 30
     done: list[int] = []
@@ -133,41 +117,33 @@ def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, env: TestE
             if not taken:
                 return
 
-    async def play() -> None:
-        await begun(env, rows=jobs)
-        await asyncio.gather(*(worker(f"w{i}") for i in range(5)))
-        assert len(done) >= jobs - 10, "who finds all locked stops"
-        assert len(set(done)) == len(done), "a job is done twice"
-        found = await env.ran("w", "SELECT count(*) FROM t WHERE n = 1")
-        assert found.startswith(str(len(done)))
-
-    runner.run(play())
+    await begun(env, rows=jobs)
+    await asyncio.gather(*(worker(f"w{i}") for i in range(5)))
+    assert len(done) >= jobs - 10, "who finds all locked stops"
+    assert len(set(done)) == len(done), "a job is done twice"
+    found = await env.ran("w", "SELECT count(*) FROM t WHERE n = 1")
+    assert found.startswith(str(len(done)))
 
 
-def test_skip_locked_applies_limit_and_offset_to_locked_rows(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await begun(env)
-        await env.ran("a", "BEGIN; SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
-        sql = "SELECT k FROM t ORDER BY k LIMIT 2 OFFSET 1 FOR UPDATE SKIP LOCKED"
-        assert await env.ran("b", f"BEGIN; {sql}") == "BEGIN\n3\n4\nSELECT 2\nT"
-        rest = "SELECT u AS v, k + 1 FROM t AS x FOR SHARE OF x SKIP LOCKED"
-        assert await env.ran("c", f"BEGIN; {rest}") == "BEGIN\nSELECT 0\nT"
-        await env.ran("a", "COMMIT")
-        assert await env.ran("c", rest) == "u2|3\nSELECT 1\nT"
-        await env.ran("c", "UPDATE t SET n = 1 WHERE k = 2")
-        await env.ran("w", "INSERT INTO t VALUES (9, 'u9', 0)")
-        assert await env.ran("c", "COMMIT") == "COMMIT", "what was left out is no matter"
-        # A table without a key is locked as a whole, and a transaction's own by nobody.
-        await env.ran("b", "ROLLBACK; BEGIN; SELECT * FROM plain FOR UPDATE SKIP LOCKED")
-        assert await env.ran("a", "SELECT * FROM plain FOR UPDATE SKIP LOCKED") == "SELECT 0"
-        own = "BEGIN; CREATE TABLE own (k int PRIMARY KEY); INSERT INTO own VALUES (1), (2)"
-        await env.ran("a", own)
-        own = "SELECT * FROM own ORDER BY k DESC LIMIT 1 FOR UPDATE SKIP LOCKED"
-        assert await env.ran("a", own) == "2\nSELECT 1\nT"
-
-    runner.run(play())
+async def test_skip_locked_applies_limit_and_offset_to_locked_rows(env: TestEnvironment) -> None:
+    await begun(env)
+    await env.ran("a", "BEGIN; SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
+    sql = "SELECT k FROM t ORDER BY k LIMIT 2 OFFSET 1 FOR UPDATE SKIP LOCKED"
+    assert await env.ran("b", f"BEGIN; {sql}") == "BEGIN\n3\n4\nSELECT 2\nT"
+    rest = "SELECT u AS v, k + 1 FROM t AS x FOR SHARE OF x SKIP LOCKED"
+    assert await env.ran("c", f"BEGIN; {rest}") == "BEGIN\nSELECT 0\nT"
+    await env.ran("a", "COMMIT")
+    assert await env.ran("c", rest) == "u2|3\nSELECT 1\nT"
+    await env.ran("c", "UPDATE t SET n = 1 WHERE k = 2")
+    await env.ran("w", "INSERT INTO t VALUES (9, 'u9', 0)")
+    assert await env.ran("c", "COMMIT") == "COMMIT", "what was left out is no matter"
+    # A table without a key is locked as a whole, and a transaction's own by nobody.
+    await env.ran("b", "ROLLBACK; BEGIN; SELECT * FROM plain FOR UPDATE SKIP LOCKED")
+    assert await env.ran("a", "SELECT * FROM plain FOR UPDATE SKIP LOCKED") == "SELECT 0"
+    own = "BEGIN; CREATE TABLE own (k int PRIMARY KEY); INSERT INTO own VALUES (1), (2)"
+    await env.ran("a", own)
+    own = "SELECT * FROM own ORDER BY k DESC LIMIT 1 FOR UPDATE SKIP LOCKED"
+    assert await env.ran("a", own) == "2\nSELECT 1\nT"
 
 
 @pytest.mark.parametrize(
@@ -181,120 +157,96 @@ def test_skip_locked_applies_limit_and_offset_to_locked_rows(
         "(SELECT k FROM t ORDER BY n LIMIT 1) FOR UPDATE",
     ],
 )
-def test_for_update_without_key_locks_tables(
-    runner: asyncio.Runner, env: TestEnvironment, query: str
-) -> None:
-    async def play() -> None:
-        await begun(env)
-        await env.ran("w", "CREATE VIEW v AS SELECT k + 1 FROM t WHERE n = 0")
-        table = "plain" if "FROM plain" in query else "t"
-        await env.ran("a", f"BEGIN; {query}")
-        refused = await env.query("b", f"{query} NOWAIT")
-        assert refused.startswith("ERROR 55P03: could not obtain lock on row in relation")
-        write = asyncio.create_task(env.query("b", f"INSERT INTO {table} VALUES (50)", alone=False))
-        change = await waiting(env, "c", f"UPDATE {table} SET n = n + 1 WHERE k = 1")
-        assert not write.done()
-        await env.ran("a", "COMMIT")
-        assert await write == "INSERT 0 1"
-        assert await change == "UPDATE 1"
-
-    runner.run(play())
+async def test_for_update_without_key_locks_tables(env: TestEnvironment, query: str) -> None:
+    await begun(env)
+    await env.ran("w", "CREATE VIEW v AS SELECT k + 1 FROM t WHERE n = 0")
+    table = "plain" if "FROM plain" in query else "t"
+    await env.ran("a", f"BEGIN; {query}")
+    refused = await env.query("b", f"{query} NOWAIT")
+    assert refused.startswith("ERROR 55P03: could not obtain lock on row in relation")
+    write = asyncio.create_task(env.query("b", f"INSERT INTO {table} VALUES (50)", alone=False))
+    change = await waiting(env, "c", f"UPDATE {table} SET n = n + 1 WHERE k = 1")
+    assert not write.done()
+    await env.ran("a", "COMMIT")
+    assert await write == "INSERT 0 1"
+    assert await change == "UPDATE 1"
 
 
-def test_deadlock_fails_transaction_that_closes_cycle(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await begun(env)
-        for session, k in (("a", 1), ("b", 2)):
-            await env.ran(session, f"BEGIN; SELECT 1 FROM t WHERE k = {k} FOR UPDATE")
-        first = await waiting(env, "a", "SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
-        circle = await env.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE", alone=False)
-        assert circle.startswith("ERROR 40P01: deadlock detected")
-        assert (await first).startswith("1\nSELECT 1")
-        await env.ran("b", "ROLLBACK; SET lock_timeout = '30ms'; BEGIN")
-        late = await env.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE")
-        assert late.startswith("ERROR 55P03: canceling statement due to lock timeout")
-        await env.ran("b", "ROLLBACK; RESET lock_timeout")
-
-    runner.run(play())
+async def test_deadlock_fails_transaction_that_closes_cycle(env: TestEnvironment) -> None:
+    await begun(env)
+    for session, k in (("a", 1), ("b", 2)):
+        await env.ran(session, f"BEGIN; SELECT 1 FROM t WHERE k = {k} FOR UPDATE")
+    first = await waiting(env, "a", "SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
+    circle = await env.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE", alone=False)
+    assert circle.startswith("ERROR 40P01: deadlock detected")
+    assert (await first).startswith("1\nSELECT 1")
+    await env.ran("b", "ROLLBACK; SET lock_timeout = '30ms'; BEGIN")
+    late = await env.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE")
+    assert late.startswith("ERROR 55P03: canceling statement due to lock timeout")
+    await env.ran("b", "ROLLBACK; RESET lock_timeout")
 
 
-def test_cursor_for_update_locks_its_rows(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await begun(env)
-        await env.ran("a", "BEGIN; DECLARE c CURSOR FOR SELECT k FROM t WHERE k = 1 FOR UPDATE")
-        assert (await env.ran("a", "FETCH c")).startswith("1\nFETCH 1")
-        taken = await env.query("b", "SELECT k FROM t WHERE k = 1 FOR UPDATE NOWAIT")
-        assert taken == ON_ROW
-
-    runner.run(play())
+async def test_cursor_for_update_locks_its_rows(env: TestEnvironment) -> None:
+    await begun(env)
+    await env.ran("a", "BEGIN; DECLARE c CURSOR FOR SELECT k FROM t WHERE k = 1 FOR UPDATE")
+    assert (await env.ran("a", "FETCH c")).startswith("1\nFETCH 1")
+    taken = await env.query("b", "SELECT k FROM t WHERE k = 1 FOR UPDATE NOWAIT")
+    assert taken == ON_ROW
 
 
-def test_lock_table_blocks_by_mode(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await begun(env)
-        outside = "ERROR 25P01: LOCK TABLE can only be used in transaction blocks"
-        assert await env.query("a", "LOCK TABLE t") == outside
-        await env.ran("a", "BEGIN; LOCK t IN ACCESS SHARE MODE; LOCK TABLE t IN ROW EXCLUSIVE MODE")
-        await env.ran("b", "BEGIN; LOCK t IN ROW SHARE MODE NOWAIT; UPDATE t SET n = 1 WHERE k = 1")
-        taken = await env.query("c", "BEGIN; LOCK TABLE t IN SHARE MODE NOWAIT")
-        assert taken == 'BEGIN\nERROR 55P03: could not obtain lock on relation "t"\nE'
-        await env.ran("b", "COMMIT")
-        await env.ran("c", "ROLLBACK; BEGIN")
-        alone = await waiting(env, "c", "LOCK TABLE t, other")
-        await env.ran("a", "COMMIT")
-        assert await alone == "LOCK TABLE\nT"
-        assert (await env.query("c", "SELECT n FROM t WHERE k = 1")).startswith("1")
-        for mode in ("ROW SHARE", "SHARE UPDATE EXCLUSIVE", "EXCLUSIVE"):
-            refused = await env.query("a", f"BEGIN; LOCK other IN {mode} MODE NOWAIT")
-            assert 'ERROR 55P03: could not obtain lock on relation "other"' in refused
-            await env.ran("a", "ROLLBACK")
-        write = asyncio.create_task(env.query("b", "INSERT INTO t VALUES (70)", alone=False))
-        await env.ran("c", "INSERT INTO t VALUES (71)")
-        assert not write.done()
-        await env.ran("c", "COMMIT")
-        assert await write == "INSERT 0 1"
-
-    runner.run(play())
+async def test_lock_table_blocks_by_mode(env: TestEnvironment) -> None:
+    await begun(env)
+    outside = "ERROR 25P01: LOCK TABLE can only be used in transaction blocks"
+    assert await env.query("a", "LOCK TABLE t") == outside
+    await env.ran("a", "BEGIN; LOCK t IN ACCESS SHARE MODE; LOCK TABLE t IN ROW EXCLUSIVE MODE")
+    await env.ran("b", "BEGIN; LOCK t IN ROW SHARE MODE NOWAIT; UPDATE t SET n = 1 WHERE k = 1")
+    taken = await env.query("c", "BEGIN; LOCK TABLE t IN SHARE MODE NOWAIT")
+    assert taken == 'BEGIN\nERROR 55P03: could not obtain lock on relation "t"\nE'
+    await env.ran("b", "COMMIT")
+    await env.ran("c", "ROLLBACK; BEGIN")
+    alone = await waiting(env, "c", "LOCK TABLE t, other")
+    await env.ran("a", "COMMIT")
+    assert await alone == "LOCK TABLE\nT"
+    assert (await env.query("c", "SELECT n FROM t WHERE k = 1")).startswith("1")
+    for mode in ("ROW SHARE", "SHARE UPDATE EXCLUSIVE", "EXCLUSIVE"):
+        refused = await env.query("a", f"BEGIN; LOCK other IN {mode} MODE NOWAIT")
+        assert 'ERROR 55P03: could not obtain lock on relation "other"' in refused
+        await env.ran("a", "ROLLBACK")
+    write = asyncio.create_task(env.query("b", "INSERT INTO t VALUES (70)", alone=False))
+    await env.ran("c", "INSERT INTO t VALUES (71)")
+    assert not write.done()
+    await env.ran("c", "COMMIT")
+    assert await write == "INSERT 0 1"
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_reads_are_checked_after_savepoint_releases_locks(
-    runner: asyncio.Runner, env: TestEnvironment, changed: bool
+async def test_reads_are_checked_after_savepoint_releases_locks(
+    env: TestEnvironment, changed: bool
 ) -> None:
-    async def play() -> None:
-        await begun(env)
-        await env.ran("a", "BEGIN; SELECT n FROM other WHERE k = 1 FOR UPDATE; SAVEPOINT p")
-        await env.ran("a", "SELECT n FROM t WHERE k = 1 FOR UPDATE; ROLLBACK TO p")
-        if changed:
-            await env.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1")
-        assert await env.query("a", "UPDATE other SET n = 5 WHERE k = 1") == "UPDATE 1\nT"
-        assert await env.query("a", "COMMIT") == (CONFLICT if changed else "COMMIT")
-
-    runner.run(play())
+    await begun(env)
+    await env.ran("a", "BEGIN; SELECT n FROM other WHERE k = 1 FOR UPDATE; SAVEPOINT p")
+    await env.ran("a", "SELECT n FROM t WHERE k = 1 FOR UPDATE; ROLLBACK TO p")
+    if changed:
+        await env.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1")
+    assert await env.query("a", "UPDATE other SET n = 5 WHERE k = 1") == "UPDATE 1\nT"
+    assert await env.query("a", "COMMIT") == (CONFLICT if changed else "COMMIT")
 
 
-def test_retried_first_statement_keeps_earlier_locks(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await begun(env)
-        await env.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
-        await env.ran("b", "BEGIN; LOCK TABLE other IN EXCLUSIVE MODE")
-        await env.ran("w", "BEGIN; ALTER TABLE plain ADD COLUMN m int")
-        first = await waiting(env, "a", "INSERT INTO plain VALUES (3, 3)")
-        later = await waiting(env, "b", "INSERT INTO plain VALUES (4, 4)")
-        await env.query("w", "COMMIT", alone=False)
-        assert await first == "INSERT 0 1\nT"
-        altered = "ERROR 40001: could not serialize access: a table was altered meanwhile"
-        assert await later == altered + "\nE", "it would let others have the table that it has"
-        assert (await env.ran("c", "SELECT pg_try_advisory_lock(1)")).startswith("f")
-        await env.ran("a", "COMMIT")
-        assert (await env.ran("c", "SELECT pg_try_advisory_xact_lock(1)")).startswith("t")
-        await env.ran("b", "ROLLBACK")
-
-    runner.run(play())
+async def test_retried_first_statement_keeps_earlier_locks(env: TestEnvironment) -> None:
+    await begun(env)
+    await env.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
+    await env.ran("b", "BEGIN; LOCK TABLE other IN EXCLUSIVE MODE")
+    await env.ran("w", "BEGIN; ALTER TABLE plain ADD COLUMN m int")
+    first = await waiting(env, "a", "INSERT INTO plain VALUES (3, 3)")
+    later = await waiting(env, "b", "INSERT INTO plain VALUES (4, 4)")
+    await env.query("w", "COMMIT", alone=False)
+    assert await first == "INSERT 0 1\nT"
+    altered = "ERROR 40001: could not serialize access: a table was altered meanwhile"
+    assert await later == altered + "\nE", "it would let others have the table that it has"
+    assert (await env.ran("c", "SELECT pg_try_advisory_lock(1)")).startswith("f")
+    await env.ran("a", "COMMIT")
+    assert (await env.ran("c", "SELECT pg_try_advisory_xact_lock(1)")).startswith("t")
+    await env.ran("b", "ROLLBACK")
 
 
 ONE = "SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE SKIP LOCKED"
@@ -324,56 +276,41 @@ OUTSIDE = (
         (f"EXPLAIN SELECT * FROM ({ONE}) AS s", HERE),
     ],
 )  # fmt: skip
-def test_locking_subquery_in_unsupported_place_is_refused(
-    runner: asyncio.Runner, env: TestEnvironment, sql: str, error: str
+async def test_locking_subquery_in_unsupported_place_is_refused(
+    env: TestEnvironment, sql: str, error: str
 ) -> None:
-    async def play() -> None:
-        await begun(env)
-        assert (await env.query("a", sql)).split(" HINT")[0].split("\n")[0] == error
-        assert await env.ran("b", "SELECT count(*) FROM t") == "4\nSELECT 1"
-
-    runner.run(play())
+    await begun(env)
+    assert (await env.query("a", sql)).split(" HINT")[0].split("\n")[0] == error
+    assert await env.ran("b", "SELECT count(*) FROM t") == "4\nSELECT 1"
 
 
-def test_locking_subqueries_over_different_rows_do_not_conflict(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await begun(env)
-        await env.ran("a", f"BEGIN; DELETE FROM t WHERE k = ({ONE})")
-        taken = await env.ran(
-            "b",
-            f"BEGIN; WITH x AS ({ONE}) UPDATE t SET n = 9 FROM x WHERE x.k = t.k RETURNING t.*",
-        )
-        assert taken == "BEGIN\n2|u2|9\nUPDATE 1\nT"
-        await env.ran("c", "UPDATE t SET n = 5 WHERE k = 3; INSERT INTO t VALUES (9)")
-        another = await waiting(env, "d", "UPDATE t SET n = n + 1 WHERE u = 'u2'")
-        assert await env.query("a", "COMMIT") == "COMMIT"
-        await env.ran("b", f"INSERT INTO other SELECT k + 100, 0 FROM ({ONE}) AS s")
-        assert await env.query("b", "COMMIT") == "COMMIT"
-        assert await another == "UPDATE 1"
-        assert await env.ran("r", "SELECT k, n FROM t ORDER BY k") == (
-            "2|10\n3|5\n4|0\n9|NULL\nSELECT 4"
-        )
-
-    runner.run(play())
+async def test_locking_subqueries_over_different_rows_do_not_conflict(env: TestEnvironment) -> None:
+    await begun(env)
+    await env.ran("a", f"BEGIN; DELETE FROM t WHERE k = ({ONE})")
+    taken = await env.ran(
+        "b",
+        f"BEGIN; WITH x AS ({ONE}) UPDATE t SET n = 9 FROM x WHERE x.k = t.k RETURNING t.*",
+    )
+    assert taken == "BEGIN\n2|u2|9\nUPDATE 1\nT"
+    await env.ran("c", "UPDATE t SET n = 5 WHERE k = 3; INSERT INTO t VALUES (9)")
+    another = await waiting(env, "d", "UPDATE t SET n = n + 1 WHERE u = 'u2'")
+    assert await env.query("a", "COMMIT") == "COMMIT"
+    await env.ran("b", f"INSERT INTO other SELECT k + 100, 0 FROM ({ONE}) AS s")
+    assert await env.query("b", "COMMIT") == "COMMIT"
+    assert await another == "UPDATE 1"
+    assert await env.ran("r", "SELECT k, n FROM t ORDER BY k") == (
+        "2|10\n3|5\n4|0\n9|NULL\nSELECT 4"
+    )
 
 
-def test_locking_subquery_reads_newest_rows_after_wait(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await begun(env)
-        await env.ran("a", "BEGIN; UPDATE t SET n = 1 WHERE k < 3; UPDATE t SET n = 1 WHERE k = 1")
-        first = "(SELECT k FROM t WHERE n = 0 ORDER BY k LIMIT 1 FOR UPDATE)"
-        second = await waiting(env, "b", f"DELETE FROM t WHERE k IN {first} RETURNING k")
-        await env.ran("a", "COMMIT")
-        assert await second == "3\nDELETE 1"
-        await env.ran("a", "BEGIN; SELECT k FROM t WHERE k = 1 FOR UPDATE")
-        lost = (
-            f"UPDATE plain SET n = 7 WHERE k = ({ONE.replace('ORDER BY', 'WHERE n = 1 ORDER BY')})"
-        )
-        assert await env.query("b", lost) == "UPDATE 1"
-        assert await env.ran("b", "SELECT k FROM plain WHERE n = 7") == "2\nSELECT 1"
-
-    runner.run(play())
+async def test_locking_subquery_reads_newest_rows_after_wait(env: TestEnvironment) -> None:
+    await begun(env)
+    await env.ran("a", "BEGIN; UPDATE t SET n = 1 WHERE k < 3; UPDATE t SET n = 1 WHERE k = 1")
+    first = "(SELECT k FROM t WHERE n = 0 ORDER BY k LIMIT 1 FOR UPDATE)"
+    second = await waiting(env, "b", f"DELETE FROM t WHERE k IN {first} RETURNING k")
+    await env.ran("a", "COMMIT")
+    assert await second == "3\nDELETE 1"
+    await env.ran("a", "BEGIN; SELECT k FROM t WHERE k = 1 FOR UPDATE")
+    lost = f"UPDATE plain SET n = 7 WHERE k = ({ONE.replace('ORDER BY', 'WHERE n = 1 ORDER BY')})"
+    assert await env.query("b", lost) == "UPDATE 1"
+    assert await env.ran("b", "SELECT k FROM plain WHERE n = 7") == "2\nSELECT 1"

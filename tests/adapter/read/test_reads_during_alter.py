@@ -15,29 +15,26 @@ from tests.adapter.harness import TestEnvironment, until
         ("DROP TABLE t", 'ERROR 42P01: relation "t" does not exist'),
     ],
 )
-def test_query_waiting_while_table_is_dropped_fails(
-    runner: asyncio.Runner, tmp_path: Path, ddl: str, expected: str
+async def test_query_waiting_while_table_is_dropped_fails(
+    tmp_path: Path, ddl: str, expected: str
 ) -> None:
-    async def main() -> None:
-        env = TestEnvironment(tmp_path)
-        await env.open()
-        try:
-            await env.query("s", "CREATE TABLE t (a int)")
-            await env.query("s", "CREATE TABLE other (a int)")
-            await env.query("s", "INSERT INTO t VALUES (1)")
-            await env.query("s", "INSERT INTO other VALUES (1)")
-            await env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
-            await env.query(
-                "s", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) AS n FROM other"
-            )
-            asked = asyncio.ensure_future(env.query("reader", "SELECT * FROM t, m"))
-            uppers = env.environment.coordinator.compute._uppers
-            await until(lambda: bool(uppers.waited_for()))
-            await env.query("s", ddl)
-            await env.query("s", "CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
-            async with asyncio.timeout(30):
-                assert await asked == expected
-        finally:
-            await env.close()
-
-    runner.run(main())
+    env = TestEnvironment(tmp_path)
+    await env.open()
+    try:
+        await env.query("s", "CREATE TABLE t (a int)")
+        await env.query("s", "CREATE TABLE other (a int)")
+        await env.query("s", "INSERT INTO t VALUES (1)")
+        await env.query("s", "INSERT INTO other VALUES (1)")
+        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await env.query(
+            "s", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) AS n FROM other"
+        )
+        asked = asyncio.ensure_future(env.query("reader", "SELECT * FROM t, m"))
+        uppers = env.environment.coordinator.compute._uppers
+        await until(lambda: bool(uppers.waited_for()))
+        await env.query("s", ddl)
+        await env.query("s", "CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
+        async with asyncio.timeout(30):
+            assert await asked == expected
+    finally:
+        await env.close()

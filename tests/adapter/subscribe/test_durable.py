@@ -332,41 +332,37 @@ def test_snapshot_option_overrides_what_the_position_begins_with(
         "ADD CHECK (a > 0)",
     ],
 )
-def test_alter_of_subscribed_table_that_ends_history_is_refused(
-    runner: asyncio.Runner, env: TestEnvironment, alteration: str
+async def test_alter_of_subscribed_table_that_ends_history_is_refused(
+    env: TestEnvironment, alteration: str
 ) -> None:
-    async def main() -> None:
-        await env.ran(
-            "w",
-            "CREATE TABLE t (a int, c int, b int); CREATE VIEW v AS SELECT a FROM t;"
-            " CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SUBSCRIPTION above FOR m",
-        )
-        coordinator = env.environment.coordinator
-        views = [item for item in coordinator.state.items() if item.name == "m"]
-        await until(lambda: coordinator.is_hydrated(views[0].id))
-        if alteration.startswith("ADD COLUMN"):
-            await env.ran("w", "ALTER TABLE t DROP COLUMN b")
-        await env.ran("w", "CREATE SUBSCRIPTION s FOR v")
-        assert (await env.query("w", f"ALTER TABLE t {alteration}")).splitlines() == [
-            "ERROR 2BP01: cannot alter table t because other objects depend on it",
-            "DETAIL: subscription s depends on table t",
-            "HINT: Its history ends with this change: drop the subscription first, "
-            "and create it anew.",
+    await env.ran(
+        "w",
+        "CREATE TABLE t (a int, c int, b int); CREATE VIEW v AS SELECT a FROM t;"
+        " CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SUBSCRIPTION above FOR m",
+    )
+    coordinator = env.environment.coordinator
+    views = [item for item in coordinator.state.items() if item.name == "m"]
+    await until(lambda: coordinator.is_hydrated(views[0].id))
+    if alteration.startswith("ADD COLUMN"):
+        await env.ran("w", "ALTER TABLE t DROP COLUMN b")
+    await env.ran("w", "CREATE SUBSCRIPTION s FOR v")
+    assert (await env.query("w", f"ALTER TABLE t {alteration}")).splitlines() == [
+        "ERROR 2BP01: cannot alter table t because other objects depend on it",
+        "DETAIL: subscription s depends on table t",
+        "HINT: Its history ends with this change: drop the subscription first, and create it anew.",
+    ]
+    await env.ran("w", "INSERT INTO t (a) VALUES (1)")
+    await env.ran("w", "DROP SUBSCRIPTION s")
+    if not alteration.startswith(("ADD PRIMARY", "ALTER COLUMN")):  # those need m dropped
+        await env.ran("w", f"ALTER TABLE t {alteration}")
+        await env.ran("w", "INSERT INTO t (a) VALUES (2)")
+        end = coordinator.oracle.read_ts() + 1
+        told = await env.ran("w", f"SUBSCRIBE TO SUBSCRIPTION above UP TO {end}")
+        assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [
+            ["1", "1"],
+            ["1", "2"],
         ]
-        await env.ran("w", "INSERT INTO t (a) VALUES (1)")
-        await env.ran("w", "DROP SUBSCRIPTION s")
-        if not alteration.startswith(("ADD PRIMARY", "ALTER COLUMN")):  # those need m dropped
-            await env.ran("w", f"ALTER TABLE t {alteration}")
-            await env.ran("w", "INSERT INTO t (a) VALUES (2)")
-            end = coordinator.oracle.read_ts() + 1
-            told = await env.ran("w", f"SUBSCRIBE TO SUBSCRIPTION above UP TO {end}")
-            assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [
-                ["1", "1"],
-                ["1", "2"],
-            ]
-        await env.ran("w", "DROP TABLE t CASCADE")
-
-    runner.run(main())
+    await env.ran("w", "DROP TABLE t CASCADE")
 
 
 def test_rename_column_leaves_name_in_subscription(tmp_path: Path) -> None:

@@ -156,335 +156,294 @@ def test_replay_of_any_source_equals_collection_at_every_frontier(
     runner.run(play())
 
 
-def test_slow_reader_of_table_reads_shard_and_of_query_gets_53400(
-    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+async def test_slow_reader_of_table_reads_shard_and_of_query_gets_53400(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changelog, "LOG_BYTES", 1)
-
-    async def play() -> None:
-        await env.query("w", "CREATE TABLE slow (i int)")
-        await declare(env, "slow", "slow")
-        await declare(env, "slow.sum", "(SELECT sum(i) AS s FROM slow)")
-        changelogs = env.environment.coordinator.changelogs
-        await until(lambda: len(list(changelogs)) == 2)
-        (log,) = [each for each in changelogs if changelogs.source(each).is_shard]
-        first = await env.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '60s')")
-        assert first.splitlines()[0].endswith("|1|NULL")
-        for i in range(20):
-            await env.query("w", f"INSERT INTO slow VALUES ({i})")
-        assert len(log._log) == 1
-        found: list[Row] = []
-        async with asyncio.timeout(20):
-            while len(found) < 20:
-                found += await fetch(env, "slow")
-        assert [row[2] for row in found] == list(range(20))
-        assert len({row[0] for row in found}) == 20
-        answer = ""
-        while not answer.startswith("ERROR"):
-            await env.query("w", "INSERT INTO slow VALUES (1); INSERT INTO slow VALUES (1)")
-            answer = await env.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '100ms')")
-        assert answer.splitlines()[0] == "ERROR 53400: the subscriber does not keep up"
-        for name in ("slow", "slow.sum"):
-            await env.query(name, "ROLLBACK")
-
-    runner.run(play())
+    await env.query("w", "CREATE TABLE slow (i int)")
+    await declare(env, "slow", "slow")
+    await declare(env, "slow.sum", "(SELECT sum(i) AS s FROM slow)")
+    changelogs = env.environment.coordinator.changelogs
+    await until(lambda: len(list(changelogs)) == 2)
+    (log,) = [each for each in changelogs if changelogs.source(each).is_shard]
+    first = await env.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '60s')")
+    assert first.splitlines()[0].endswith("|1|NULL")
+    for i in range(20):
+        await env.query("w", f"INSERT INTO slow VALUES ({i})")
+    assert len(log._log) == 1
+    found: list[Row] = []
+    async with asyncio.timeout(20):
+        while len(found) < 20:
+            found += await fetch(env, "slow")
+    assert [row[2] for row in found] == list(range(20))
+    assert len({row[0] for row in found}) == 20
+    answer = ""
+    while not answer.startswith("ERROR"):
+        await env.query("w", "INSERT INTO slow VALUES (1); INSERT INTO slow VALUES (1)")
+        answer = await env.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '100ms')")
+    assert answer.splitlines()[0] == "ERROR 53400: the subscriber does not keep up"
+    for name in ("slow", "slow.sum"):
+        await env.query(name, "ROLLBACK")
 
 
 def told(time: int, diff: int, value: int, width: int) -> str:
     return f"{time}|{diff}" + f"|{value}" * width
 
 
-def test_as_of_and_up_to_bound_the_stream(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        oracle = env.environment.coordinator.oracle
-        await env.query("w", "CREATE TABLE timed (i int); INSERT INTO timed VALUES (1)")
-        first = oracle.read_ts()
-        await env.query("w", "INSERT INTO timed VALUES (2)")
-        second = oracle.read_ts()
-        await env.query("w", "DELETE FROM timed WHERE i = 1")
-        third = oracle.read_ts()
-        for source in ("timed", "(SELECT max(i) AS i, i AS j FROM timed GROUP BY i)"):
-            width = 1 if source == "timed" else 2
-            history = await env.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {third + 1}")
-            assert history.splitlines() == [
-                told(first, 1, 1, width), told(second, 1, 2, width),
-                told(third, -1, 1, width), "SUBSCRIBE 3",
-            ]  # fmt: skip
-            later = f"SUBSCRIBE {source} WITH (SNAPSHOT = false) AS OF {first} UP TO {third}"
-            answer = await env.query("r", later)
-            assert answer == told(second, 1, 2, width) + "\nSUBSCRIBE 1"
-            none = await env.query("r", f"SUBSCRIBE {source} AS OF {second} UP TO {second}")
-            assert none == "SUBSCRIBE 0"
-            once = await env.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
-            assert once == told(first, 1, 1, width) + "\nSUBSCRIBE 1"
-        soon = oracle.read_ts() + 600
-        waiting = env.query("r", f"SUBSCRIBE timed AS OF AT LEAST {soon} UP TO {soon + 1}")
-        assert await waiting == f"{soon}|1|2\nSUBSCRIBE 1"
-        before = await env.query("r", f"SUBSCRIBE timed AS OF {second} UP TO {first}")
-        assert before.startswith(f"ERROR 22023: UP TO {first} is before AS OF {second}")
-        unreadable = await env.query("r", "SUBSCRIBE timed AS OF 1")
-        assert unreadable.startswith("ERROR 22023: cannot read as of 1")
-        never = await env.query("r", "SUBSCRIBE (SELECT 1 AS a) WITH (PROGRESS)")
-        assert [line.split("|")[1:] for line in never.splitlines()] == [
-            ["t", "NULL", "NULL"], ["f", "1", "1"], ["t", "NULL", "NULL"], []
+async def test_as_of_and_up_to_bound_the_stream(env: TestEnvironment) -> None:
+    oracle = env.environment.coordinator.oracle
+    await env.query("w", "CREATE TABLE timed (i int); INSERT INTO timed VALUES (1)")
+    first = oracle.read_ts()
+    await env.query("w", "INSERT INTO timed VALUES (2)")
+    second = oracle.read_ts()
+    await env.query("w", "DELETE FROM timed WHERE i = 1")
+    third = oracle.read_ts()
+    for source in ("timed", "(SELECT max(i) AS i, i AS j FROM timed GROUP BY i)"):
+        width = 1 if source == "timed" else 2
+        history = await env.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {third + 1}")
+        assert history.splitlines() == [
+            told(first, 1, 1, width), told(second, 1, 2, width),
+            told(third, -1, 1, width), "SUBSCRIBE 3",
         ]  # fmt: skip
-        assert not list(env.environment.coordinator.changelogs)
+        later = f"SUBSCRIBE {source} WITH (SNAPSHOT = false) AS OF {first} UP TO {third}"
+        answer = await env.query("r", later)
+        assert answer == told(second, 1, 2, width) + "\nSUBSCRIBE 1"
+        none = await env.query("r", f"SUBSCRIBE {source} AS OF {second} UP TO {second}")
+        assert none == "SUBSCRIBE 0"
+        once = await env.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
+        assert once == told(first, 1, 1, width) + "\nSUBSCRIBE 1"
+    soon = oracle.read_ts() + 600
+    waiting = env.query("r", f"SUBSCRIBE timed AS OF AT LEAST {soon} UP TO {soon + 1}")
+    assert await waiting == f"{soon}|1|2\nSUBSCRIBE 1"
+    before = await env.query("r", f"SUBSCRIBE timed AS OF {second} UP TO {first}")
+    assert before.startswith(f"ERROR 22023: UP TO {first} is before AS OF {second}")
+    unreadable = await env.query("r", "SUBSCRIBE timed AS OF 1")
+    assert unreadable.startswith("ERROR 22023: cannot read as of 1")
+    never = await env.query("r", "SUBSCRIBE (SELECT 1 AS a) WITH (PROGRESS)")
+    assert [line.split("|")[1:] for line in never.splitlines()] == [
+        ["t", "NULL", "NULL"], ["f", "1", "1"], ["t", "NULL", "NULL"], []
+    ]  # fmt: skip
+    assert not list(env.environment.coordinator.changelogs)
 
-    runner.run(play())
 
-
-def test_constant_source_ends_after_its_contents(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+async def test_constant_source_ends_after_its_contents(env: TestEnvironment) -> None:
     """For each that follows it: by itself, beside another, and since before it was known."""
-
-    async def play() -> None:
-        oracle = env.environment.coordinator.oracle
-        count = "(SELECT count(*) FROM (VALUES (1), (2)) AS v (x))"
-        await env.query("w", f"CREATE MATERIALIZED VIEW constant AS {count[1:-1]}")
-        first = await env.query("r", "SUBSCRIBE constant")
-        await env.query("w", "SELECT * FROM constant")
-        grouped = "(SELECT count, count(*) FROM constant GROUP BY 1)"
-        for n, source in enumerate(("constant", count, grouped)):
-            for i in range(2):  # the second finds what the first has opened
-                name = f"c{n}{i}"
-                await declare(env, name, f"{source} WITH (PROGRESS)")
-                answer = ""
-                rows: list[Row] = []
-                while answer != "FETCH 0\nT":
-                    answer = await env.query(name, "FETCH ALL c WITH (TIMEOUT = '20s')")
-                    rows += rows_of(answer)
-                told = [row[3] for row in rows if not row[1]]
-                assert (rows[0][1], told, rows[-1][1]) == (True, [2], True), source
-                assert rows[0][0] < rows[-1][0] <= oracle.read_ts() + 1
-            changes = f"SUBSCRIBE {source} WITH (SNAPSHOT = false)"
-            assert await env.query("r", changes) == "SUBSCRIBE 0"
-            soon = oracle.read_ts() + 60_000
-            later = await env.query("r", f"SUBSCRIBE {source} WITH (PROGRESS) AS OF {soon}")
-            assert [row[:2] for row in rows_of(later)] == [
-                (soon, True), (soon, False), (soon + 1, True)
-            ]  # fmt: skip
-        assert first.endswith("|1|2\nSUBSCRIBE 1")
-        for n in range(3):
-            for i in range(2):
-                await env.query(f"c{n}{i}", "ROLLBACK")
-        assert not list(env.environment.coordinator.changelogs)
-
-    runner.run(play())
-
-
-def test_subscription_to_future_time_leaves_others_sharing_a_changelog(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        coordinator = env.environment.coordinator
-        await env.query("w", "CREATE TABLE often (k int); INSERT INTO often VALUES (1)")
-        source = "(SELECT k, count(*) FROM often GROUP BY k)"
-        later = f"{source} AS OF {coordinator.oracle.read_ts() + 3600_000}"
-        await env.query("waits", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {later}")
-        names = [f"n{i}" for i in range(3)]
-        for name in names:
-            await declare(env, name, source)
-            assert "|1|1|1\n" in await env.query(name, "FETCH 1 c")
-        assert len(list(coordinator.changelogs)) == 1  # "waits" has joined none yet
-        for name in ("waits", *names):
-            await env.query(name, "ROLLBACK")
-        assert not list(coordinator.changelogs)
-
-    runner.run(play())
-
-
-def test_progress_of_future_as_of_begins_there_and_never_goes_back(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        oracle = env.environment.coordinator.oracle
-        await env.query("w", "CREATE TABLE early (i int); INSERT INTO early VALUES (1)")
-        sources = ("early", "(SELECT max(i) AS i FROM early)")
-        for n, source in enumerate(sources):  # other subscribers, so that changelogs are shared
-            await declare(env, f"first{n}", source)
-            await fetch(env, f"first{n}")
-        soon = oracle.read_ts() + 1500
-        followers = [(s, snapshot) for s in sources for snapshot in (True, False)]
-        for n, (source, snapshot) in enumerate(followers):
-            await declare(
-                env, f"p{n}", f"{source} WITH (PROGRESS, SNAPSHOT = {snapshot}) AS OF {soon}"
-            )
-        for i in range(2, 5):
-            await env.query("w", f"INSERT INTO early VALUES ({i})")
-            await asyncio.sleep(0.05)
-        for n, (_, snapshot) in enumerate(followers):
-            replay = Replay(None, 1)
-            while replay.frontier <= soon:
-                replay.take(await fetch(env, f"p{n}"))
-            contents = ([1, 2, 3, 4], [4])[n // 2] if snapshot else []
-            assert sorted(v for (v,) in replay.complete.elements()) == contents
-        for name in (*(f"first{n}" for n in range(2)), *(f"p{n}" for n in range(4))):
-            await env.query(name, "ROLLBACK")
-
-    runner.run(play())
-
-
-def test_drop_or_data_error_ends_streams_with_that_error(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await env.query(
-            "w",
-            "CREATE TABLE doomed (i int); INSERT INTO doomed VALUES (1);"
-            " CREATE MATERIALIZED VIEW inverse AS SELECT 10 / i AS q FROM doomed",
-        )
-        sources = (
-            "doomed",
-            "inverse",
-            "(SELECT 10 / i FROM doomed)",
-            "(SELECT count(*) FROM doomed)",
-        )
-        for n, source in enumerate(sources):
-            await declare(env, f"d{n}", source)
-            assert "ERROR" not in await env.query(f"d{n}", "FETCH 1 c")
-        coordinator = env.environment.coordinator
-        assert len(list(coordinator.changelogs)) == 4
-        holds = env.environment.coordinator.holds.collections.values()
-        await until(lambda: not any(each.held for each in holds))  # nobody stops the past
-        await env.query("w", "INSERT INTO doomed VALUES (0)")
-        # the second is not listened to any more, nor is the third computed
-        await until(lambda: len(list(coordinator.changelogs)) == 2)
-        for n in (1, 2):
-            answer = await env.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
-            assert answer.startswith("ERROR 22012: division by zero")
-        refused = await env.query("r", "SUBSCRIBE inverse")
-        assert refused.startswith("ERROR 22012: division by zero")
-        await env.query("w", "DELETE FROM doomed WHERE i = 0")
-        await declare(env, "again", "inverse")
-        assert "|1|10" in await env.query("again", "FETCH 1 c")
-        await env.query("again", "COMMIT")
-        await env.query("w", "DROP MATERIALIZED VIEW inverse; DROP TABLE doomed")
-        for n in (0, 3):
+    oracle = env.environment.coordinator.oracle
+    count = "(SELECT count(*) FROM (VALUES (1), (2)) AS v (x))"
+    await env.query("w", f"CREATE MATERIALIZED VIEW constant AS {count[1:-1]}")
+    first = await env.query("r", "SUBSCRIBE constant")
+    await env.query("w", "SELECT * FROM constant")
+    grouped = "(SELECT count, count(*) FROM constant GROUP BY 1)"
+    for n, source in enumerate(("constant", count, grouped)):
+        for i in range(2):  # the second finds what the first has opened
+            name = f"c{n}{i}"
+            await declare(env, name, f"{source} WITH (PROGRESS)")
             answer = ""
-            while not answer.startswith("ERROR"):  # what was heard before comes first
-                answer = await env.query(f"d{n}", "FETCH ALL c WITH (TIMEOUT = '60s')")
-            wanted = 'ERROR 55000: the subscription has ended because "doomed" was dropped'
-            assert answer.splitlines()[0] == wanted
-        for n in range(4):
-            await env.query(f"d{n}", "ROLLBACK")
-        assert not list(env.environment.coordinator.changelogs)
+            rows: list[Row] = []
+            while answer != "FETCH 0\nT":
+                answer = await env.query(name, "FETCH ALL c WITH (TIMEOUT = '20s')")
+                rows += rows_of(answer)
+            told = [row[3] for row in rows if not row[1]]
+            assert (rows[0][1], told, rows[-1][1]) == (True, [2], True), source
+            assert rows[0][0] < rows[-1][0] <= oracle.read_ts() + 1
+        changes = f"SUBSCRIBE {source} WITH (SNAPSHOT = false)"
+        assert await env.query("r", changes) == "SUBSCRIBE 0"
+        soon = oracle.read_ts() + 60_000
+        later = await env.query("r", f"SUBSCRIBE {source} WITH (PROGRESS) AS OF {soon}")
+        assert [row[:2] for row in rows_of(later)] == [
+            (soon, True), (soon, False), (soon + 1, True)
+        ]  # fmt: skip
+    assert first.endswith("|1|2\nSUBSCRIBE 1")
+    for n in range(3):
+        for i in range(2):
+            await env.query(f"c{n}{i}", "ROLLBACK")
+    assert not list(env.environment.coordinator.changelogs)
 
-    runner.run(play())
 
-
-def test_slow_reader_gets_no_changes_after_an_error(
-    runner: asyncio.Runner, env: TestEnvironment
+async def test_subscription_to_future_time_leaves_others_sharing_a_changelog(
+    env: TestEnvironment,
 ) -> None:
-    async def play() -> None:
-        await env.query(
-            "w",
-            "CREATE TABLE divisors (i int); INSERT INTO divisors VALUES (1);"
-            " CREATE MATERIALIZED VIEW tenths AS SELECT 10 / i AS q FROM divisors",
-        )
-        await declare(env, "slow", "tenths WITH (PROGRESS)")
+    coordinator = env.environment.coordinator
+    await env.query("w", "CREATE TABLE often (k int); INSERT INTO often VALUES (1)")
+    source = "(SELECT k, count(*) FROM often GROUP BY k)"
+    later = f"{source} AS OF {coordinator.oracle.read_ts() + 3600_000}"
+    await env.query("waits", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {later}")
+    names = [f"n{i}" for i in range(3)]
+    for name in names:
+        await declare(env, name, source)
+        assert "|1|1|1\n" in await env.query(name, "FETCH 1 c")
+    assert len(list(coordinator.changelogs)) == 1  # "waits" has joined none yet
+    for name in ("waits", *names):
+        await env.query(name, "ROLLBACK")
+    assert not list(coordinator.changelogs)
+
+
+async def test_progress_of_future_as_of_begins_there_and_never_goes_back(
+    env: TestEnvironment,
+) -> None:
+    oracle = env.environment.coordinator.oracle
+    await env.query("w", "CREATE TABLE early (i int); INSERT INTO early VALUES (1)")
+    sources = ("early", "(SELECT max(i) AS i FROM early)")
+    for n, source in enumerate(sources):  # other subscribers, so that changelogs are shared
+        await declare(env, f"first{n}", source)
+        await fetch(env, f"first{n}")
+    soon = oracle.read_ts() + 1500
+    followers = [(s, snapshot) for s in sources for snapshot in (True, False)]
+    for n, (source, snapshot) in enumerate(followers):
+        await declare(env, f"p{n}", f"{source} WITH (PROGRESS, SNAPSHOT = {snapshot}) AS OF {soon}")
+    for i in range(2, 5):
+        await env.query("w", f"INSERT INTO early VALUES ({i})")
+        await asyncio.sleep(0.05)
+    for n, (_, snapshot) in enumerate(followers):
         replay = Replay(None, 1)
-        while replay.rows != Counter([(10,)]):
-            replay.take(await fetch(env, "slow"))
-        changelogs = env.environment.coordinator.changelogs
-        (log,) = changelogs
-        (shard,) = changelogs.source(log).inputs
-        listens = env.storage._shards[shard].listens
+        while replay.frontier <= soon:
+            replay.take(await fetch(env, f"p{n}"))
+        contents = ([1, 2, 3, 4], [4])[n // 2] if snapshot else []
+        assert sorted(v for (v,) in replay.complete.elements()) == contents
+    for name in (*(f"first{n}" for n in range(2)), *(f"p{n}" for n in range(4))):
+        await env.query(name, "ROLLBACK")
+
+
+async def test_drop_or_data_error_ends_streams_with_that_error(env: TestEnvironment) -> None:
+    await env.query(
+        "w",
+        "CREATE TABLE doomed (i int); INSERT INTO doomed VALUES (1);"
+        " CREATE MATERIALIZED VIEW inverse AS SELECT 10 / i AS q FROM doomed",
+    )
+    sources = (
+        "doomed",
+        "inverse",
+        "(SELECT 10 / i FROM doomed)",
+        "(SELECT count(*) FROM doomed)",
+    )
+    for n, source in enumerate(sources):
+        await declare(env, f"d{n}", source)
+        assert "ERROR" not in await env.query(f"d{n}", "FETCH 1 c")
+    coordinator = env.environment.coordinator
+    assert len(list(coordinator.changelogs)) == 4
+    holds = env.environment.coordinator.holds.collections.values()
+    await until(lambda: not any(each.held for each in holds))  # nobody stops the past
+    await env.query("w", "INSERT INTO doomed VALUES (0)")
+    # the second is not listened to any more, nor is the third computed
+    await until(lambda: len(list(coordinator.changelogs)) == 2)
+    for n in (1, 2):
+        answer = await env.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
+        assert answer.startswith("ERROR 22012: division by zero")
+    refused = await env.query("r", "SUBSCRIBE inverse")
+    assert refused.startswith("ERROR 22012: division by zero")
+    await env.query("w", "DELETE FROM doomed WHERE i = 0")
+    await declare(env, "again", "inverse")
+    assert "|1|10" in await env.query("again", "FETCH 1 c")
+    await env.query("again", "COMMIT")
+    await env.query("w", "DROP MATERIALIZED VIEW inverse; DROP TABLE doomed")
+    for n in (0, 3):
+        answer = ""
+        while not answer.startswith("ERROR"):  # what was heard before comes first
+            answer = await env.query(f"d{n}", "FETCH ALL c WITH (TIMEOUT = '60s')")
+        wanted = 'ERROR 55000: the subscription has ended because "doomed" was dropped'
+        assert answer.splitlines()[0] == wanted
+    for n in range(4):
+        await env.query(f"d{n}", "ROLLBACK")
+    assert not list(env.environment.coordinator.changelogs)
+
+
+async def test_slow_reader_gets_no_changes_after_an_error(env: TestEnvironment) -> None:
+    await env.query(
+        "w",
+        "CREATE TABLE divisors (i int); INSERT INTO divisors VALUES (1);"
+        " CREATE MATERIALIZED VIEW tenths AS SELECT 10 / i AS q FROM divisors",
+    )
+    await declare(env, "slow", "tenths WITH (PROGRESS)")
+    replay = Replay(None, 1)
+    while replay.rows != Counter([(10,)]):
+        replay.take(await fetch(env, "slow"))
+    changelogs = env.environment.coordinator.changelogs
+    (log,) = changelogs
+    (shard,) = changelogs.source(log).inputs
+    listens = env.storage._shards[shard].listens
+    for sql in (
+        "INSERT INTO divisors VALUES (2)",
+        "INSERT INTO divisors VALUES (0)",
+        "INSERT INTO divisors VALUES (5)",
+        "DELETE FROM divisors WHERE i = 0",
+        "INSERT INTO divisors VALUES (10)",
+    ):
+        await env.query("w", sql)
+        await env.query("w", "SELECT * FROM tenths")  # which waits until that is known
+    assert log.end is not None
+    assert not list(env.environment.coordinator.changelogs)
+    assert all(each.cancelled for each in listens)
+    answer = ""
+    async with asyncio.timeout(20):
+        while not (answer := await env.query("slow", "FETCH 1 c")).startswith("ERROR"):
+            replay.take(rows_of(answer))
+    assert answer.startswith("ERROR 22012: division by zero")
+    assert replay.rows == Counter([(10,), (5,)])
+    assert replay.frontier == log.frontier
+    await env.query("slow", "ROLLBACK")
+    await declare(env, "slow", "tenths")
+    assert sorted(row[2] for row in await fetch(env, "slow")) == [1, 2, 5, 10]
+    await env.query("slow", "ROLLBACK")
+    assert not list(env.environment.coordinator.changelogs)
+
+
+async def test_reader_of_shard_gets_changes_before_an_error_first(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle = env.environment.coordinator.oracle
+    await env.query(
+        "w",
+        "CREATE TABLE halves (i int); INSERT INTO halves VALUES (1);"
+        " CREATE MATERIALIZED VIEW parts AS SELECT 20 / i AS q FROM halves",
+    )
+    await declare(env, "behind", "parts WITH (PROGRESS)")
+    behind = Replay(None, 1)
+    while behind.rows != Counter([(20,)]):
+        behind.take(await fetch(env, "behind"))
+    first = oracle.read_ts()
+    failing = 0
+    with monkeypatch.context() as patched:
+        patched.setattr(changelog, "LOG_BYTES", 1)
         for sql in (
-            "INSERT INTO divisors VALUES (2)",
-            "INSERT INTO divisors VALUES (0)",
-            "INSERT INTO divisors VALUES (5)",
-            "DELETE FROM divisors WHERE i = 0",
-            "INSERT INTO divisors VALUES (10)",
+            "INSERT INTO halves VALUES (2)",
+            "INSERT INTO halves VALUES (4)",
+            "INSERT INTO halves VALUES (0)",
+            "INSERT INTO halves VALUES (5)",
+            "DELETE FROM halves WHERE i = 0",
+            "INSERT INTO halves VALUES (10)",
         ):
             await env.query("w", sql)
-            await env.query("w", "SELECT * FROM tenths")  # which waits until that is known
-        assert log.end is not None
-        assert not list(env.environment.coordinator.changelogs)
-        assert all(each.cancelled for each in listens)
+            failing = oracle.read_ts() if sql.endswith("(0)") else failing
+            await env.query("w", "SELECT * FROM parts")  # which waits until that is known
+    await declare(env, "early", f"parts WITH (PROGRESS, SNAPSHOT = false) AS OF {first}")
+    early = Replay(None, 1)
+    early.rows[20,] = 1
+    await declare(env, "whole", f"parts WITH (PROGRESS) AS OF {first}")
+    replays = {"behind": behind, "early": early, "whole": Replay(None, 1)}
+    for name, replay in replays.items():
         answer = ""
         async with asyncio.timeout(20):
-            while not (answer := await env.query("slow", "FETCH 1 c")).startswith("ERROR"):
+            while not (answer := await env.query(name, "FETCH 1 c")).startswith("ERROR"):
                 replay.take(rows_of(answer))
         assert answer.startswith("ERROR 22012: division by zero")
-        assert replay.rows == Counter([(10,), (5,)])
-        assert replay.frontier == log.frontier
-        await env.query("slow", "ROLLBACK")
-        await declare(env, "slow", "tenths")
-        assert sorted(row[2] for row in await fetch(env, "slow")) == [1, 2, 5, 10]
-        await env.query("slow", "ROLLBACK")
-        assert not list(env.environment.coordinator.changelogs)
-
-    runner.run(play())
+        assert replay.rows == Counter([(20,), (10,), (5,)]), name
+        assert first < replay.frontier <= failing, name
+        await env.query(name, "ROLLBACK")
+    assert not list(env.environment.coordinator.changelogs)
+    refused = await env.query("r", f"SUBSCRIBE parts AS OF {failing}")
+    assert refused.startswith("ERROR 22012")
 
 
-def test_reader_of_shard_gets_changes_before_an_error_first(
-    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def play() -> None:
-        oracle = env.environment.coordinator.oracle
-        await env.query(
-            "w",
-            "CREATE TABLE halves (i int); INSERT INTO halves VALUES (1);"
-            " CREATE MATERIALIZED VIEW parts AS SELECT 20 / i AS q FROM halves",
-        )
-        await declare(env, "behind", "parts WITH (PROGRESS)")
-        behind = Replay(None, 1)
-        while behind.rows != Counter([(20,)]):
-            behind.take(await fetch(env, "behind"))
-        first = oracle.read_ts()
-        failing = 0
-        with monkeypatch.context() as patched:
-            patched.setattr(changelog, "LOG_BYTES", 1)
-            for sql in (
-                "INSERT INTO halves VALUES (2)",
-                "INSERT INTO halves VALUES (4)",
-                "INSERT INTO halves VALUES (0)",
-                "INSERT INTO halves VALUES (5)",
-                "DELETE FROM halves WHERE i = 0",
-                "INSERT INTO halves VALUES (10)",
-            ):
-                await env.query("w", sql)
-                failing = oracle.read_ts() if sql.endswith("(0)") else failing
-                await env.query("w", "SELECT * FROM parts")  # which waits until that is known
-        await declare(env, "early", f"parts WITH (PROGRESS, SNAPSHOT = false) AS OF {first}")
-        early = Replay(None, 1)
-        early.rows[20,] = 1
-        await declare(env, "whole", f"parts WITH (PROGRESS) AS OF {first}")
-        replays = {"behind": behind, "early": early, "whole": Replay(None, 1)}
-        for name, replay in replays.items():
-            answer = ""
-            async with asyncio.timeout(20):
-                while not (answer := await env.query(name, "FETCH 1 c")).startswith("ERROR"):
-                    replay.take(rows_of(answer))
-            assert answer.startswith("ERROR 22012: division by zero")
-            assert replay.rows == Counter([(20,), (10,), (5,)]), name
-            assert first < replay.frontier <= failing, name
-            await env.query(name, "ROLLBACK")
-        assert not list(env.environment.coordinator.changelogs)
-        refused = await env.query("r", f"SUBSCRIBE parts AS OF {failing}")
-        assert refused.startswith("ERROR 22012")
-
-    runner.run(play())
-
-
-def test_drop_while_waiting_for_as_of_ends_the_stream(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await env.query("w", "CREATE TABLE brief (i int)")
-        soon = env.environment.coordinator.oracle.read_ts() + 15_000
-        await declare(env, "b", f"brief AS OF {soon}")
-        waiting = asyncio.ensure_future(env.query("b", "FETCH 1 c", alone=False))
-        await asyncio.sleep(0.1)
-        await env.query("w", "DROP TABLE brief", alone=False)
-        answer = await waiting
-        assert answer.startswith(
-            'ERROR 55000: the subscription has ended because "brief" was dropped'
-        )
-        await env.query("b", "ROLLBACK")
-
-    runner.run(play())
+async def test_drop_while_waiting_for_as_of_ends_the_stream(env: TestEnvironment) -> None:
+    await env.query("w", "CREATE TABLE brief (i int)")
+    soon = env.environment.coordinator.oracle.read_ts() + 15_000
+    await declare(env, "b", f"brief AS OF {soon}")
+    waiting = asyncio.ensure_future(env.query("b", "FETCH 1 c", alone=False))
+    await asyncio.sleep(0.1)
+    await env.query("w", "DROP TABLE brief", alone=False)
+    answer = await waiting
+    assert answer.startswith('ERROR 55000: the subscription has ended because "brief" was dropped')
+    await env.query("b", "ROLLBACK")
 
 
 @pytest.mark.parametrize("dropped", [False, True])
@@ -530,8 +489,8 @@ def test_error_gone_before_future_as_of_does_not_end_the_stream(
         "BEGIN; ALTER TABLE t DROP CONSTRAINT t_k_key; INSERT INTO t VALUES (7, 0); COMMIT",
     ],
 )
-def test_dropped_constraint_ends_streams_whose_plan_may_need_it(
-    runner: asyncio.Runner, env: TestEnvironment, loss: str
+async def test_dropped_constraint_ends_streams_whose_plan_may_need_it(
+    env: TestEnvironment, loss: str
 ) -> None:
     resting = {
         "part": "(SELECT DISTINCT k FROM t)",
@@ -551,81 +510,73 @@ def test_dropped_constraint_ends_streams_whose_plan_may_need_it(
                 return told, answer.splitlines()[0]
             told += rows_of(answer)
 
-    async def play() -> None:
-        await env.query(
-            "w",
-            "CREATE TABLE t (k int NOT NULL UNIQUE, n int); INSERT INTO t VALUES (1, 1);"
-            " CREATE TABLE o (i int); INSERT INTO o VALUES (1);"
-            " CREATE VIEW distinct_keys AS SELECT DISTINCT k FROM t;"
-            " CREATE SUBSCRIPTION d FOR (SELECT DISTINCT k FROM t)",
-        )
-        oracle = env.environment.coordinator.oracle
-        going_on = {"table": "t", "other": "(SELECT DISTINCT i FROM o)"}
-        for name, source in (*resting.items(), *going_on.items()):
-            await declare(env, name, source)
-            while not any(1 in row[2:] for row in await fetch(env, name)):
-                pass
-        over, to_come = oracle.read_ts() + 500, oracle.read_ts() + 4_000
-        await declare(env, "to_come", f"(SELECT DISTINCT k FROM t) AS OF {to_come}")
-        await declare(env, "over", f"(SELECT DISTINCT k FROM t) UP TO {over}")
-        await until(lambda: oracle.read_ts() > over)
-        await env.query("w", "BEGIN; ALTER TABLE t DROP CONSTRAINT t_k_key; ROLLBACK")
-        await env.query("w", "INSERT INTO t VALUES (5, 5); INSERT INTO o VALUES (5)")
-        waiting = [asyncio.create_task(drained(name)) for name in resting]
-        await asyncio.sleep(0.3)  # until they have taken it
-        assert not any(each.done() for each in waiting)
-        await env.ran("w", loss)
-        await env.query("w", "INSERT INTO t VALUES (7, 7)" + ", (7, 8)" * ("k_key" in loss))
-        ended = 'ERROR 55000: the subscription has ended because "t" was altered'
-        for name, each in zip(resting, waiting, strict=True):
-            told, answer = await each
-            assert answer == ended, name
-            assert any(5 in row[2:] for row in told), name
-            assert not any(7 in row[2:] for row in told), name
-        assert await drained("to_come") == ([], ended)
-        told, answer = await drained("over")
-        assert (*(row[1:] for row in told), answer) == ((1, 1), "FETCH 0")
-        for name, last in (("table", 7), ("other", 5)):
-            while not any(row[2] == last for row in await fetch(env, name)):
-                pass
-        await env.query("durable", "ROLLBACK")
-        await declare(env, "durable", "TO SUBSCRIPTION d")  # goes on from its position
-        rows: list[Row] = []
-        while len(rows) < 3:
-            rows += await fetch(env, "durable")
-        assert [row[1:] for row in rows] == [(1, 1), (1, 5), (1, 7)]
-        for name in (*resting, *going_on, "to_come", "over"):
-            await env.query(name, "ROLLBACK")
-        assert not list(env.environment.coordinator.changelogs)
-        await env.query("w", "DROP SUBSCRIPTION d; DROP VIEW distinct_keys; DROP TABLE t, o")
-
-    runner.run(play())
+    await env.query(
+        "w",
+        "CREATE TABLE t (k int NOT NULL UNIQUE, n int); INSERT INTO t VALUES (1, 1);"
+        " CREATE TABLE o (i int); INSERT INTO o VALUES (1);"
+        " CREATE VIEW distinct_keys AS SELECT DISTINCT k FROM t;"
+        " CREATE SUBSCRIPTION d FOR (SELECT DISTINCT k FROM t)",
+    )
+    oracle = env.environment.coordinator.oracle
+    going_on = {"table": "t", "other": "(SELECT DISTINCT i FROM o)"}
+    for name, source in (*resting.items(), *going_on.items()):
+        await declare(env, name, source)
+        while not any(1 in row[2:] for row in await fetch(env, name)):
+            pass
+    over, to_come = oracle.read_ts() + 500, oracle.read_ts() + 4_000
+    await declare(env, "to_come", f"(SELECT DISTINCT k FROM t) AS OF {to_come}")
+    await declare(env, "over", f"(SELECT DISTINCT k FROM t) UP TO {over}")
+    await until(lambda: oracle.read_ts() > over)
+    await env.query("w", "BEGIN; ALTER TABLE t DROP CONSTRAINT t_k_key; ROLLBACK")
+    await env.query("w", "INSERT INTO t VALUES (5, 5); INSERT INTO o VALUES (5)")
+    waiting = [asyncio.create_task(drained(name)) for name in resting]
+    await asyncio.sleep(0.3)  # until they have taken it
+    assert not any(each.done() for each in waiting)
+    await env.ran("w", loss)
+    await env.query("w", "INSERT INTO t VALUES (7, 7)" + ", (7, 8)" * ("k_key" in loss))
+    ended = 'ERROR 55000: the subscription has ended because "t" was altered'
+    for name, each in zip(resting, waiting, strict=True):
+        told, answer = await each
+        assert answer == ended, name
+        assert any(5 in row[2:] for row in told), name
+        assert not any(7 in row[2:] for row in told), name
+    assert await drained("to_come") == ([], ended)
+    told, answer = await drained("over")
+    assert (*(row[1:] for row in told), answer) == ((1, 1), "FETCH 0")
+    for name, last in (("table", 7), ("other", 5)):
+        while not any(row[2] == last for row in await fetch(env, name)):
+            pass
+    await env.query("durable", "ROLLBACK")
+    await declare(env, "durable", "TO SUBSCRIPTION d")  # goes on from its position
+    rows: list[Row] = []
+    while len(rows) < 3:
+        rows += await fetch(env, "durable")
+    assert [row[1:] for row in rows] == [(1, 1), (1, 5), (1, 7)]
+    for name in (*resting, *going_on, "to_come", "over"):
+        await env.query(name, "ROLLBACK")
+    assert not list(env.environment.coordinator.changelogs)
+    await env.query("w", "DROP SUBSCRIPTION d; DROP VIEW distinct_keys; DROP TABLE t, o")
 
 
-def test_drop_cluster_ends_streams_that_it_computes(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await env.query(
-            "w",
-            "CREATE TABLE near (i int); INSERT INTO near VALUES (1);"
-            " CREATE CLUSTER away SIZE 'embedded'",
-        )
-        for name, source in (("q", "(SELECT count(*) FROM near)"), ("t", "near")):
-            await env.query(name, "SET cluster = away")
-            await declare(env, name, source)
-            assert "ERROR" not in await env.query(name, "FETCH 1 c")
-        await env.query("w", "DROP CLUSTER away")
-        answer = await env.query("q", "FETCH 1 c WITH (TIMEOUT = '60s')")
-        assert answer.startswith(
-            'ERROR 55000: the subscription has ended because cluster "away" was dropped'
-        )
-        await env.query("w", "INSERT INTO near VALUES (2)")
-        assert "|1|2" in await env.query("t", "FETCH 1 c WITH (TIMEOUT = '60s')")
-        for name in ("q", "t"):
-            await env.query(name, "ROLLBACK; RESET cluster")
-
-    runner.run(play())
+async def test_drop_cluster_ends_streams_that_it_computes(env: TestEnvironment) -> None:
+    await env.query(
+        "w",
+        "CREATE TABLE near (i int); INSERT INTO near VALUES (1);"
+        " CREATE CLUSTER away SIZE 'embedded'",
+    )
+    for name, source in (("q", "(SELECT count(*) FROM near)"), ("t", "near")):
+        await env.query(name, "SET cluster = away")
+        await declare(env, name, source)
+        assert "ERROR" not in await env.query(name, "FETCH 1 c")
+    await env.query("w", "DROP CLUSTER away")
+    answer = await env.query("q", "FETCH 1 c WITH (TIMEOUT = '60s')")
+    assert answer.startswith(
+        'ERROR 55000: the subscription has ended because cluster "away" was dropped'
+    )
+    await env.query("w", "INSERT INTO near VALUES (2)")
+    assert "|1|2" in await env.query("t", "FETCH 1 c WITH (TIMEOUT = '60s')")
+    for name in ("q", "t"):
+        await env.query(name, "ROLLBACK; RESET cluster")
 
 
 @pytest.mark.parametrize(
@@ -637,30 +588,25 @@ def test_drop_cluster_ends_streams_that_it_computes(
         "SELECT * FROM CHANGES(inverted)",
     ],
 )
-def test_read_after_restart_waits_for_errors_of_view(
-    runner: asyncio.Runner, tmp_path: Path, query: str
-) -> None:
-    async def play() -> None:
-        env = TestEnvironment(tmp_path / "data")
-        await env.open()
-        try:
-            await env.query(
-                "w",
-                "CREATE TABLE zeros (i int); INSERT INTO zeros VALUES (1);"
-                " CREATE MATERIALIZED VIEW inverted AS SELECT 10 / i AS q FROM zeros;"
-                " CREATE VIEW summed AS SELECT sum(q) AS s FROM inverted;"
-                " CREATE INDEX ON summed (s)",
-            )
-            await env.query("w", "INSERT INTO zeros VALUES (0)")
-            assert (await env.query("w", "SELECT * FROM inverted")).startswith("ERROR 22012")
-        finally:
-            await env.close()
-        await env.open()
-        try:  # at a time that no replica has to be waited for
-            await env.query("r", "BEGIN ISOLATION LEVEL SERIALIZABLE")
-            answer = await env.query("r", f"DECLARE c CURSOR FOR {query}; FETCH 1 c")
-            assert "ERROR 22012: division by zero" in answer, answer
-        finally:
-            await env.close()
-
-    runner.run(play())
+async def test_read_after_restart_waits_for_errors_of_view(tmp_path: Path, query: str) -> None:
+    env = TestEnvironment(tmp_path / "data")
+    await env.open()
+    try:
+        await env.query(
+            "w",
+            "CREATE TABLE zeros (i int); INSERT INTO zeros VALUES (1);"
+            " CREATE MATERIALIZED VIEW inverted AS SELECT 10 / i AS q FROM zeros;"
+            " CREATE VIEW summed AS SELECT sum(q) AS s FROM inverted;"
+            " CREATE INDEX ON summed (s)",
+        )
+        await env.query("w", "INSERT INTO zeros VALUES (0)")
+        assert (await env.query("w", "SELECT * FROM inverted")).startswith("ERROR 22012")
+    finally:
+        await env.close()
+    await env.open()
+    try:  # at a time that no replica has to be waited for
+        await env.query("r", "BEGIN ISOLATION LEVEL SERIALIZABLE")
+        answer = await env.query("r", f"DECLARE c CURSOR FOR {query}; FETCH 1 c")
+        assert "ERROR 22012: division by zero" in answer, answer
+    finally:
+        await env.close()

@@ -36,91 +36,70 @@ async def waiting(env: TestEnvironment, session: str, call: str) -> asyncio.Task
     return task
 
 
-def test_unlock_of_lock_not_held_warns(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await free(env)
-        refused = await env.ran("a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)")
-        assert refused.splitlines() == [
-            "f|f", "SELECT 1", NOT_OWNED, "WARNING: you don't own a lock of type ShareLock",
-        ]  # fmt: skip
-        await env.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
-        answer = await env.ran("a", "SELECT pg_advisory_unlock(1)")
-        assert answer.splitlines() == ["f", "SELECT 1", NOT_OWNED, "T"]
-
-    runner.run(play())
+async def test_unlock_of_lock_not_held_warns(env: TestEnvironment) -> None:
+    await free(env)
+    refused = await env.ran("a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)")
+    assert refused.splitlines() == [
+        "f|f", "SELECT 1", NOT_OWNED, "WARNING: you don't own a lock of type ShareLock",
+    ]  # fmt: skip
+    await env.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
+    answer = await env.ran("a", "SELECT pg_advisory_unlock(1)")
+    assert answer.splitlines() == ["f", "SELECT 1", NOT_OWNED, "T"]
 
 
-def test_ended_session_releases_advisory_locks(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await free(env)
-        await env.ran("gone", "SELECT pg_advisory_lock(1)")
-        waits = await waiting(env, "b", "pg_advisory_lock(1)")
-        await env.sessions.pop("gone").close()
-        assert await waits == "\nSELECT 1"
-        await env.ran("b", "DISCARD ALL")
-        assert await one(env, "a", "pg_try_advisory_lock(1)") == "t"
-
-    runner.run(play())
+async def test_ended_session_releases_advisory_locks(env: TestEnvironment) -> None:
+    await free(env)
+    await env.ran("gone", "SELECT pg_advisory_lock(1)")
+    waits = await waiting(env, "b", "pg_advisory_lock(1)")
+    await env.sessions.pop("gone").close()
+    assert await waits == "\nSELECT 1"
+    await env.ran("b", "DISCARD ALL")
+    assert await one(env, "a", "pg_try_advisory_lock(1)") == "t"
 
 
-def test_advisory_lock_wait_ends_with_timeout_or_deadlock(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await free(env)
-        await env.ran("a", "SELECT pg_advisory_lock(1)")
-        await env.ran("b", "SELECT pg_advisory_lock(2); SET lock_timeout = '30ms'")
-        late = await env.query("b", "SELECT pg_advisory_lock(1)")
-        assert late == "ERROR 55P03: canceling statement due to lock timeout"
-        await env.ran("b", "RESET lock_timeout")
-        waits = await waiting(env, "a", "pg_advisory_lock(2)")
-        circle = await env.query("b", "SELECT pg_advisory_xact_lock(1)")
-        assert circle.startswith("ERROR 40P01: deadlock detected")
-        assert not waits.done()
-        (await env.session("a")).interrupt(QueryCanceled())
-        assert (await waits).startswith("ERROR 57014")
-        assert await one(env, "b", "pg_advisory_unlock(2)") == "t"
-        assert await one(env, "b", "pg_try_advisory_lock(2)") == "t", "nobody waits any more"
-
-    runner.run(play())
+async def test_advisory_lock_wait_ends_with_timeout_or_deadlock(env: TestEnvironment) -> None:
+    await free(env)
+    await env.ran("a", "SELECT pg_advisory_lock(1)")
+    await env.ran("b", "SELECT pg_advisory_lock(2); SET lock_timeout = '30ms'")
+    late = await env.query("b", "SELECT pg_advisory_lock(1)")
+    assert late == "ERROR 55P03: canceling statement due to lock timeout"
+    await env.ran("b", "RESET lock_timeout")
+    waits = await waiting(env, "a", "pg_advisory_lock(2)")
+    circle = await env.query("b", "SELECT pg_advisory_xact_lock(1)")
+    assert circle.startswith("ERROR 40P01: deadlock detected")
+    assert not waits.done()
+    (await env.session("a")).interrupt(QueryCanceled())
+    assert (await waits).startswith("ERROR 57014")
+    assert await one(env, "b", "pg_advisory_unlock(2)") == "t"
+    assert await one(env, "b", "pg_try_advisory_lock(2)") == "t", "nobody waits any more"
 
 
-def test_pg_locks_shows_holders_and_waiters(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await free(env)
-        await env.ran("a", "SELECT pg_advisory_lock(4294967298), pg_advisory_lock_shared(7, 8)")
-        waits = await waiting(env, "b", "pg_advisory_lock(7, 8)")
-        answer = await env.ran(
-            "c",
-            "SELECT classid, objid, objsubid, mode, granted, datname FROM pg_locks"
-            " JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' ORDER BY 1, 5 DESC",
-        )
-        assert answer.splitlines()[:-1] == [
-            "1|2|1|ExclusiveLock|t|foreshore",
-            "7|8|2|ShareLock|t|foreshore",
-            "7|8|2|ExclusiveLock|f|foreshore",
-        ]
-        await env.ran("a", "SELECT pg_advisory_unlock_all()")
-        await waits
-
-    runner.run(play())
+async def test_pg_locks_shows_holders_and_waiters(env: TestEnvironment) -> None:
+    await free(env)
+    await env.ran("a", "SELECT pg_advisory_lock(4294967298), pg_advisory_lock_shared(7, 8)")
+    waits = await waiting(env, "b", "pg_advisory_lock(7, 8)")
+    answer = await env.ran(
+        "c",
+        "SELECT classid, objid, objsubid, mode, granted, datname FROM pg_locks"
+        " JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' ORDER BY 1, 5 DESC",
+    )
+    assert answer.splitlines()[:-1] == [
+        "1|2|1|ExclusiveLock|t|foreshore",
+        "7|8|2|ShareLock|t|foreshore",
+        "7|8|2|ExclusiveLock|f|foreshore",
+    ]
+    await env.ran("a", "SELECT pg_advisory_unlock_all()")
+    await waits
 
 
-def test_advisory_lock_in_unsupported_place_is_refused(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await free(env)
-        for statement in (
-            "CREATE VIEW v AS SELECT pg_advisory_lock(1)",
-            "CREATE MATERIALIZED VIEW v AS SELECT pg_try_advisory_lock(1)",
-            "SELECT 1 FROM generate_series(1, 2) AS i WHERE pg_try_advisory_lock(i)",
-        ):
-            assert (await env.query("a", statement)).startswith("ERROR 0A000"), statement
-
-    runner.run(play())
+async def test_advisory_lock_in_unsupported_place_is_refused(env: TestEnvironment) -> None:
+    await free(env)
+    for statement in (
+        "CREATE VIEW v AS SELECT pg_advisory_lock(1)",
+        "CREATE MATERIALIZED VIEW v AS SELECT pg_try_advisory_lock(1)",
+        "SELECT 1 FROM generate_series(1, 2) AS i WHERE pg_try_advisory_lock(i)",
+    ):
+        assert (await env.query("a", statement)).startswith("ERROR 0A000"), statement
 
 
 async def tried_again(env: TestEnvironment, sql: str) -> str:
@@ -152,72 +131,54 @@ async def begun_tables(env: TestEnvironment) -> None:
         " || (pg_advisory_lock(-1) IS NULL)::text)",
     ],
 )
-def test_retried_statement_takes_advisory_lock_once(
-    runner: asyncio.Runner, env: TestEnvironment, sql: str
-) -> None:
-    async def play() -> None:
-        await begun_tables(env)
-        assert (await tried_again(env, sql)).startswith("INSERT 0 ")
-        for key in (1, 2):
-            assert await one(env, "a", f"pg_advisory_unlock({key})") == "t"
-            assert await one(env, "a", f"pg_advisory_unlock({key})") == "f"
-        await free(env)
-
-    runner.run(play())
+async def test_retried_statement_takes_advisory_lock_once(env: TestEnvironment, sql: str) -> None:
+    await begun_tables(env)
+    assert (await tried_again(env, sql)).startswith("INSERT 0 ")
+    for key in (1, 2):
+        assert await one(env, "a", f"pg_advisory_unlock({key})") == "t"
+        assert await one(env, "a", f"pg_advisory_unlock({key})") == "f"
+    await free(env)
 
 
-def test_transaction_advisory_lock_is_taken_again_on_retry(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await begun_tables(env)
-        calls = "(pg_advisory_xact_lock(k) IS NULL)::text || (pg_advisory_lock(-1) IS NULL)::text"
-        told = await tried_again(env, f"BEGIN; INSERT INTO w SELECT k, {calls} FROM r")
-        assert "ERROR" not in told, told
-        assert await one(env, "b", "pg_try_advisory_lock(1)") == "f"
-        await env.ran("a", "ROLLBACK")
-        assert await one(env, "b", "pg_try_advisory_lock(1)") == "t"
-        await free(env)
-
-    runner.run(play())
+async def test_transaction_advisory_lock_is_taken_again_on_retry(env: TestEnvironment) -> None:
+    await begun_tables(env)
+    calls = "(pg_advisory_xact_lock(k) IS NULL)::text || (pg_advisory_lock(-1) IS NULL)::text"
+    told = await tried_again(env, f"BEGIN; INSERT INTO w SELECT k, {calls} FROM r")
+    assert "ERROR" not in told, told
+    assert await one(env, "b", "pg_try_advisory_lock(1)") == "f"
+    await env.ran("a", "ROLLBACK")
+    assert await one(env, "b", "pg_try_advisory_lock(1)") == "t"
+    await free(env)
 
 
-def test_advisory_locks_of_failed_attempt_are_released(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await begun_tables(env)
-        session = await env.session("a")
-        calls = ["pg_advisory_lock(int8)", "pg_advisory_lock_shared(int8)"]
-        acted = SideEffectLog()
-        locks = env.environment.coordinator.advisory
-        for number in (1, 2):
-            for call in calls:
-                context = session.context(side_effects=acted)
-                await advisory.value(context, call, [number])
-                acted.note(call, [number], "")
-        acted.begin_again()
-        assert acted.take(calls[0], [1]) == ""
-        for function, args in acted.drain_unrepeated():
-            advisory.undo(locks, session.pid, session.database, function, args)
-        assert [(key.objid, mode) for key, _, mode, _ in locks.rows()] == [(1, "exclusive")]
-        await free(env)
-
-    runner.run(play())
+async def test_advisory_locks_of_failed_attempt_are_released(env: TestEnvironment) -> None:
+    await begun_tables(env)
+    session = await env.session("a")
+    calls = ["pg_advisory_lock(int8)", "pg_advisory_lock_shared(int8)"]
+    acted = SideEffectLog()
+    locks = env.environment.coordinator.advisory
+    for number in (1, 2):
+        for call in calls:
+            context = session.context(side_effects=acted)
+            await advisory.value(context, call, [number])
+            acted.note(call, [number], "")
+    acted.begin_again()
+    assert acted.take(calls[0], [1]) == ""
+    for function, args in acted.drain_unrepeated():
+        advisory.undo(locks, session.pid, session.database, function, args)
+    assert [(key.objid, mode) for key, _, mode, _ in locks.rows()] == [(1, "exclusive")]
+    await free(env)
 
 
-def test_setval_is_not_repeated_on_retry(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await begun_tables(env)
-        await one(env, "b", "pg_advisory_lock(-1)")
-        sql = "INSERT INTO w SELECT setval('s', 100), (pg_advisory_lock(-1) IS NULL)::text"
-        task = asyncio.create_task(env.query("a", sql, alone=False))
-        await until(lambda: task.done() or bool(env.environment.coordinator.advisory._waiting))
-        assert await one(env, "b", "nextval('s')") == "101"
-        await env.ran("b", "ALTER TABLE w ADD COLUMN more int")
-        await one(env, "b", "pg_advisory_unlock(-1)")
-        assert (await task).startswith("INSERT 0 1")
-        assert await one(env, "b", "nextval('s')") == "102"
-        await free(env)
-
-    runner.run(play())
+async def test_setval_is_not_repeated_on_retry(env: TestEnvironment) -> None:
+    await begun_tables(env)
+    await one(env, "b", "pg_advisory_lock(-1)")
+    sql = "INSERT INTO w SELECT setval('s', 100), (pg_advisory_lock(-1) IS NULL)::text"
+    task = asyncio.create_task(env.query("a", sql, alone=False))
+    await until(lambda: task.done() or bool(env.environment.coordinator.advisory._waiting))
+    assert await one(env, "b", "nextval('s')") == "101"
+    await env.ran("b", "ALTER TABLE w ADD COLUMN more int")
+    await one(env, "b", "pg_advisory_unlock(-1)")
+    assert (await task).startswith("INSERT 0 1")
+    assert await one(env, "b", "nextval('s')") == "102"
+    await free(env)

@@ -12,22 +12,17 @@ from foreshore.ids import GlobalId
 from tests.adapter.harness import TestEnvironment, until
 
 
-def test_concurrent_increments_are_not_lost(runner: asyncio.Runner, env: TestEnvironment) -> None:
+async def test_concurrent_increments_are_not_lost(env: TestEnvironment) -> None:
     async def increments(name: str, times: int) -> None:
         for _ in range(times):
             assert await env.query(name, "UPDATE counter SET n = n + 1") == "UPDATE 1"
 
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)")
-        await asyncio.gather(*(increments(f"s{i}", 5) for i in range(6)))
-        assert await env.query("s0", "SELECT n FROM counter") == "30\nSELECT 1"
-
-    runner.run(play())
+    await env.query("s0", "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)")
+    await asyncio.gather(*(increments(f"s{i}", 5) for i in range(6)))
+    assert await env.query("s0", "SELECT n FROM counter") == "30\nSELECT 1"
 
 
-def test_conflicting_block_fails_and_succeeds_on_retry(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+async def test_conflicting_block_fails_and_succeeds_on_retry(env: TestEnvironment) -> None:
     async def transfer(name: str, source: int, target: int) -> None:
         while True:
             answer = await env.query(
@@ -41,111 +36,89 @@ def test_conflicting_block_fails_and_succeeds_on_retry(
                 return
             assert "ERROR 40001" in answer, answer
 
-    async def play() -> None:
-        await env.query(
-            "s0",
-            "CREATE TABLE account (id int, n int);"
-            " INSERT INTO account SELECT i, 10 FROM generate_series(1, 3) AS g(i);"
-            " CREATE MATERIALIZED VIEW total AS SELECT sum(n) AS n FROM account",
-        )
-        transfers = [transfer(f"s{i}", 1 + i % 3, 1 + (i + 1) % 3) for i in range(6)]
-        done = asyncio.gather(*transfers)
-        while not done.done():
-            assert await env.query("watch", "SELECT n FROM total") == "30\nSELECT 1"
-        await done
-        answer = await env.query("s0", "SELECT id, n FROM account ORDER BY id")
-        assert answer == "1|10\n2|10\n3|10\nSELECT 3"
-
-    runner.run(play())
+    await env.query(
+        "s0",
+        "CREATE TABLE account (id int, n int);"
+        " INSERT INTO account SELECT i, 10 FROM generate_series(1, 3) AS g(i);"
+        " CREATE MATERIALIZED VIEW total AS SELECT sum(n) AS n FROM account",
+    )
+    transfers = [transfer(f"s{i}", 1 + i % 3, 1 + (i + 1) % 3) for i in range(6)]
+    done = asyncio.gather(*transfers)
+    while not done.done():
+        assert await env.query("watch", "SELECT n FROM total") == "30\nSELECT 1"
+    await done
+    answer = await env.query("s0", "SELECT id, n FROM account ORDER BY id")
+    assert answer == "1|10\n2|10\n3|10\nSELECT 3"
 
 
-def test_commit_after_read_table_was_dropped_conflicts(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE skewed (a int); CREATE TABLE other (a int)")
-        await env.query("s0", "CREATE TABLE seen (a int)")
-        await env.query("s1", "BEGIN; INSERT INTO other SELECT count(*) FROM skewed")
-        # It sees nothing of the first, which has seen nothing of this one: of two in a row one
-        # would have.
-        await env.query(
-            "s2", "INSERT INTO seen SELECT count(*) FROM other; INSERT INTO skewed VALUES (1)"
-        )
-        assert await env.query("s2", "DROP TABLE skewed") == "DROP TABLE"
-        refused = "ERROR 40001: could not serialize access due to concurrent update"
-        assert await env.query("s1", "COMMIT") == refused
-        assert await env.query("s0", "SELECT * FROM other") == "SELECT 0"
-
-    runner.run(play())
+async def test_commit_after_read_table_was_dropped_conflicts(env: TestEnvironment) -> None:
+    await env.query("s0", "CREATE TABLE skewed (a int); CREATE TABLE other (a int)")
+    await env.query("s0", "CREATE TABLE seen (a int)")
+    await env.query("s1", "BEGIN; INSERT INTO other SELECT count(*) FROM skewed")
+    # It sees nothing of the first, which has seen nothing of this one: of two in a row one
+    # would have.
+    await env.query(
+        "s2", "INSERT INTO seen SELECT count(*) FROM other; INSERT INTO skewed VALUES (1)"
+    )
+    assert await env.query("s2", "DROP TABLE skewed") == "DROP TABLE"
+    refused = "ERROR 40001: could not serialize access due to concurrent update"
+    assert await env.query("s1", "COMMIT") == refused
+    assert await env.query("s0", "SELECT * FROM other") == "SELECT 0"
 
 
-def test_concurrent_inserts_share_appends(runner: asyncio.Runner, env: TestEnvironment) -> None:
+async def test_concurrent_inserts_share_appends(env: TestEnvironment) -> None:
     async def inserts(name: str) -> None:
         for i in range(10):
             assert await env.query(name, f"INSERT INTO many VALUES ({i})") == "INSERT 0 1"
 
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE many (i int)")
-        group = env.environment.coordinator.group
-        groups, writes = group.groups, group.writes
-        await asyncio.gather(*(inserts(f"s{i}") for i in range(8)))
-        assert group.writes - writes == 80
-        assert group.groups - groups < 80
-        assert await env.query("s0", "SELECT count(*) FROM many") == "80\nSELECT 1"
-
-    runner.run(play())
+    await env.query("s0", "CREATE TABLE many (i int)")
+    group = env.environment.coordinator.group
+    groups, writes = group.groups, group.writes
+    await asyncio.gather(*(inserts(f"s{i}") for i in range(8)))
+    assert group.writes - writes == 80
+    assert group.groups - groups < 80
+    assert await env.query("s0", "SELECT count(*) FROM many") == "80\nSELECT 1"
 
 
-def test_view_shows_write_to_next_read(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await env.query(
-            "s0",
-            "CREATE TABLE fresh (k int, n int); CREATE VIEW sums AS"
-            " SELECT k, sum(n) AS n FROM fresh GROUP BY k; CREATE INDEX ON sums (k)",
-        )
-        coordinator = env.environment.coordinator
-        await until(lambda: bool(coordinator.arranged("quickstart")))
-        for n in range(1, 10):
-            await env.query("s0", "INSERT INTO fresh VALUES (1, 1)")
-            answer = await env.query("s1", "SELECT n FROM sums WHERE k = 1")
-            assert answer == f"{n}\nSELECT 1"
-
-    runner.run(play())
+async def test_view_shows_write_to_next_read(env: TestEnvironment) -> None:
+    await env.query(
+        "s0",
+        "CREATE TABLE fresh (k int, n int); CREATE VIEW sums AS"
+        " SELECT k, sum(n) AS n FROM fresh GROUP BY k; CREATE INDEX ON sums (k)",
+    )
+    coordinator = env.environment.coordinator
+    await until(lambda: bool(coordinator.arranged("quickstart")))
+    for n in range(1, 10):
+        await env.query("s0", "INSERT INTO fresh VALUES (1, 1)")
+        answer = await env.query("s1", "SELECT n FROM sums WHERE k = 1")
+        assert answer == f"{n}\nSELECT 1"
 
 
-def test_cancelled_statement_leaves_no_state(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        session = await env.session("s0")
-        asyncio.get_running_loop().call_later(0.1, session.interrupt, QueryCanceled())
-        answer = await env.query("s0", "SELECT pg_sleep(30)")
-        assert answer == "ERROR 57014: canceling statement due to user request"
-        assert await env.query("s0", "SELECT 1") == "1\nSELECT 1"
-        session.interrupt(QueryCanceled())  # of nothing
-        assert await env.query("s0", "SELECT 2") == "2\nSELECT 1"
-
-    runner.run(play())
+async def test_cancelled_statement_leaves_no_state(env: TestEnvironment) -> None:
+    session = await env.session("s0")
+    asyncio.get_running_loop().call_later(0.1, session.interrupt, QueryCanceled())
+    answer = await env.query("s0", "SELECT pg_sleep(30)")
+    assert answer == "ERROR 57014: canceling statement due to user request"
+    assert await env.query("s0", "SELECT 1") == "1\nSELECT 1"
+    session.interrupt(QueryCanceled())  # of nothing
+    assert await env.query("s0", "SELECT 2") == "2\nSELECT 1"
 
 
-def test_subscription_gets_each_change_once(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE heard (i int); INSERT INTO heard VALUES (1)")
-        await env.query("s1", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE heard")
-        first = await env.query("s1", "FETCH 1 c")
-        assert first.splitlines()[0].endswith("|1|1")
-        await env.query("s0", "UPDATE heard SET i = 2")
-        second = await env.query("s1", "FETCH 2 c WITH (TIMEOUT = '10s')")
-        changes = sorted(line.split("|")[1:] for line in second.splitlines()[:2])
-        assert changes == [["-1", "1"], ["1", "2"]]
-        await env.query("s1", "COMMIT")
-        compute = env.environment.coordinator.compute
-        assert not any(compute.dataflow(GlobalId(f"t{i}")) for i in range(10))
-
-    runner.run(play())
+async def test_subscription_gets_each_change_once(env: TestEnvironment) -> None:
+    await env.query("s0", "CREATE TABLE heard (i int); INSERT INTO heard VALUES (1)")
+    await env.query("s1", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE heard")
+    first = await env.query("s1", "FETCH 1 c")
+    assert first.splitlines()[0].endswith("|1|1")
+    await env.query("s0", "UPDATE heard SET i = 2")
+    second = await env.query("s1", "FETCH 2 c WITH (TIMEOUT = '10s')")
+    changes = sorted(line.split("|")[1:] for line in second.splitlines()[:2])
+    assert changes == [["-1", "1"], ["1", "2"]]
+    await env.query("s1", "COMMIT")
+    compute = env.environment.coordinator.compute
+    assert not any(compute.dataflow(GlobalId(f"t{i}")) for i in range(10))
 
 
-def test_temporary_collections_do_not_disturb_others(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
+async def test_temporary_collections_do_not_disturb_others(env: TestEnvironment) -> None:
     async def come_and_go() -> None:
         for _ in range(10):
             for made, gone in (
@@ -159,24 +132,21 @@ def test_temporary_collections_do_not_disturb_others(
                 answer = await env.query("ddl", f"{made}; {gone}")
                 assert "ERROR" not in answer, answer
 
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE staying (i int)")
-        done = asyncio.gather(come_and_go())
-        count = 0
-        while not done.done():
-            for sql in (
-                "INSERT INTO staying VALUES (1)",
-                "UPDATE staying SET i = i + 1",
-                "SELECT count(*) FROM staying",
-                "SELECT object_id FROM mz_internal.mz_frontiers",
-            ):
-                answer = await env.query("watch", sql, alone=False)
-                assert "ERROR" not in answer, (sql, answer)
-            count += 1
-        await done
-        assert await env.query("s0", "SELECT count(*) FROM staying") == f"{count}\nSELECT 1"
-
-    runner.run(play())
+    await env.query("s0", "CREATE TABLE staying (i int)")
+    done = asyncio.gather(come_and_go())
+    count = 0
+    while not done.done():
+        for sql in (
+            "INSERT INTO staying VALUES (1)",
+            "UPDATE staying SET i = i + 1",
+            "SELECT count(*) FROM staying",
+            "SELECT object_id FROM mz_internal.mz_frontiers",
+        ):
+            answer = await env.query("watch", sql, alone=False)
+            assert "ERROR" not in answer, (sql, answer)
+        count += 1
+    await done
+    assert await env.query("s0", "SELECT count(*) FROM staying") == f"{count}\nSELECT 1"
 
 
 def test_restart_restores_everything(tmp_path: Path) -> None:
@@ -235,54 +205,48 @@ def test_id_of_failed_create_is_not_reused(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_time_before_index_is_read_without_it(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE old (k int, n int); INSERT INTO old VALUES (1, 2)")
-        await env.query("s0", "CREATE VIEW olds AS SELECT k, sum(n) AS n FROM old GROUP BY k")
-        before = (await env.query("s0", "SELECT mz_now()")).splitlines()[0]
-        await env.query("s1", "BEGIN; SELECT * FROM old")
-        await env.query("s0", "INSERT INTO old VALUES (1, 3); CREATE INDEX ON olds (k)")
-        coordinator = env.environment.coordinator
-        view = next(each for each in coordinator.state.items() if each.name == "olds")
-        await until(lambda: view.id in coordinator.arranged("quickstart"))
-        by_key = "SELECT n FROM olds WHERE k = 1"
-        assert await env.query("s0", by_key) == "5\nSELECT 1"
-        assert await env.query("s0", f"{by_key} AS OF {before}") == "2\nSELECT 1"
-        assert await env.query("s1", by_key) == "2\nSELECT 1\nT"
-        await env.query("s1", "ROLLBACK")
-
-    runner.run(play())
+async def test_time_before_index_is_read_without_it(env: TestEnvironment) -> None:
+    await env.query("s0", "CREATE TABLE old (k int, n int); INSERT INTO old VALUES (1, 2)")
+    await env.query("s0", "CREATE VIEW olds AS SELECT k, sum(n) AS n FROM old GROUP BY k")
+    before = (await env.query("s0", "SELECT mz_now()")).splitlines()[0]
+    await env.query("s1", "BEGIN; SELECT * FROM old")
+    await env.query("s0", "INSERT INTO old VALUES (1, 3); CREATE INDEX ON olds (k)")
+    coordinator = env.environment.coordinator
+    view = next(each for each in coordinator.state.items() if each.name == "olds")
+    await until(lambda: view.id in coordinator.arranged("quickstart"))
+    by_key = "SELECT n FROM olds WHERE k = 1"
+    assert await env.query("s0", by_key) == "5\nSELECT 1"
+    assert await env.query("s0", f"{by_key} AS OF {before}") == "2\nSELECT 1"
+    assert await env.query("s1", by_key) == "2\nSELECT 1\nT"
+    await env.query("s1", "ROLLBACK")
 
 
 @pytest.mark.parametrize("query", ["SELECT * FROM unfilled", "SUBSCRIBE TO unfilled"])
-def test_wait_for_late_collection_sends_notice(
-    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, query: str
+async def test_wait_for_late_collection_sends_notice(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    async def play() -> None:
-        await env.ran(
-            "s0",
-            "CREATE CLUSTER IF NOT EXISTS nobody (SIZE 'embedded', REPLICATION FACTOR 0)",
-            "CREATE TABLE IF NOT EXISTS some_rows (i int)",
-            "CREATE MATERIALIZED VIEW IF NOT EXISTS unfilled IN CLUSTER nobody AS TABLE some_rows",
-        )
-        session = await env.session("s0")
-        told = asyncio.Event()
-        session.when_noticed(told.set)
-        monkeypatch.setattr(timestamp, "FAR_BEHIND_MS", 3_600_000)
-        answer = await env.query("s0", f"SET statement_timeout = '100ms'; {query}")
-        assert "57014" in answer
-        assert not told.is_set()  # it is not so old
-        await env.query("s0", "RESET statement_timeout")
-        await asyncio.sleep(0.1)
-        await env.query("s0", "INSERT INTO some_rows VALUES (1)")  # time goes on
-        monkeypatch.setattr(timestamp, "FAR_BEHIND_MS", 50)
-        asking = asyncio.create_task(env.query("s0", query))
-        await told.wait()
-        session.interrupt(QueryCanceled())
-        notice = 'NOTICE: waiting for materialized view "unfilled", which is being filled'
-        assert notice in await asking
-
-    runner.run(play())
+    await env.ran(
+        "s0",
+        "CREATE CLUSTER IF NOT EXISTS nobody (SIZE 'embedded', REPLICATION FACTOR 0)",
+        "CREATE TABLE IF NOT EXISTS some_rows (i int)",
+        "CREATE MATERIALIZED VIEW IF NOT EXISTS unfilled IN CLUSTER nobody AS TABLE some_rows",
+    )
+    session = await env.session("s0")
+    told = asyncio.Event()
+    session.when_noticed(told.set)
+    monkeypatch.setattr(timestamp, "FAR_BEHIND_MS", 3_600_000)
+    answer = await env.query("s0", f"SET statement_timeout = '100ms'; {query}")
+    assert "57014" in answer
+    assert not told.is_set()  # it is not so old
+    await env.query("s0", "RESET statement_timeout")
+    await asyncio.sleep(0.1)
+    await env.query("s0", "INSERT INTO some_rows VALUES (1)")  # time goes on
+    monkeypatch.setattr(timestamp, "FAR_BEHIND_MS", 50)
+    asking = asyncio.create_task(env.query("s0", query))
+    await told.wait()
+    session.interrupt(QueryCanceled())
+    notice = 'NOTICE: waiting for materialized view "unfilled", which is being filled'
+    assert notice in await asking
 
 
 def test_never_hydrated_view_starts_again(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from foreshore.storage.controller import (
     WriteCapability,
 )
 from foreshore.update import DIFF_FIELD
-from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.harness import TestEnvironment
 
 T, U = GlobalId("u1"), GlobalId("u2")
 
@@ -309,23 +309,20 @@ def test_shard_with_foreign_writer_fails_only_its_writes(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_dropped_tables_are_forgotten_after_last_use(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        gone = env.environment.coordinator.group._gone
-        for i in range(3):
-            await env.query("s", f"CREATE TABLE t{i} (k int)")
-        await env.query("s", "DROP TABLE t0")
-        await env.query("a", "BEGIN; SELECT k FROM t1")
-        await env.query("s", "DROP TABLE t1; ALTER TABLE t2 ADD COLUMN n int")
-        env.environment.forget_retired()
-        assert [each.name for each in gone.values()] == ["t1", None]
-        told = await env.query("a", "INSERT INTO t1 VALUES (1)")
-        assert told.startswith('ERROR 42P01: relation "t1" does not exist')
-        await env.query("a", "ROLLBACK")
-        env.environment.forget_retired()
-        assert not gone
-
-    in_environment(tmp_path, main)
+async def test_dropped_tables_are_forgotten_after_last_use(own_env: TestEnvironment) -> None:
+    gone = own_env.environment.coordinator.group._gone
+    for i in range(3):
+        await own_env.query("s", f"CREATE TABLE t{i} (k int)")
+    await own_env.query("s", "DROP TABLE t0")
+    await own_env.query("a", "BEGIN; SELECT k FROM t1")
+    await own_env.query("s", "DROP TABLE t1; ALTER TABLE t2 ADD COLUMN n int")
+    own_env.environment.forget_retired()
+    assert [each.name for each in gone.values()] == ["t1", None]
+    told = await own_env.query("a", "INSERT INTO t1 VALUES (1)")
+    assert told.startswith('ERROR 42P01: relation "t1" does not exist')
+    await own_env.query("a", "ROLLBACK")
+    own_env.environment.forget_retired()
+    assert not gone
 
 
 def test_log_failure_fails_all_writers_and_shows_nothing() -> None:

@@ -10,7 +10,7 @@ from foreshore.adapter.transaction import locks as locks_module
 from tests.adapter.harness import TestEnvironment, until
 
 
-def test_transactions_like_tpcb_never_abort(runner: asyncio.Runner, env: TestEnvironment) -> None:
+async def test_transactions_like_tpcb_never_abort(env: TestEnvironment) -> None:
     clients, rounds = 8, 6
 
     async def client(name: str, seed: int) -> int:
@@ -36,55 +36,48 @@ def test_transactions_like_tpcb_never_abort(runner: asyncio.Runner, env: TestEnv
             given += delta
         return given
 
-    async def play() -> None:
-        for table, size in (("account", 20), ("teller", 4), ("branch", 1)):
-            await env.query(
-                "s0",
-                f"CREATE TABLE {table} (id int PRIMARY KEY, n int);"
-                f" INSERT INTO {table} SELECT i, 0 FROM generate_series(1, {size}) AS g(i)",
-            )
-        await env.query("s0", "CREATE TABLE history (t int, a int, n int)")
-        given = sum(await asyncio.gather(*(client(f"c{i}", i) for i in range(clients))))
-        for table in ("account", "teller", "branch", "history"):
-            answer = await env.query("s0", f"SELECT sum(n) FROM {table}")
-            assert answer == f"{given}\nSELECT 1", table
-        answer = await env.query("s0", "SELECT count(*) FROM history")
-        assert answer == f"{clients * rounds}\nSELECT 1"
-
-    runner.run(play())
+    for table, size in (("account", 20), ("teller", 4), ("branch", 1)):
+        await env.query(
+            "s0",
+            f"CREATE TABLE {table} (id int PRIMARY KEY, n int);"
+            f" INSERT INTO {table} SELECT i, 0 FROM generate_series(1, {size}) AS g(i)",
+        )
+    await env.query("s0", "CREATE TABLE history (t int, a int, n int)")
+    given = sum(await asyncio.gather(*(client(f"c{i}", i) for i in range(clients))))
+    for table in ("account", "teller", "branch", "history"):
+        answer = await env.query("s0", f"SELECT sum(n) FROM {table}")
+        assert answer == f"{given}\nSELECT 1", table
+    answer = await env.query("s0", "SELECT count(*) FROM history")
+    assert answer == f"{clients * rounds}\nSELECT 1"
 
 
 @pytest.mark.parametrize("action", ["NOTHING", "UPDATE SET n = t.n + excluded.n"])
 @pytest.mark.parametrize("first", ["SELECT * FROM t WHERE k = 1", "SELECT count(*) FROM v"])
 @pytest.mark.parametrize("rows", ["(1, 10)", "(1, 10), (2, 10)"])
-def test_on_conflict_with_newer_row_gives_40001(
-    runner: asyncio.Runner, env: TestEnvironment, first: str, action: str, rows: str
+async def test_on_conflict_with_newer_row_gives_40001(
+    env: TestEnvironment, first: str, action: str, rows: str
 ) -> None:
     """As PostgreSQL says it of a block that goes on at the time of its first query."""
-
-    async def play() -> None:
-        await env.query("a", "CREATE TABLE t (k int PRIMARY KEY, n int)")
-        await env.query("a", "CREATE VIEW v AS TABLE t")
-        upsert = f"INSERT INTO t VALUES {rows} ON CONFLICT (k) DO {action}"
-        for meets in (True, False):
-            await env.query("b", "BEGIN ISOLATION LEVEL REPEATABLE READ")
-            await env.query("b", first)
-            key = 1 if meets else 3
-            assert await env.query("a", f"INSERT INTO t VALUES ({key}, 1)") == "INSERT 0 1"
-            answer = await env.query("b", upsert)
-            if meets:
-                assert answer.splitlines()[0] == (
-                    "ERROR 40001: could not serialize access due to concurrent update"
-                )
-            else:
-                assert answer.startswith("INSERT 0 ")
-            await env.query("b", "ROLLBACK")
-            await env.query("a", "DELETE FROM t")
-
-    runner.run(play())
+    await env.query("a", "CREATE TABLE t (k int PRIMARY KEY, n int)")
+    await env.query("a", "CREATE VIEW v AS TABLE t")
+    upsert = f"INSERT INTO t VALUES {rows} ON CONFLICT (k) DO {action}"
+    for meets in (True, False):
+        await env.query("b", "BEGIN ISOLATION LEVEL REPEATABLE READ")
+        await env.query("b", first)
+        key = 1 if meets else 3
+        assert await env.query("a", f"INSERT INTO t VALUES ({key}, 1)") == "INSERT 0 1"
+        answer = await env.query("b", upsert)
+        if meets:
+            assert answer.splitlines()[0] == (
+                "ERROR 40001: could not serialize access due to concurrent update"
+            )
+        else:
+            assert answer.startswith("INSERT 0 ")
+        await env.query("b", "ROLLBACK")
+        await env.query("a", "DELETE FROM t")
 
 
-def test_upserted_counters_lose_no_increment(runner: asyncio.Runner, env: TestEnvironment) -> None:
+async def test_upserted_counters_lose_no_increment(env: TestEnvironment) -> None:
     async def client(name: str) -> None:
         for i in range(8):
             answer = await env.query(
@@ -94,111 +87,87 @@ def test_upserted_counters_lose_no_increment(runner: asyncio.Runner, env: TestEn
             )
             assert answer == "INSERT 0 1"
 
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE counter (k text PRIMARY KEY, n int)")
-        await asyncio.gather(*(client(f"c{i}") for i in range(8)))
-        answer = await env.query("s0", "SELECT * FROM counter ORDER BY k")
-        assert answer == "k0|24\nk1|24\nk2|16\nSELECT 3"
-
-    runner.run(play())
+    await env.query("s0", "CREATE TABLE counter (k text PRIMARY KEY, n int)")
+    await asyncio.gather(*(client(f"c{i}") for i in range(8)))
+    answer = await env.query("s0", "SELECT * FROM counter ORDER BY k")
+    assert answer == "k0|24\nk1|24\nk2|16\nSELECT 3"
 
 
-def test_deadlock_is_detected_at_once(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE d (id int PRIMARY KEY, n int)")
-        await env.query("s0", "INSERT INTO d VALUES (1, 0), (2, 0), (3, 0)")
-        await env.query("a", "BEGIN; UPDATE d SET n = n + 1 WHERE id = 1")
-        await env.query("b", "BEGIN; UPDATE d SET n = n + 1 WHERE id = 2")
-        waiting = asyncio.create_task(env.query("a", "UPDATE d SET n = n + 1 WHERE id = 2"))
-        locks = env.environment.coordinator.locks
-        await until(lambda: bool(locks._waiting))
-        third = await env.query("s0", "UPDATE d SET n = n + 1 WHERE id = 3", alone=False)
-        assert third == "UPDATE 1"
-        answer = await env.query("b", "UPDATE d SET n = n + 1 WHERE id = 1", alone=False)
-        assert answer == "ERROR 40P01: deadlock detected\nE"
-        assert await waiting == "UPDATE 1\nT"
-        assert await env.query("a", "COMMIT") == "COMMIT"
-        await env.query("b", "ROLLBACK")
-        answer = await env.query("s0", "SELECT n FROM d ORDER BY id")
-        assert answer == "1\n1\n1\nSELECT 3"
-        assert not locks._keys
-        assert not locks._tables
-
-    runner.run(play())
+async def test_deadlock_is_detected_at_once(env: TestEnvironment) -> None:
+    await env.query("s0", "CREATE TABLE d (id int PRIMARY KEY, n int)")
+    await env.query("s0", "INSERT INTO d VALUES (1, 0), (2, 0), (3, 0)")
+    await env.query("a", "BEGIN; UPDATE d SET n = n + 1 WHERE id = 1")
+    await env.query("b", "BEGIN; UPDATE d SET n = n + 1 WHERE id = 2")
+    waiting = asyncio.create_task(env.query("a", "UPDATE d SET n = n + 1 WHERE id = 2"))
+    locks = env.environment.coordinator.locks
+    await until(lambda: bool(locks._waiting))
+    third = await env.query("s0", "UPDATE d SET n = n + 1 WHERE id = 3", alone=False)
+    assert third == "UPDATE 1"
+    answer = await env.query("b", "UPDATE d SET n = n + 1 WHERE id = 1", alone=False)
+    assert answer == "ERROR 40P01: deadlock detected\nE"
+    assert await waiting == "UPDATE 1\nT"
+    assert await env.query("a", "COMMIT") == "COMMIT"
+    await env.query("b", "ROLLBACK")
+    answer = await env.query("s0", "SELECT n FROM d ORDER BY id")
+    assert answer == "1\n1\n1\nSELECT 3"
+    assert not locks._keys
+    assert not locks._tables
 
 
-def test_table_update_and_key_update_wait_for_each_other(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE w (id int PRIMARY KEY, n int)")
-        await env.query("s0", "INSERT INTO w VALUES (1, 0), (2, 0)")
-        await env.query("a", "BEGIN; UPDATE w SET n = n + 1 WHERE id = 1")
-        whole = asyncio.create_task(env.query("b", "UPDATE w SET n = n * 10", alone=False))
-        locks = env.environment.coordinator.locks
-        await until(lambda: len(locks._waiting) == 1)
-        other = asyncio.create_task(
-            env.query("c", "UPDATE w SET n = n + 1 WHERE id = 2", alone=False)
-        )
-        await until(lambda: len(locks._waiting) == 2)
-        assert (
-            await env.query("a", "UPDATE w SET n = n + 1 WHERE id = 1", alone=False)
-            == "UPDATE 1\nT"
-        )
-        assert await env.query("a", "COMMIT", alone=False) == "COMMIT"
-        assert await whole == "UPDATE 2"
-        assert await other == "UPDATE 1"
-        answer = await env.query("s0", "SELECT n FROM w ORDER BY id")
-        assert answer == "20\n1\nSELECT 2"
-
-    runner.run(play())
+async def test_table_update_and_key_update_wait_for_each_other(env: TestEnvironment) -> None:
+    await env.query("s0", "CREATE TABLE w (id int PRIMARY KEY, n int)")
+    await env.query("s0", "INSERT INTO w VALUES (1, 0), (2, 0)")
+    await env.query("a", "BEGIN; UPDATE w SET n = n + 1 WHERE id = 1")
+    whole = asyncio.create_task(env.query("b", "UPDATE w SET n = n * 10", alone=False))
+    locks = env.environment.coordinator.locks
+    await until(lambda: len(locks._waiting) == 1)
+    other = asyncio.create_task(env.query("c", "UPDATE w SET n = n + 1 WHERE id = 2", alone=False))
+    await until(lambda: len(locks._waiting) == 2)
+    assert await env.query("a", "UPDATE w SET n = n + 1 WHERE id = 1", alone=False) == "UPDATE 1\nT"
+    assert await env.query("a", "COMMIT", alone=False) == "COMMIT"
+    assert await whole == "UPDATE 2"
+    assert await other == "UPDATE 1"
+    answer = await env.query("s0", "SELECT n FROM w ORDER BY id")
+    assert answer == "20\n1\nSELECT 2"
 
 
-def test_reads_without_locks_are_checked_at_commit(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE r (id int PRIMARY KEY, n int)")
-        await env.query("s0", "INSERT INTO r VALUES (1, 0), (2, 0), (3, 0)")
-        # a key that was only read, and then changed by another
-        await env.query("a", "BEGIN; SELECT n FROM r WHERE id = 1")
-        await env.query("b", "UPDATE r SET n = 5 WHERE id = 1")
-        await env.query("a", "UPDATE r SET n = 7 WHERE id = 2")
-        assert (await env.query("a", "SELECT n FROM r WHERE id = 1")).startswith("0\n")
-        answer = await env.query("a", "COMMIT")
-        assert answer == "ERROR 40001: could not serialize access due to concurrent update"
-        # one that nobody has changed
-        await env.query("a", "BEGIN; SELECT n FROM r WHERE id = 1")
-        await env.query("b", "UPDATE r SET n = 5 WHERE id = 3")
-        await env.query("a", "UPDATE r SET n = 7 WHERE id = 2")
-        assert await env.query("a", "COMMIT") == "COMMIT"
-        # a key that was not there
-        await env.query("a", "BEGIN; SELECT n FROM r WHERE id = 9")
-        await env.query("b", "INSERT INTO r VALUES (9, 9)")
-        await env.query("a", "INSERT INTO r VALUES (10, 1)")
-        assert (await env.query("a", "COMMIT")).startswith("ERROR 40001")
-        # the whole table
-        await env.query("a", "BEGIN; SELECT sum(n) FROM r")
-        await env.query("b", "UPDATE r SET n = 5 WHERE id = 3")
-        await env.query("a", "UPDATE r SET n = 7 WHERE id = 2")
-        assert (await env.query("a", "COMMIT")).startswith("ERROR 40001")
-
-    runner.run(play())
+async def test_reads_without_locks_are_checked_at_commit(env: TestEnvironment) -> None:
+    await env.query("s0", "CREATE TABLE r (id int PRIMARY KEY, n int)")
+    await env.query("s0", "INSERT INTO r VALUES (1, 0), (2, 0), (3, 0)")
+    # a key that was only read, and then changed by another
+    await env.query("a", "BEGIN; SELECT n FROM r WHERE id = 1")
+    await env.query("b", "UPDATE r SET n = 5 WHERE id = 1")
+    await env.query("a", "UPDATE r SET n = 7 WHERE id = 2")
+    assert (await env.query("a", "SELECT n FROM r WHERE id = 1")).startswith("0\n")
+    answer = await env.query("a", "COMMIT")
+    assert answer == "ERROR 40001: could not serialize access due to concurrent update"
+    # one that nobody has changed
+    await env.query("a", "BEGIN; SELECT n FROM r WHERE id = 1")
+    await env.query("b", "UPDATE r SET n = 5 WHERE id = 3")
+    await env.query("a", "UPDATE r SET n = 7 WHERE id = 2")
+    assert await env.query("a", "COMMIT") == "COMMIT"
+    # a key that was not there
+    await env.query("a", "BEGIN; SELECT n FROM r WHERE id = 9")
+    await env.query("b", "INSERT INTO r VALUES (9, 9)")
+    await env.query("a", "INSERT INTO r VALUES (10, 1)")
+    assert (await env.query("a", "COMMIT")).startswith("ERROR 40001")
+    # the whole table
+    await env.query("a", "BEGIN; SELECT sum(n) FROM r")
+    await env.query("b", "UPDATE r SET n = 5 WHERE id = 3")
+    await env.query("a", "UPDATE r SET n = 7 WHERE id = 2")
+    assert (await env.query("a", "COMMIT")).startswith("ERROR 40001")
 
 
-def test_update_locks_all_keys_of_its_row(runner: asyncio.Runner, env: TestEnvironment) -> None:
+async def test_update_locks_all_keys_of_its_row(env: TestEnvironment) -> None:
     async def client(name: str, where: str) -> None:
         for _ in range(8):
             answer = await env.query(name, f"UPDATE two SET n = n + 1 WHERE {where}", alone=False)
             assert answer == "UPDATE 1"
 
-    async def play() -> None:
-        await env.query("s0", "CREATE TABLE two (id int PRIMARY KEY, e text UNIQUE, n int)")
-        await env.query("s0", "INSERT INTO two VALUES (1, 'a', 0)")
-        await asyncio.gather(client("a", "id = 1"), client("b", "e = 'a'"), client("c", "id = 1"))
-        assert await env.query("s0", "SELECT n FROM two") == "24\nSELECT 1"
-
-    runner.run(play())
+    await env.query("s0", "CREATE TABLE two (id int PRIMARY KEY, e text UNIQUE, n int)")
+    await env.query("s0", "INSERT INTO two VALUES (1, 'a', 0)")
+    await asyncio.gather(client("a", "id = 1"), client("b", "e = 'a'"), client("c", "id = 1"))
+    assert await env.query("s0", "SELECT n FROM two") == "24\nSELECT 1"
 
 
 def test_lock_timeout_ends_wait(tmp_path: Path) -> None:

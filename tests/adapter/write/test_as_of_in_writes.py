@@ -28,86 +28,70 @@ def past(runner: asyncio.Runner, env: TestEnvironment) -> int:
 
 
 @pytest.mark.parametrize("relation", ["src", "kept", "seen"])
-def test_insert_select_as_of_reads_the_past(
-    runner: asyncio.Runner, env: TestEnvironment, past: int, relation: str
+async def test_insert_select_as_of_reads_the_past(
+    env: TestEnvironment, past: int, relation: str
 ) -> None:
-    async def scenario() -> None:
-        made = await env.query("w", "CREATE TABLE into_ (k int PRIMARY KEY, n serial)")
-        assert made == "CREATE TABLE"
-        put = f"INSERT INTO into_ (k) SELECT k FROM {relation} ORDER BY k AS OF {past}"
-        rows = (await env.query("w", put + " RETURNING k")).splitlines()
-        assert sorted(rows) == ["1", "2", "INSERT 0 2"]
-        nothing = await env.query("w", put + " ON CONFLICT DO NOTHING RETURNING k")
-        assert nothing == "INSERT 0 0"
-        put = f"INSERT INTO into_ (k) SELECT k FROM {relation} AS OF AT LEAST {past}"
-        assert await env.query("w", put) == "INSERT 0 1"
-        assert await env.query("w", "SELECT k FROM into_ ORDER BY k") == "1\n2\n3\nSELECT 3"
-        await env.query("w", f"PREPARE p AS INSERT INTO into_ (k) TABLE {relation} AS OF $1")
-        twice = await env.query("w", f"EXECUTE p (to_timestamp({past} / 1000.0))")
-        assert twice.startswith("ERROR 23505"), twice
-        dropped = await env.query("w", "DEALLOCATE p; DROP TABLE into_")
-        assert dropped == "DEALLOCATE\nDROP TABLE"
-
-    runner.run(scenario())
+    made = await env.query("w", "CREATE TABLE into_ (k int PRIMARY KEY, n serial)")
+    assert made == "CREATE TABLE"
+    put = f"INSERT INTO into_ (k) SELECT k FROM {relation} ORDER BY k AS OF {past}"
+    rows = (await env.query("w", put + " RETURNING k")).splitlines()
+    assert sorted(rows) == ["1", "2", "INSERT 0 2"]
+    nothing = await env.query("w", put + " ON CONFLICT DO NOTHING RETURNING k")
+    assert nothing == "INSERT 0 0"
+    put = f"INSERT INTO into_ (k) SELECT k FROM {relation} AS OF AT LEAST {past}"
+    assert await env.query("w", put) == "INSERT 0 1"
+    assert await env.query("w", "SELECT k FROM into_ ORDER BY k") == "1\n2\n3\nSELECT 3"
+    await env.query("w", f"PREPARE p AS INSERT INTO into_ (k) TABLE {relation} AS OF $1")
+    twice = await env.query("w", f"EXECUTE p (to_timestamp({past} / 1000.0))")
+    assert twice.startswith("ERROR 23505"), twice
+    dropped = await env.query("w", "DEALLOCATE p; DROP TABLE into_")
+    assert dropped == "DEALLOCATE\nDROP TABLE"
 
 
-def test_create_table_as_reads_the_past(
-    runner: asyncio.Runner, env: TestEnvironment, past: int
+async def test_create_table_as_reads_the_past(env: TestEnvironment, past: int) -> None:
+    for make in (
+        f"CREATE TABLE was AS SELECT k FROM src AS OF {past}",
+        f"CREATE TABLE was AS TABLE kept AS OF {past} WITH DATA",
+        f"SELECT k INTO was FROM seen AS OF {past}",
+    ):
+        assert await env.query("w", make) == "SELECT 2", make
+        assert await env.query("w", "SELECT k FROM was ORDER BY k") == "1\n2\nSELECT 2"
+        await env.query("w", "DROP TABLE was")
+    empty = await env.query("w", f"CREATE TABLE was AS TABLE src AS OF {past} WITH NO DATA")
+    assert empty == "CREATE TABLE AS"
+    assert await env.query("w", "TABLE was; DROP TABLE was") == "SELECT 0\nDROP TABLE"
+
+
+async def test_as_of_in_block_applies_to_one_query(env: TestEnvironment, past: int) -> None:
+    await env.query("w", "CREATE TABLE mixed (k int)")
+    await env.query("w", "BEGIN; INSERT INTO mixed TABLE src")
+    answer = await env.query("w", f"INSERT INTO mixed TABLE src AS OF {past}")
+    assert answer == "INSERT 0 2\nT"
+    assert await env.query("w", "SELECT k FROM mixed ORDER BY k") == "1\n2\n3\nSELECT 3\nT"
+    await env.query("other", "INSERT INTO src VALUES (4)")
+    assert "ERROR 40001" in await env.query("w", "COMMIT")  # the first of them read src now
+    await env.query("w", f"BEGIN; INSERT INTO mixed TABLE src AS OF {past}")
+    await env.query("other", "INSERT INTO src VALUES (5)")
+    assert await env.query("w", "COMMIT") == "COMMIT"  # what was is the same at all times
+    assert await env.query("w", "SELECT k FROM mixed ORDER BY k") == "1\n2\nSELECT 2"
+    await env.query("w", "DROP TABLE mixed")
+
+
+async def test_insert_waiting_for_future_read_blocks_nobody(
+    env: TestEnvironment, past: int
 ) -> None:
-    async def scenario() -> None:
-        for make in (
-            f"CREATE TABLE was AS SELECT k FROM src AS OF {past}",
-            f"CREATE TABLE was AS TABLE kept AS OF {past} WITH DATA",
-            f"SELECT k INTO was FROM seen AS OF {past}",
-        ):
-            assert await env.query("w", make) == "SELECT 2", make
-            assert await env.query("w", "SELECT k FROM was ORDER BY k") == "1\n2\nSELECT 2"
-            await env.query("w", "DROP TABLE was")
-        empty = await env.query("w", f"CREATE TABLE was AS TABLE src AS OF {past} WITH NO DATA")
-        assert empty == "CREATE TABLE AS"
-        assert await env.query("w", "TABLE was; DROP TABLE was") == "SELECT 0\nDROP TABLE"
-
-    runner.run(scenario())
-
-
-def test_as_of_in_block_applies_to_one_query(
-    runner: asyncio.Runner, env: TestEnvironment, past: int
-) -> None:
-    async def scenario() -> None:
-        await env.query("w", "CREATE TABLE mixed (k int)")
-        await env.query("w", "BEGIN; INSERT INTO mixed TABLE src")
-        answer = await env.query("w", f"INSERT INTO mixed TABLE src AS OF {past}")
-        assert answer == "INSERT 0 2\nT"
-        assert await env.query("w", "SELECT k FROM mixed ORDER BY k") == "1\n2\n3\nSELECT 3\nT"
-        await env.query("other", "INSERT INTO src VALUES (4)")
-        assert "ERROR 40001" in await env.query("w", "COMMIT")  # the first of them read src now
-        await env.query("w", f"BEGIN; INSERT INTO mixed TABLE src AS OF {past}")
-        await env.query("other", "INSERT INTO src VALUES (5)")
-        assert await env.query("w", "COMMIT") == "COMMIT"  # what was is the same at all times
-        assert await env.query("w", "SELECT k FROM mixed ORDER BY k") == "1\n2\nSELECT 2"
-        await env.query("w", "DROP TABLE mixed")
-
-    runner.run(scenario())
-
-
-def test_insert_waiting_for_future_read_blocks_nobody(
-    runner: asyncio.Runner, env: TestEnvironment, past: int
-) -> None:
-    async def scenario() -> None:
-        await env.query("w", "CREATE TABLE target (k int)")
-        put = await waiting(env, "a", f"INSERT INTO target TABLE src AS OF {soon(env, 1000)}")
-        make = await waiting(env, "b", f"CREATE TABLE later AS TABLE kept AS OF {soon(env, 1000)}")
-        async with asyncio.timeout(0.8):
-            await env.query("w", "ALTER TABLE target ADD l int DEFAULT 7", alone=False)
-            await env.query("w", "UPDATE src SET k = 30", alone=False)
-        assert not put.done()
-        assert not make.done()
-        assert (await put, await make) == ("INSERT 0 1", "SELECT 1")
-        assert await env.query("w", "TABLE target") == "30|7\nSELECT 1"
-        assert await env.query("w", "TABLE later") == "30\nSELECT 1"
-        await env.query("w", "DROP TABLE target, later")
-
-    runner.run(scenario())
+    await env.query("w", "CREATE TABLE target (k int)")
+    put = await waiting(env, "a", f"INSERT INTO target TABLE src AS OF {soon(env, 1000)}")
+    make = await waiting(env, "b", f"CREATE TABLE later AS TABLE kept AS OF {soon(env, 1000)}")
+    async with asyncio.timeout(0.8):
+        await env.query("w", "ALTER TABLE target ADD l int DEFAULT 7", alone=False)
+        await env.query("w", "UPDATE src SET k = 30", alone=False)
+    assert not put.done()
+    assert not make.done()
+    assert (await put, await make) == ("INSERT 0 1", "SELECT 1")
+    assert await env.query("w", "TABLE target") == "30|7\nSELECT 1"
+    assert await env.query("w", "TABLE later") == "30\nSELECT 1"
+    await env.query("w", "DROP TABLE target, later")
 
 
 @pytest.mark.parametrize(

@@ -66,66 +66,48 @@ async def both(env: TestEnvironment, sql: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("case", BY_KEY)
-def test_changes_of_different_keys_both_commit(
-    runner: asyncio.Runner, env: TestEnvironment, case: str
-) -> None:
-    async def main() -> None:
-        said, left = await both(env, BY_KEY[case])
-        assert said == ["COMMIT"] * 2
-        await env.ran("w", TABLE)
-        before = await state(env)
-        for key in (1, 2):
-            await env.ran("w", BY_KEY[case].format(key))
-        assert left == await state(env) != before
-
-    runner.run(main())
+async def test_changes_of_different_keys_both_commit(env: TestEnvironment, case: str) -> None:
+    said, left = await both(env, BY_KEY[case])
+    assert said == ["COMMIT"] * 2
+    await env.ran("w", TABLE)
+    before = await state(env)
+    for key in (1, 2):
+        await env.ran("w", BY_KEY[case].format(key))
+    assert left == await state(env) != before
 
 
 @pytest.mark.parametrize("case", BY_TABLE)
-def test_unknown_keys_conflict_by_table(
-    runner: asyncio.Runner, env: TestEnvironment, case: str
-) -> None:
-    async def main() -> None:
-        said, _ = await both(env, BY_TABLE[case])
-        assert said[0] == "COMMIT"
-        assert said[1] == CONFLICT
-
-    runner.run(main())
+async def test_unknown_keys_conflict_by_table(env: TestEnvironment, case: str) -> None:
+    said, _ = await both(env, BY_TABLE[case])
+    assert said[0] == "COMMIT"
+    assert said[1] == CONFLICT
 
 
-def test_scalar_subquery_with_several_rows_fails_by_key(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def main() -> None:
-        await env.ran("w", TABLE)
-        said = await env.query(
-            "w", "DELETE FROM t WHERE k = (SELECT i FROM generate_series(1, 2) AS i)"
-        )
-        assert said.startswith("ERROR 21000"), said
-        assert await env.query("w", "DELETE FROM t WHERE k = (SELECT 1 WHERE false)") == "DELETE 0"
-        assert await env.query("w", "DELETE FROM t WHERE k IN (SELECT NULL::int)") == "DELETE 0"
-        none = "(SELECT i FROM generate_series(1, 2) AS i WHERE i > 5)"
-        for value in (f"COALESCE({none}, 2)", f"CASE WHEN {none} IS NULL THEN 2 END"):
-            said = await env.query("w", f"UPDATE t SET n = n + 1 WHERE k = {value} RETURNING k")
-            assert said == "2\nUPDATE 1", "a subquery without a row is NULL"
-
-    runner.run(main())
+async def test_scalar_subquery_with_several_rows_fails_by_key(env: TestEnvironment) -> None:
+    await env.ran("w", TABLE)
+    said = await env.query(
+        "w", "DELETE FROM t WHERE k = (SELECT i FROM generate_series(1, 2) AS i)"
+    )
+    assert said.startswith("ERROR 21000"), said
+    assert await env.query("w", "DELETE FROM t WHERE k = (SELECT 1 WHERE false)") == "DELETE 0"
+    assert await env.query("w", "DELETE FROM t WHERE k IN (SELECT NULL::int)") == "DELETE 0"
+    none = "(SELECT i FROM generate_series(1, 2) AS i WHERE i > 5)"
+    for value in (f"COALESCE({none}, 2)", f"CASE WHEN {none} IS NULL THEN 2 END"):
+        said = await env.query("w", f"UPDATE t SET n = n + 1 WHERE k = {value} RETURNING k")
+        assert said == "2\nUPDATE 1", "a subquery without a row is NULL"
 
 
-def test_keys_are_read_again_once_after_wait(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def main() -> None:
-        await env.ran("w", TABLE)
-        await env.ran("w", "DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s; SELECT nextval('s')")
-        await env.ran("a", "BEGIN; UPDATE t SET n = 5 WHERE k = 1")
-        delete = "DELETE FROM t WHERE k IN (SELECT last_value FROM s) RETURNING k"
-        waiting = asyncio.create_task(env.query("b", delete, alone=False))
-        locks = env.environment.coordinator.locks
-        await until(lambda: waiting.done() or bool(locks._waiting))
-        await env.ran("c", "SELECT nextval('s')")
-        await env.ran("a", "COMMIT")
-        assert (await waiting).splitlines() == ["2", "DELETE 1"]
-
-    runner.run(main())
+async def test_keys_are_read_again_once_after_wait(env: TestEnvironment) -> None:
+    await env.ran("w", TABLE)
+    await env.ran("w", "DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s; SELECT nextval('s')")
+    await env.ran("a", "BEGIN; UPDATE t SET n = 5 WHERE k = 1")
+    delete = "DELETE FROM t WHERE k IN (SELECT last_value FROM s) RETURNING k"
+    waiting = asyncio.create_task(env.query("b", delete, alone=False))
+    locks = env.environment.coordinator.locks
+    await until(lambda: waiting.done() or bool(locks._waiting))
+    await env.ran("c", "SELECT nextval('s')")
+    await env.ran("a", "COMMIT")
+    assert (await waiting).splitlines() == ["2", "DELETE 1"]
 
 
 WITHOUT_JOIN = (
@@ -149,31 +131,23 @@ WITH_JOIN = (
 @pytest.mark.parametrize(
     "before", ["", "UPDATE t SET n = 0 WHERE k = 3; DELETE FROM t WHERE k = 2"]
 )
-def test_rows_found_by_keys_equal_join(
-    runner: asyncio.Runner,
-    env: TestEnvironment,
-    monkeypatch: pytest.MonkeyPatch,
-    sql: str,
-    before: str,
+async def test_rows_found_by_keys_equal_join(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, sql: str, before: str
 ) -> None:
     """Whether they have been written before or by the transaction itself."""
-
-    async def main() -> None:
-        answers = []
-        for known in (False, True):
-            await env.ran("w", TABLE)
-            await env.ran("w", f"BEGIN; {before}")
-            with monkeypatch.context() as patched:
-                if not known:
-                    patched.setattr(source, "_rows_by_keys", _nothing)
-                elif sql in WITHOUT_JOIN:
-                    patched.setattr(execute, "rows_in_process", _refused)
-                said = (await env.ran("w", sql)).splitlines()
-            await env.ran("w", "COMMIT")
-            answers.append((sorted(said), await state(env)))
-        assert answers[0] == answers[1]
-
-    runner.run(main())
+    answers = []
+    for known in (False, True):
+        await env.ran("w", TABLE)
+        await env.ran("w", f"BEGIN; {before}")
+        with monkeypatch.context() as patched:
+            if not known:
+                patched.setattr(source, "_rows_by_keys", _nothing)
+            elif sql in WITHOUT_JOIN:
+                patched.setattr(execute, "rows_in_process", _refused)
+            said = (await env.ran("w", sql)).splitlines()
+        await env.ran("w", "COMMIT")
+        answers.append((sorted(said), await state(env)))
+    assert answers[0] == answers[1]
 
 
 async def _nothing(*_: object) -> None:

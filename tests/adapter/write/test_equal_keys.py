@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.adapter.harness import TestEnvironment
@@ -24,48 +22,39 @@ EQUAL = [
 
 @pytest.mark.parametrize(("type", "key", "same", "other"), EQUAL)
 @pytest.mark.parametrize("more", ["", ", w"])
-def test_row_with_equal_keys_is_found_once(
-    runner: asyncio.Runner,
-    env: TestEnvironment,
-    type: str,
-    key: str,
-    same: str,
-    other: str,
-    more: str,
+async def test_row_with_equal_keys_is_found_once(
+    env: TestEnvironment, type: str, key: str, same: str, other: str, more: str
 ) -> None:
     """A composite key, too."""
     among = f"k IN ('{key}', '{same}', '{key}') {more and 'AND w IN (0, 0)'}"
     matched = f"USING (VALUES ('{same}'::{type})) q(i) ON t.k = q.i {more and 'AND t.w = 0'}"
 
-    async def scenario() -> None:
-        async def says(sql: str, expected: str) -> None:
-            assert await env.query("s", sql) == expected, sql
+    async def says(sql: str, expected: str) -> None:
+        assert await env.query("s", sql) == expected, sql
 
-        await env.query("s", "DROP TABLE IF EXISTS t")
-        await env.query("s", f"CREATE TABLE t (k {type}, w int, v int, PRIMARY KEY (k{more}))")
-        for first in (
-            f"INSERT INTO t VALUES ('{other}', 0, 5)",
-            f"INSERT INTO t SELECT '{other}', 0, 5",
-        ):
-            await env.query("s", "DELETE FROM t")
-            await env.query("s", f"INSERT INTO t VALUES ('{key}', 0, 1)")
-            await env.query("s", f"BEGIN; {first}")
-            await says(f"SELECT v FROM t WHERE {among}", "1\nSELECT 1\nT")
-            await says(f"SELECT v FROM t WHERE {among} FOR UPDATE", "1\nSELECT 1\nT")
-            await says(f"UPDATE t SET v = v + 1 WHERE {among} RETURNING v", "2\nUPDATE 1\nT")
-            merge = f"MERGE INTO t {matched} WHEN MATCHED THEN UPDATE SET v = v + 1"
-            await says(merge, "MERGE 1\nT")
-            await says(f"SELECT v FROM t WHERE {among}", "3\nSELECT 1\nT")
-            await says("SELECT v FROM t ORDER BY v", "3\n5\nSELECT 2\nT")
-            await says("SAVEPOINT a", "SAVEPOINT\nT")
-            await says(f"DELETE FROM t WHERE {among}", "DELETE 1\nT")
-            await says("ROLLBACK TO a", "ROLLBACK\nT")
-            await says(f"DELETE FROM t WHERE {among}", "DELETE 1\nT")
-            await says(f"DELETE FROM t WHERE {among}", "DELETE 0\nT")
-            await says("COMMIT", "COMMIT")
-            await says("SELECT v FROM t", "5\nSELECT 1")
-            await env.query("s", f"INSERT INTO t VALUES ('{key}', 0, 7)")
-            clash = await env.query("s", f"INSERT INTO t VALUES ('{same}', 0, 8)")
-            assert clash.startswith("ERROR 23505"), clash
-
-    runner.run(scenario())
+    await env.query("s", "DROP TABLE IF EXISTS t")
+    await env.query("s", f"CREATE TABLE t (k {type}, w int, v int, PRIMARY KEY (k{more}))")
+    for first in (
+        f"INSERT INTO t VALUES ('{other}', 0, 5)",
+        f"INSERT INTO t SELECT '{other}', 0, 5",
+    ):
+        await env.query("s", "DELETE FROM t")
+        await env.query("s", f"INSERT INTO t VALUES ('{key}', 0, 1)")
+        await env.query("s", f"BEGIN; {first}")
+        await says(f"SELECT v FROM t WHERE {among}", "1\nSELECT 1\nT")
+        await says(f"SELECT v FROM t WHERE {among} FOR UPDATE", "1\nSELECT 1\nT")
+        await says(f"UPDATE t SET v = v + 1 WHERE {among} RETURNING v", "2\nUPDATE 1\nT")
+        merge = f"MERGE INTO t {matched} WHEN MATCHED THEN UPDATE SET v = v + 1"
+        await says(merge, "MERGE 1\nT")
+        await says(f"SELECT v FROM t WHERE {among}", "3\nSELECT 1\nT")
+        await says("SELECT v FROM t ORDER BY v", "3\n5\nSELECT 2\nT")
+        await says("SAVEPOINT a", "SAVEPOINT\nT")
+        await says(f"DELETE FROM t WHERE {among}", "DELETE 1\nT")
+        await says("ROLLBACK TO a", "ROLLBACK\nT")
+        await says(f"DELETE FROM t WHERE {among}", "DELETE 1\nT")
+        await says(f"DELETE FROM t WHERE {among}", "DELETE 0\nT")
+        await says("COMMIT", "COMMIT")
+        await says("SELECT v FROM t", "5\nSELECT 1")
+        await env.query("s", f"INSERT INTO t VALUES ('{key}', 0, 7)")
+        clash = await env.query("s", f"INSERT INTO t VALUES ('{same}', 0, 8)")
+        assert clash.startswith("ERROR 23505"), clash

@@ -1,7 +1,5 @@
 """Rows with values that may become very long are evaluated by the engine."""
 
-import asyncio
-
 import pytest
 
 from foreshore.adapter.read.in_process import rows_in_process
@@ -18,13 +16,8 @@ GROWING = (  # what is written for 1, a short argument, and for 2, a long one
 
 
 @pytest.mark.parametrize(("cell", "short", "long"), GROWING)
-def test_only_long_values_use_the_engine(
-    runner: asyncio.Runner,
-    env: TestEnvironment,
-    monkeypatch: pytest.MonkeyPatch,
-    cell: str,
-    short: str,
-    long: str,
+async def test_only_long_values_use_the_engine(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, cell: str, short: str, long: str
 ) -> None:
     there: list[object] = []
 
@@ -33,63 +26,46 @@ def test_only_long_values_use_the_engine(
         return await rows_in_process(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("foreshore.adapter.read.execute.rows_in_process", counted)
-
-    async def scenario() -> None:
-        await env.query("s", "CREATE TABLE long (n int, t text)")
-        await env.query("s", f"PREPARE put AS INSERT INTO long VALUES ($1, {cell}) RETURNING n")
-        for given, engine in ((short, 0), (long, 1)):
-            assert await env.query("s", f"EXECUTE put ({given})") == f"{given}\nINSERT 0 1"
-            assert len(there) == engine
-            same = await env.query(
-                "s", f"SELECT t = {cell.replace('$1', given)} FROM long WHERE n = {given}"
-            )
-            assert same == "t\nSELECT 1"
-        await env.query("s", "DEALLOCATE put; DROP TABLE long")
-
-    runner.run(scenario())
+    await env.query("s", "CREATE TABLE long (n int, t text)")
+    await env.query("s", f"PREPARE put AS INSERT INTO long VALUES ($1, {cell}) RETURNING n")
+    for given, engine in ((short, 0), (long, 1)):
+        assert await env.query("s", f"EXECUTE put ({given})") == f"{given}\nINSERT 0 1"
+        assert len(there) == engine
+        same = await env.query(
+            "s", f"SELECT t = {cell.replace('$1', given)} FROM long WHERE n = {given}"
+        )
+        assert same == "t\nSELECT 1"
+    await env.query("s", "DEALLOCATE put; DROP TABLE long")
 
 
-def test_unused_argument_may_fail(runner: asyncio.Runner, env: TestEnvironment) -> None:
-    async def scenario() -> None:
-        await env.query("s", "CREATE TABLE guarded (t text)")
-        cell = "CASE WHEN $1 = 0 THEN 'none' ELSE repeat('y', 10 / $1) END"
-        await env.query("s", f"PREPARE guard AS INSERT INTO guarded VALUES ({cell}) RETURNING t")
-        assert await env.query("s", "EXECUTE guard (5)") == "yy\nINSERT 0 1"
-        assert await env.query("s", "EXECUTE guard (0)") == "none\nINSERT 0 1"
-        await env.query("s", "PREPARE bare AS INSERT INTO guarded VALUES (repeat('y', 10 / $1))")
-        assert await env.query("s", "EXECUTE bare (0)") == "ERROR 22012: division by zero"
-        await env.query("s", "PREPARE huge AS INSERT INTO guarded VALUES (repeat('y', $1))")
-        huge = await env.query("s", "EXECUTE huge (2000000000)")
-        assert huge == "ERROR 54000: requested length too large"
-
-    runner.run(scenario())
+async def test_unused_argument_may_fail(env: TestEnvironment) -> None:
+    await env.query("s", "CREATE TABLE guarded (t text)")
+    cell = "CASE WHEN $1 = 0 THEN 'none' ELSE repeat('y', 10 / $1) END"
+    await env.query("s", f"PREPARE guard AS INSERT INTO guarded VALUES ({cell}) RETURNING t")
+    assert await env.query("s", "EXECUTE guard (5)") == "yy\nINSERT 0 1"
+    assert await env.query("s", "EXECUTE guard (0)") == "none\nINSERT 0 1"
+    await env.query("s", "PREPARE bare AS INSERT INTO guarded VALUES (repeat('y', 10 / $1))")
+    assert await env.query("s", "EXECUTE bare (0)") == "ERROR 22012: division by zero"
+    await env.query("s", "PREPARE huge AS INSERT INTO guarded VALUES (repeat('y', $1))")
+    huge = await env.query("s", "EXECUTE huge (2000000000)")
+    assert huge == "ERROR 54000: requested length too large"
 
 
 @pytest.mark.parametrize("length", [3, 2_000_000])
-def test_long_values_beside_nextval(
-    runner: asyncio.Runner, env: TestEnvironment, length: int
-) -> None:
-    async def scenario() -> None:
-        await env.query("s", "CREATE TABLE numbered (id serial, t text)")
-        await env.query("s", "PREPARE n AS INSERT INTO numbered (t) VALUES (repeat('y', $1))")
-        for _ in range(2):
-            assert await env.query("s", f"EXECUTE n ({length})") == "INSERT 0 1"
-        answer = await env.query("s", "SELECT id, length(t) FROM numbered ORDER BY id")
-        assert answer == f"1|{length}\n2|{length}\nSELECT 2"
-        await env.query("s", "DEALLOCATE n; DROP TABLE numbered")
-
-    runner.run(scenario())
+async def test_long_values_beside_nextval(env: TestEnvironment, length: int) -> None:
+    await env.query("s", "CREATE TABLE numbered (id serial, t text)")
+    await env.query("s", "PREPARE n AS INSERT INTO numbered (t) VALUES (repeat('y', $1))")
+    for _ in range(2):
+        assert await env.query("s", f"EXECUTE n ({length})") == "INSERT 0 1"
+    answer = await env.query("s", "SELECT id, length(t) FROM numbered ORDER BY id")
+    assert answer == f"1|{length}\n2|{length}\nSELECT 2"
+    await env.query("s", "DEALLOCATE n; DROP TABLE numbered")
 
 
-def test_query_of_arguments_only_with_long_values(
-    runner: asyncio.Runner, env: TestEnvironment
-) -> None:
-    async def scenario() -> None:
-        await env.query("s", "PREPARE q AS SELECT length(repeat($1, $2))")
-        assert await env.query("s", "EXECUTE q ('ab', 3)") == "6\nSELECT 1"
-        assert await env.query("s", "EXECUTE q ('ab', 2000000)") == "4000000\nSELECT 1"
-
-    runner.run(scenario())
+async def test_query_of_arguments_only_with_long_values(env: TestEnvironment) -> None:
+    await env.query("s", "PREPARE q AS SELECT length(repeat($1, $2))")
+    assert await env.query("s", "EXECUTE q ('ab', 3)") == "6\nSELECT 1"
+    assert await env.query("s", "EXECUTE q ('ab', 2000000)") == "4000000\nSELECT 1"
 
 
 @pytest.mark.parametrize(
@@ -100,20 +76,15 @@ def test_query_of_arguments_only_with_long_values(
         "SELECT DISTINCT mz_now() FROM generate_series(1, 99)",
     ],
 )
-def test_mz_now_without_read_with_long_values(
-    runner: asyncio.Runner, env: TestEnvironment, source: str
-) -> None:
-    async def scenario() -> None:
-        oracle = env.environment.coordinator.oracle
-        await env.query("s", "CREATE TABLE IF NOT EXISTS moments (t mz_timestamp)")
-        before = oracle.read_ts()
-        answer = await env.query("s", f"INSERT INTO moments {source} RETURNING t")
-        assert before <= int(answer.splitlines()[0]) <= oracle.read_ts()
-        await env.query("s", "BEGIN; SELECT * FROM moments")
-        in_block = (await env.query("s", "SELECT mz_now()")).splitlines()[0]
-        await env.query("other", "INSERT INTO moments VALUES (1)")
-        answer = await env.query("s", f"INSERT INTO moments {source} RETURNING t")
-        assert answer.splitlines()[0] == in_block
-        await env.query("s", "ROLLBACK")
-
-    runner.run(scenario())
+async def test_mz_now_without_read_with_long_values(env: TestEnvironment, source: str) -> None:
+    oracle = env.environment.coordinator.oracle
+    await env.query("s", "CREATE TABLE IF NOT EXISTS moments (t mz_timestamp)")
+    before = oracle.read_ts()
+    answer = await env.query("s", f"INSERT INTO moments {source} RETURNING t")
+    assert before <= int(answer.splitlines()[0]) <= oracle.read_ts()
+    await env.query("s", "BEGIN; SELECT * FROM moments")
+    in_block = (await env.query("s", "SELECT mz_now()")).splitlines()[0]
+    await env.query("other", "INSERT INTO moments VALUES (1)")
+    answer = await env.query("s", f"INSERT INTO moments {source} RETURNING t")
+    assert answer.splitlines()[0] == in_block
+    await env.query("s", "ROLLBACK")

@@ -26,7 +26,7 @@ from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
 from foreshore.sql.plan import Insert
 from foreshore.types import RelationDesc
-from tests.adapter.harness import TestEnvironment, in_environment, told
+from tests.adapter.harness import TestEnvironment, told
 
 TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 50),
     w numeric(6, 2) NOT NULL DEFAULT 0.5, f float8, s serial, CONSTRAINT {t}_code UNIQUE (code),
@@ -266,23 +266,19 @@ def test_prepared_tuple_and_column_statements_agree(
     assert by_tuples.count("insert") > 60
 
 
-def test_statement_after_wait_for_key_sees_new_row(tmp_path: Path) -> None:
+async def test_statement_after_wait_for_key_sees_new_row(own_env: TestEnvironment) -> None:
     """By columns, too: what was changed by tuples meanwhile is not in the arrangement yet."""
-
-    async def main(env: TestEnvironment) -> None:
-        await env.query("a", "CREATE TABLE t (id int PRIMARY KEY, v int)")
-        await env.query("a", "INSERT INTO t VALUES (1, 0)")
-        for waiting in (
-            "INSERT INTO t VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET v = t.v + 10",
-            "UPDATE t SET v = v + 10 WHERE id IN (1, 2)",
-            "UPDATE t SET v = v + 10 WHERE id = 1",
-        ):
-            assert await env.query("a", "BEGIN; UPDATE t SET v = 1 WHERE id = 1")
-            task = asyncio.create_task(env.query("b", waiting, alone=False))
-            await asyncio.sleep(0.1)
-            assert not task.done()
-            assert await env.query("a", "COMMIT", alone=False) == "COMMIT"
-            assert not (await task).startswith("ERROR")
-            assert (await env.query("a", "SELECT sum(v) FROM t")).startswith("11\n")
-
-    in_environment(tmp_path, main)
+    await own_env.query("a", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+    await own_env.query("a", "INSERT INTO t VALUES (1, 0)")
+    for waiting in (
+        "INSERT INTO t VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET v = t.v + 10",
+        "UPDATE t SET v = v + 10 WHERE id IN (1, 2)",
+        "UPDATE t SET v = v + 10 WHERE id = 1",
+    ):
+        assert await own_env.query("a", "BEGIN; UPDATE t SET v = 1 WHERE id = 1")
+        task = asyncio.create_task(own_env.query("b", waiting, alone=False))
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        assert await own_env.query("a", "COMMIT", alone=False) == "COMMIT"
+        assert not (await task).startswith("ERROR")
+        assert (await own_env.query("a", "SELECT sum(v) FROM t")).startswith("11\n")

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.harness import TestEnvironment
 
 
 def test_colliding_inserts_exactly_one_succeeds(tmp_path: Path) -> None:
@@ -33,41 +33,37 @@ def test_colliding_inserts_exactly_one_succeeds(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_commit_after_table_altered_is_refused(tmp_path: Path) -> None:
-    async def play(env: TestEnvironment) -> None:
-        await env.query("s", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
-        await env.query("b", "BEGIN; INSERT INTO t VALUES (1)")
-        assert await env.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)") == "ALTER TABLE"
-        answer = await env.query("b", "COMMIT")
-        assert answer == "ERROR 40001: could not serialize access: a table was altered meanwhile"
-        await env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) FROM t GROUP BY k")
-        answer = await env.query("s", "ALTER TABLE t DROP CONSTRAINT t_pkey")
-        assert answer.splitlines()[:2] == [
-            "ERROR 2BP01: cannot drop constraint t_pkey on table t because other objects depend on"
-            " it",
-            "DETAIL: materialized view m depends on constraint t_pkey on table t",
-        ]
-        await env.query("b", "BEGIN; ALTER TABLE t DROP COLUMN nothing")
-        await env.query("b", "ROLLBACK")
-        block = "BEGIN; CREATE TABLE n (i int); INSERT INTO n VALUES (1), (1)"
-        await env.query("b", block)
-        answer = await env.query("b", "ALTER TABLE n ADD UNIQUE (i)")
-        assert answer.splitlines()[1] == "DETAIL: Key (i)=(1) is duplicated."
-        await env.query("b", "ROLLBACK")
-        await env.query(
-            "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
-        )
-        assert "ERROR 23505" in await env.query("b", "INSERT INTO n VALUES (2)")
-        await env.query("b", "ROLLBACK")
-        await env.query(
-            "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
-        )
-        assert (await env.query("b", "COMMIT")) == "COMMIT"
-        assert "ERROR 23505" in await env.query("s", "INSERT INTO n VALUES (2)")
-        await env.query(
-            "s", "BEGIN; ALTER TABLE n DROP CONSTRAINT n_i_key; INSERT INTO n VALUES (2)"
-        )
-        assert await env.query("s", "COMMIT") == "COMMIT"
-        assert await env.query("s", "SELECT * FROM n") == "2\n2\nSELECT 2"
-
-    in_environment(tmp_path, play)
+async def test_commit_after_table_altered_is_refused(own_env: TestEnvironment) -> None:
+    await own_env.query("s", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+    await own_env.query("b", "BEGIN; INSERT INTO t VALUES (1)")
+    assert await own_env.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)") == "ALTER TABLE"
+    answer = await own_env.query("b", "COMMIT")
+    assert answer == "ERROR 40001: could not serialize access: a table was altered meanwhile"
+    await own_env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) FROM t GROUP BY k")
+    answer = await own_env.query("s", "ALTER TABLE t DROP CONSTRAINT t_pkey")
+    assert answer.splitlines()[:2] == [
+        "ERROR 2BP01: cannot drop constraint t_pkey on table t because other objects depend on it",
+        "DETAIL: materialized view m depends on constraint t_pkey on table t",
+    ]
+    await own_env.query("b", "BEGIN; ALTER TABLE t DROP COLUMN nothing")
+    await own_env.query("b", "ROLLBACK")
+    block = "BEGIN; CREATE TABLE n (i int); INSERT INTO n VALUES (1), (1)"
+    await own_env.query("b", block)
+    answer = await own_env.query("b", "ALTER TABLE n ADD UNIQUE (i)")
+    assert answer.splitlines()[1] == "DETAIL: Key (i)=(1) is duplicated."
+    await own_env.query("b", "ROLLBACK")
+    await own_env.query(
+        "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
+    )
+    assert "ERROR 23505" in await own_env.query("b", "INSERT INTO n VALUES (2)")
+    await own_env.query("b", "ROLLBACK")
+    await own_env.query(
+        "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
+    )
+    assert (await own_env.query("b", "COMMIT")) == "COMMIT"
+    assert "ERROR 23505" in await own_env.query("s", "INSERT INTO n VALUES (2)")
+    await own_env.query(
+        "s", "BEGIN; ALTER TABLE n DROP CONSTRAINT n_i_key; INSERT INTO n VALUES (2)"
+    )
+    assert await own_env.query("s", "COMMIT") == "COMMIT"
+    assert await own_env.query("s", "SELECT * FROM n") == "2\n2\nSELECT 2"

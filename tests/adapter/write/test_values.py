@@ -1,7 +1,5 @@
 """Rows of values agree with the evaluation of their plan, for all column types."""
 
-from pathlib import Path
-
 import pyarrow as pa
 
 from foreshore.adapter.read.bind import bind_peek
@@ -12,7 +10,7 @@ from foreshore.sql.plan import Insert
 from foreshore.table_rows import TableRows, updates_at
 from foreshore.types import Datum
 from foreshore.update import DIFF, TIME
-from tests.adapter.harness import TestEnvironment, in_environment
+from tests.adapter.harness import TestEnvironment
 
 TABLE = """CREATE TABLE t (
     i int2, j int4, k int8, f float4, g float8, b bool, s text, v varchar(5), c char(3),
@@ -33,53 +31,45 @@ STATEMENTS: list[tuple[str, tuple[Datum, ...]]] = [
 ]
 
 
-def test_values_agree_with_plan(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        assert await env.query("a", TABLE) == "CREATE TABLE"
-        session = await env.session("a")
-        for text, args in STATEMENTS:
-            sql = text.replace("{0}", "6b7c0e0e-0000-4000-8000-000000000001")
-            prepared = await session.parse("", sql, ())
-            assert prepared.template is not None, sql
-            assert prepared.peek is not None
-            assert isinstance(prepared.plan, Insert)
-            context = session.context(prepared, args)
-            bound = await bind_peek(context, prepared.peek, 0)
-            desc = session.planner.reader().planned[prepared.plan.table].desc
-            template = prepared.template
-            rows = rows_of_template(
-                template, template.givens.values(args, context.environment_values(0))
-            )
-            given, expected = (
-                TableRows.inserted(desc, rows).table,
-                evaluate_linear(bound.block.relation),
-            )
-            assert given.num_rows == len(rows)
-            for column, wanted in zip(given.columns, expected.columns, strict=True):
-                assert column.combine_chunks().equals(wanted.combine_chunks()), sql
-            updates = updates_at(
-                [TableRows.inserted(desc, rows), TableRows.inserted(desc, rows)], 7
-            )
-            assert updates[TIME].to_pylist() == [7] * 2 * len(rows)
-            assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
-            assert set(updates[DIFF].to_pylist()) == {1}
-            await session.rollback()
-
-    in_environment(tmp_path, main)
+async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
+    assert await own_env.query("a", TABLE) == "CREATE TABLE"
+    session = await own_env.session("a")
+    for text, args in STATEMENTS:
+        sql = text.replace("{0}", "6b7c0e0e-0000-4000-8000-000000000001")
+        prepared = await session.parse("", sql, ())
+        assert prepared.template is not None, sql
+        assert prepared.peek is not None
+        assert isinstance(prepared.plan, Insert)
+        context = session.context(prepared, args)
+        bound = await bind_peek(context, prepared.peek, 0)
+        desc = session.planner.reader().planned[prepared.plan.table].desc
+        template = prepared.template
+        rows = rows_of_template(
+            template, template.givens.values(args, context.environment_values(0))
+        )
+        given, expected = (
+            TableRows.inserted(desc, rows).table,
+            evaluate_linear(bound.block.relation),
+        )
+        assert given.num_rows == len(rows)
+        for column, wanted in zip(given.columns, expected.columns, strict=True):
+            assert column.combine_chunks().equals(wanted.combine_chunks()), sql
+        updates = updates_at([TableRows.inserted(desc, rows), TableRows.inserted(desc, rows)], 7)
+        assert updates[TIME].to_pylist() == [7] * 2 * len(rows)
+        assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
+        assert set(updates[DIFF].to_pylist()) == {1}
+        await session.rollback()
 
 
-def test_non_values_source_has_no_template(tmp_path: Path) -> None:
-    async def main(env: TestEnvironment) -> None:
-        await env.query("a", TABLE)
-        session = await env.session("a")
-        for sql in (
-            "INSERT INTO t (j) SELECT j FROM t",
-            "INSERT INTO t (j) SELECT 1 WHERE $1",
-            "INSERT INTO t (j) SELECT * FROM generate_series(1, 3)",
-        ):
-            prepared = await session.parse("", sql, ())
-            assert prepared.template is None, sql
-            assert prepared.peek is not None
-            assert template_of(prepared.peek.query.relation) is None
-
-    in_environment(tmp_path, main)
+async def test_non_values_source_has_no_template(own_env: TestEnvironment) -> None:
+    await own_env.query("a", TABLE)
+    session = await own_env.session("a")
+    for sql in (
+        "INSERT INTO t (j) SELECT j FROM t",
+        "INSERT INTO t (j) SELECT 1 WHERE $1",
+        "INSERT INTO t (j) SELECT * FROM generate_series(1, 3)",
+    ):
+        prepared = await session.parse("", sql, ())
+        assert prepared.template is None, sql
+        assert prepared.peek is not None
+        assert template_of(prepared.peek.query.relation) is None

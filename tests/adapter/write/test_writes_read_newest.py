@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
-from tests.adapter.harness import TestEnvironment, in_environment, until
+from tests.adapter.harness import TestEnvironment, until
 
 # Of tables with the keys 1 and 2. A view says 2; so long as it is behind it says 1.
 WRITES = {
@@ -38,37 +37,34 @@ WRITES = {
 }
 
 
-def test_write_waits_for_late_view(tmp_path: Path) -> None:
-    async def scenario(env: TestEnvironment) -> None:
-        for sql in (
-            "CREATE CLUSTER c (SIZE 'embedded')",
-            *(each for i in range(len(WRITES)) for each in _made(i)),
-            "DROP CLUSTER REPLICA c.r1",
-            *(f"UPDATE source{i} SET k = 2" for i in range(len(WRITES))),
-        ):
-            assert "ERROR" not in (answer := await env.query("s", sql)), answer
-        writing: dict[str, asyncio.Task[str]] = {}
-        for i, sql in enumerate(WRITES):
-            own = sql.format(t=f"t{i}", keyed=f"keyed{i}", known=f"known{i}")
-            await env.query(sql, "SET default_transaction_isolation = 'bounded staleness 1h'")
-            assert "ERROR 25006" in await env.query(sql, own)
-            await env.query(sql, "SET default_transaction_isolation = 'serializable'")
-            assert await env.query(sql, f"SELECT * FROM known{i}") == "1\nSELECT 1"  # behind
-            writing[sql] = asyncio.create_task(env.query(sql, own, alone=False))
+async def test_write_waits_for_late_view(own_env: TestEnvironment) -> None:
+    for sql in (
+        "CREATE CLUSTER c (SIZE 'embedded')",
+        *(each for i in range(len(WRITES)) for each in _made(i)),
+        "DROP CLUSTER REPLICA c.r1",
+        *(f"UPDATE source{i} SET k = 2" for i in range(len(WRITES))),
+    ):
+        assert "ERROR" not in (answer := await own_env.query("s", sql)), answer
+    writing: dict[str, asyncio.Task[str]] = {}
+    for i, sql in enumerate(WRITES):
+        own = sql.format(t=f"t{i}", keyed=f"keyed{i}", known=f"known{i}")
+        await own_env.query(sql, "SET default_transaction_isolation = 'bounded staleness 1h'")
+        assert "ERROR 25006" in await own_env.query(sql, own)
+        await own_env.query(sql, "SET default_transaction_isolation = 'serializable'")
+        assert await own_env.query(sql, f"SELECT * FROM known{i}") == "1\nSELECT 1"  # behind
+        writing[sql] = asyncio.create_task(own_env.query(sql, own, alone=False))
 
-        def chosen(sql: str) -> bool:
-            transaction = env.sessions[sql].transaction
-            return writing[sql].done() or (transaction is not None and transaction.time is not None)
+    def chosen(sql: str) -> bool:
+        transaction = own_env.sessions[sql].transaction
+        return writing[sql].done() or (transaction is not None and transaction.time is not None)
 
-        await until(lambda: all(map(chosen, WRITES)))
-        await env.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')", alone=False)
-        for i, (sql, (answer, left)) in enumerate(WRITES.items()):
-            assert await writing[sql] == answer, sql
-            table = "keyed" if "{keyed}" in sql else "t"
-            rows = await env.query("s", f"SELECT k, v FROM {table}{i} ORDER BY k, v")
-            assert " ".join(rows.splitlines()[:-1]) == left, sql
-
-    in_environment(tmp_path, scenario)
+    await until(lambda: all(map(chosen, WRITES)))
+    await own_env.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')", alone=False)
+    for i, (sql, (answer, left)) in enumerate(WRITES.items()):
+        assert await writing[sql] == answer, sql
+        table = "keyed" if "{keyed}" in sql else "t"
+        rows = await own_env.query("s", f"SELECT k, v FROM {table}{i} ORDER BY k, v")
+        assert " ".join(rows.splitlines()[:-1]) == left, sql
 
 
 def _made(i: int) -> Iterator[str]:
