@@ -126,10 +126,12 @@ class Cancellation:
 class Dataflow(Protocol):
     """A maintained relation. Calls are serialized but may come from any thread.
 
-    `batch_sizing` chooses the number of times in a window; None: no limit.
+    `batch_sizing` chooses the number of times in a window; None: no limit. A window of at most
+    `small_window` updates takes no more than a few milliseconds.
     """
 
     batch_sizing: BatchSizing | None
+    small_window: int
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute the output as of the description's `as_of`; all updates are at that time."""
@@ -145,6 +147,10 @@ class Dataflow(Protocol):
 
     def allow_compaction(self, since: int) -> None:
         """Allow times before `since` to be forgotten."""
+        ...
+
+    def maintain(self) -> bool:
+        """Do some maintenance between steps; return whether there is more to do."""
         ...
 
     def close(self) -> None:

@@ -131,6 +131,8 @@ class Store(Protocol):
 class TickDataflow:
     """A dataflow over a store; see `foreshore.compute.engine.Dataflow`."""
 
+    small_window = 0
+
     def __init__(self, plan: TickPlan, store: Store, as_of: int) -> None:
         assert 1 <= len(plan.outputs) <= 2, "rows, and perhaps errors"
         self._plan = plan
@@ -189,6 +191,10 @@ class TickDataflow:
 
     def allow_compaction(self, since: int) -> None:
         """Do nothing: contents have no times, and changes do not outlive their window."""
+
+    def maintain(self) -> bool:
+        """Return that nothing is to be done: a step consolidates its store."""
+        return False
 
     def close(self) -> None:
         """Free the dataflow's resources."""

@@ -26,6 +26,7 @@ class FlowDataflow:
     """A view as operators over arrangements. Calls are serialized."""
 
     batch_sizing: BatchSizing | None = None
+    small_window = 256
 
     def __init__(self, description: DataflowDescription, bulk: Engine, interner: Interner) -> None:
         relation = description.relation
@@ -96,7 +97,6 @@ class FlowDataflow:
         self._errors.commit()
         for operator in self._operators:
             operator.commit()
-            operator.maintain()
         return output
 
     def _table(self, batch: Batch, layout: Layout, columns: tuple[ColumnType, ...]) -> pa.Table:
@@ -110,6 +110,10 @@ class FlowDataflow:
 
     def allow_compaction(self, since: int) -> None:
         """Do nothing: state is compacted to the beginning of each window."""
+
+    def maintain(self) -> bool:
+        """Merge some runs of each arrangement; return whether there is more to do."""
+        return any([operator.maintain() for operator in self._operators])
 
     def close(self) -> None:
         """Free the operators."""

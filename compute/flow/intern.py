@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from foreshore.compute.flow.kernels import interning
 
+AT_ONCE = 1 << 16  # strings
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -55,19 +57,20 @@ class Interner:
         buffers = column.buffers()
         offsets = np.frombuffer(buffers[1], np.int64 if large else np.int32)
         offsets = offsets[column.offset : column.offset + rows + 1].astype(np.int64, copy=False)
-        size = int(offsets[-1] - offsets[0])
         data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.zeros(0, np.uint8)
         if column.null_count:
             present = column.is_valid().to_numpy(zero_copy_only=False)
         else:
             present = np.ones(rows, np.bool_)
-        with self._lock:
-            self._reserve(rows, size)
-            self._used, self._count = interning.intern(
-                data, offsets, present, self._seed,
-                self.arena, self.starts, self.lengths, self._hashes, self._table,
-                self._used, self._count, ids,
-            )  # fmt: skip
+        for start in range(0, rows, AT_ONCE):  # so that others wait for a moment only
+            stop = min(start + AT_ONCE, rows)
+            with self._lock:
+                self._reserve(stop - start, int(offsets[stop] - offsets[start]))
+                self._used, self._count = interning.intern(
+                    data, offsets[start : stop + 1], present[start:stop], self._seed,
+                    self.arena, self.starts, self.lengths, self._hashes, self._table,
+                    self._used, self._count, ids[start:stop],
+                )  # fmt: skip
         return ids
 
     def strings(self, ids: Ints, type: pa.DataType, valid: Any = None) -> pa.Array:

@@ -53,6 +53,8 @@ from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
+SMALL_STEP_MS = 5.0  # a dataflow whose last step took longer steps on the worker
+
 logger = logging.getLogger(__name__)
 
 Sent = list[tuple[Message, tuple[pa.Table, ...]]]
@@ -435,9 +437,23 @@ class DataflowState:
         """Return the subscribers to indexes, including those about to start."""
         return {*self.subscribers, *(request.id for request in self._requested)}
 
+    @property
+    def is_small_step(self) -> bool:
+        """Whether the next step surely takes no more than a few milliseconds."""
+        dataflow = self._dataflow
+        return (
+            dataflow is not None
+            and self._window is None
+            and not self._corrections
+            and self.times.step_ms < SMALL_STEP_MS
+            and sum(queue.pending for queue in self.queues.values()) <= dataflow.small_window
+        )
+
     def maintain(self) -> bool:
         """On the worker: merge some runs; return whether there is more to do."""
         more = [index.rows.maintain() for index in list(self.indexes.values())]
+        if self._dataflow is not None:
+            more.append(self._dataflow.maintain())
         return any([*more, self.errors.maintain()])
 
     # --- the end of things

@@ -50,6 +50,7 @@ class LinearDataflow:
     """A linear plan, hydrated by an engine and stepped by the kernels."""
 
     batch_sizing: BatchSizing | None = None
+    small_window = 256
 
     def __init__(
         self,
@@ -98,6 +99,10 @@ class LinearDataflow:
 
     def allow_compaction(self, since: int) -> None:
         """Do nothing: there is no state."""
+
+    def maintain(self) -> bool:
+        """Return that nothing is to be done."""
+        return False
 
     def close(self) -> None:
         """Do nothing: there is no state."""

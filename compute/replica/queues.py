@@ -77,6 +77,11 @@ class ImportQueue:
             self._parts.append(Part(max(lower, self.upper), updates))
         self.upper = upper
 
+    @property
+    def pending(self) -> int:
+        """Return the number of updates in the queue."""
+        return sum(part.updates.num_rows for part in self._parts)
+
     def changes_before(self, upper: Timestamp) -> bool:
         """Whether there may be updates before `upper`."""
         return bool(self._parts) and self._parts[0].lower < upper

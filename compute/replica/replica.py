@@ -66,6 +66,7 @@ logger = logging.getLogger(__name__)
 
 QUERY_THREADS = 4
 STEP_THREADS = 2
+INLINE_SECONDS = 0.005  # for small steps on the loop, in one turn of it
 RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
 
 
@@ -302,11 +303,16 @@ class Replica:
             for dataflow in self._importers.get(id, ()):
                 dataflow.queues[id].feed(lower, upper, updates)
                 touched[dataflow.id] = dataflow
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + INLINE_SECONDS
         for dataflow in touched.values():
-            self._advance(dataflow)
+            self._advance(dataflow, inline=loop.time() < patience)
 
-    def _advance(self, dataflow: DataflowState) -> None:
-        """Advance the frontier of a dataflow to its imports', by a step if any has changed."""
+    def _advance(self, dataflow: DataflowState, *, inline: bool = False) -> None:
+        """Advance the frontier of a dataflow to its imports', by a step if any has changed.
+
+        A small step is made at once if `inline`, because a thread takes longer to begin.
+        """
         if dataflow.busy or dataflow.state != "running":
             return
         upper = dataflow.importable
@@ -314,8 +320,29 @@ class Replica:
             return
         if dataflow.progress(upper):
             self._frontier_moved(dataflow)
+        elif inline and not self._instance.tick_seconds and dataflow.is_small_step:
+            self._step_inline(dataflow)
         else:
             self._work.set()
+
+    def _step_inline(self, dataflow: DataflowState) -> None:
+        dataflow.busy = True
+        dataflow.begin_step()
+        try:
+            sent = dataflow.step()
+        except Exception as error:
+            self._tasks.create_task(self._step_failed(dataflow, error))
+            return
+        if sent is None:
+            self._retry_smaller(dataflow)
+        else:
+            self._went_well(dataflow, sent)
+        self._work.set()
+
+    async def _step_failed(self, dataflow: DataflowState, error: Exception) -> None:
+        await self._instance.check()
+        self._failed(dataflow, error, "running")
+        self._work.set()
 
     def _frontier_moved(self, dataflow: DataflowState) -> None:
         for export in (*dataflow.exports, *dataflow.subscribers):
@@ -408,8 +435,7 @@ class Replica:
         try:
             sent = await blocking.run(self._steps, work)
         except Exception as error:
-            await self._instance.check()
-            self._failed(dataflow, error, "running")
+            await self._step_failed(dataflow, error)
         else:
             if sent is not None:
                 self._went_well(dataflow, sent)
