@@ -22,7 +22,7 @@ from foreshore.adapter.ddl.definitions import constraint_names, plan_created_tab
 from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
 from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, verify
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import carried_out_by_row
+from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.adapter.transaction.transaction import AlteredTable
 from foreshore.adapter.transaction.written_rows import Written
 from foreshore.adapter.write.target import committed_rows
@@ -307,7 +307,7 @@ async def _in_columns(
     given: dict[int, pa.Array] = {}
     for place, default in defaults.items():
         if place in counting:
-            numbers = await carried_out_by_row(context, rows, (default,), replace)
+            numbers = await results_by_row(context, rows, (default,), replace)
             given[place] = split_diffs(numbers)[0][0]
         else:
             value = constant(bind_scalar(default, replace))

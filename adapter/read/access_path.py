@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
-from foreshore.adapter.session.side_effects import calls_in, draws
+from foreshore.adapter.session.side_effects import call_nextval, calls_in
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.constraint import Unique
 from foreshore.expr.cost import is_large
@@ -177,7 +177,7 @@ def plan_peek(
         any(map(is_open, relations)) or query.limit is not None or query.offset is not None,
         bool(shards) or bool(query.changes) or "mz_now" in session_values,
         bool(calls),
-        draws(calls),
+        call_nextval(calls),
         not (sources or query.changes or query.recursions),
         any(map(is_large, relations)),
     )

@@ -11,7 +11,7 @@ from foreshore import blocking
 from foreshore.adapter.read.access_path import AccessPath, PeekPlan
 from foreshore.adapter.read.scalar_values import row_count_of
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import calls_in, carried_out
+from foreshore.adapter.session.side_effects import calls_in, results_of
 from foreshore.expr.block import Block
 from foreshore.expr.ir import Finishing
 from foreshore.ids import GlobalId
@@ -72,7 +72,7 @@ async def call_side_effects(context: StatementContext, bound: BoundPeek) -> Boun
         return bound
     relations = bound.block.relations()
     calls = dict.fromkeys(call for each in relations for call in calls_in(each))
-    values = await carried_out(context, list(calls))
+    values = await results_of(context, list(calls))
     # They may have changed session values.
     bound = await bind_peek(context, bound.plan, bound.time, bound.given, own=bound.own)
     return replace(bound, block=bind_block(bound.block, values.get))

@@ -11,7 +11,7 @@ from foreshore.adapter.read.in_process import result_in_process, rows_in_process
 from foreshore.adapter.read.key_lookup import literal_keys, look_up
 from foreshore.adapter.read.result import all_rows, finished
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import carried_out_by_row
+from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import expanded, finish
@@ -30,7 +30,7 @@ async def execute(context: StatementContext, bound: BoundPeek) -> Result:
         return result
     rows = counted(await all_rows(result))
     bindings = context.bindings(context.coordinator.oracle.read_ts())
-    called = await carried_out_by_row(context, rows, query.row_outputs, bindings)
+    called = await results_by_row(context, rows, query.row_outputs, bindings)
     shown = [*range(len(query.desc.columns)), called.num_columns - 1]
     return await finished(called.select(shown), None)
 

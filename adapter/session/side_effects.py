@@ -1,17 +1,16 @@
-"""Functions that act on the session: carried out once, before the query that calls them.
+"""Functions with side effects, called before the query or for each row of its result.
 
-    set_config(name, value, is_local)    SET, as a function; its value is the new setting
-    current_setting(name [, missing_ok]) SHOW, as a function, where the name is an argument
-    pg_sleep(seconds)                    the statement waits
+    set_config(name, value, is_local)    SET as a function; returns the new setting
+    current_setting(name [, missing_ok]) SHOW as a function, for names that are arguments
+    pg_sleep(seconds)                    waits
     nextval(sequence), ...               numbers of sequences (`adapter/write/nextval.py`)
     pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/signals.py`)
     pg_advisory_lock(key), ...           locks (`adapter/transaction/advisory_locks.py`)
 
-They stand in a query's plan as calls of volatile functions that no engine can run. Their arguments
-have to be constants; each call becomes a literal. All but those of current_setting have numbers
-(`Call.number`), so that each is carried out though another is written the same. They may also be
-over the rows of a query: planning separates them (`sql/bind/side_effects.py`), and they are called
-for the rows of the result, in order.
+In a plan they are calls of volatile functions that no engine can evaluate. If their arguments are
+constants they are called once and replaced by literals. All but current_setting have a number
+(`Call.number`), so two equal calls are both made. Calls over a query's rows are separated by the
+binder (`sql/bind/side_effects.py`) and made for the rows of the result, in order.
 """
 
 import asyncio
@@ -58,17 +57,17 @@ _ROWS = GlobalId("t0")  # stands for the rows of the result
 
 
 def calls_in(relation: Relation) -> list[Call]:
-    """Return the calls in `relation` that act on the session, each once, in order."""
+    """Return the calls with side effects in `relation`, each once, in order."""
     return calls_of(scalar for node in walk_relations(relation) for scalar in scalars_of(node))
 
 
-def draws(calls: Iterable[Call]) -> bool:
-    """Whether one of `calls` draws numbers from a sequence."""
+def call_nextval(calls: Iterable[Call]) -> bool:
+    """Whether one of `calls` is of nextval."""
     return any(call.function == "nextval" for call in calls)
 
 
 def calls_of(scalars: Iterable[Scalar]) -> list[Call]:
-    """Return the calls in `scalars` that act on the session, each once, in order."""
+    """Return the calls with side effects in `scalars`, each once, in order."""
     found = {
         each: None
         for scalar in scalars
@@ -78,8 +77,8 @@ def calls_of(scalars: Iterable[Scalar]) -> list[Call]:
     return list(found)
 
 
-async def carried_out(context: StatementContext, calls: Sequence[Call]) -> dict[Scalar, Literal]:
-    """Carry out `calls`, whose arguments are filled in; return what stands for each."""
+async def results_of(context: StatementContext, calls: Sequence[Call]) -> dict[Scalar, Literal]:
+    """Make `calls`, whose arguments are constants; return their results."""
     values: dict[Scalar, Literal] = {}
     for call in calls:
         args = [_argument(arg) for arg in call.args]
@@ -88,23 +87,23 @@ async def carried_out(context: StatementContext, calls: Sequence[Call]) -> dict[
 
 
 async def _value(context: StatementContext, call: Call, args: Sequence[Datum]) -> Datum:
-    """Return what a call gives, which it does not do again when its statement is tried again."""
+    """Return the result of a call; lasting side effects are not repeated by a retry."""
     value = context.side_effects.take(call.function, args)
     if value is None:
-        value = await _made(context, call, args)
-        if value is not None and _lasts(call.function, value):
+        value = await _call(context, call, args)
+        if value is not None and _outlasts_rollback(call.function, value):
             context.side_effects.note(call.function, args, value)
     return value
 
 
-def _lasts(function: str, value: Datum) -> bool:
-    """Whether what a call has done stays though its transaction is rolled back."""
+def _outlasts_rollback(function: str, value: Datum) -> bool:
+    """Whether the side effect of a call stays after its transaction is rolled back."""
     if function in SETTINGS:
-        return False  # it only looks
+        return False  # has no effect
     return function not in ADVISORY or (value is not False and not advisory.ends(function))
 
 
-async def _made(context: StatementContext, call: Call, args: Sequence[Datum]) -> Datum:
+async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) -> Datum:
     if call.function in numbering.FUNCTIONS:
         return await numbering.value(context, call.function, args)
     if call.function in ADVISORY:
@@ -131,28 +130,31 @@ async def _made(context: StatementContext, call: Call, args: Sequence[Datum]) ->
 # --- for each row --------------------------------------------------------------------------
 
 
-async def carried_out_by_row(
-    context: StatementContext, rows: pa.Table, over: Sequence[Scalar], replace: Replace
+async def results_by_row(
+    context: StatementContext, rows: pa.Table, over: Sequence[Scalar], bindings: Replace
 ) -> pa.Table:
-    """Return `over` of each of `rows`, with `__diff`, with its calls carried out row by row."""
+    """Return the scalars `over` for each of `rows` (with `__diff`), making their calls by row."""
     rows = repeated(rows)
     columns, diffs = split_diffs(rows)
     types = _types(over, len(columns))
-    bind_peek = [bind_scalar(scalar, replace) for scalar in over]
-    due = {
-        call: _due(places, columns, rows.num_rows)
-        for call, places in conditions(bind_peek, _acts).items()
+    bound = [bind_scalar(scalar, bindings) for scalar in over]
+    reached = {
+        call: _rows_reached(guards, columns, rows.num_rows)
+        for call, guards in conditions(bound, _has_side_effect).items()
         if isinstance(call, Call)
     }
-    found = _numbered(context, due) if all(map(_is_drawn, due)) else _by_row(context, due, columns)
+    if all(map(_is_nextval_of_one_sequence, reached)):
+        results = await _next_numbers(context, reached)
+    else:
+        results = await _call_by_row(context, reached, columns)
     places: dict[Scalar, Scalar] = {
-        call: Column(len(columns) + i, type_of(call)) for i, call in enumerate(due)
+        call: Column(len(columns) + i, type_of(call)) for i, call in enumerate(reached)
     }
-    scalars = tuple(bind_scalar(scalar, places.get) for scalar in bind_peek)
-    columns = [*columns, *await found]
+    scalars = tuple(bind_scalar(scalar, places.get) for scalar in bound)
+    columns = [*columns, *results]
     fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
     schema = pa.schema([*fields, rows.schema.field(rows.num_columns - 1)])
-    get = Get(_ROWS, (*types, *(ColumnType(type_of(call)) for call in due)))
+    get = Get(_ROWS, (*types, *(ColumnType(type_of(call)) for call in reached)))
     outputs = tuple(range(len(columns), len(columns) + len(scalars)))
     return evaluate_linear(
         Project(Map(get, scalars), outputs),
@@ -160,29 +162,28 @@ async def carried_out_by_row(
     )
 
 
-Due = Mapping[
-    Call, npt.NDArray[np.bool_]
-]  # for which rows each call is made, those of others first
+# Whether each row reaches the call; calls within the arguments of another come first.
+Reached = Mapping[Call, npt.NDArray[np.bool_]]
 
 
-def _acts(scalar: Scalar) -> bool:
+def _has_side_effect(scalar: Scalar) -> bool:
     return isinstance(scalar, Call) and scalar.number > 0
 
 
-def _due(
-    places: Sequence[Scalar], columns: Sequence[pa.Array], count: int
+def _rows_reached(
+    guards: Sequence[Scalar], columns: Sequence[pa.Array], count: int
 ) -> npt.NDArray[np.bool_]:
-    """Return for which of the rows one of the conditions is TRUE."""
-    due = np.zeros(count, np.bool_)
-    for place in places:
-        values, errors = outcome(place, columns, count)
+    """Return for which of the rows one of the conditions `guards` is TRUE."""
+    reached = np.zeros(count, np.bool_)
+    for guard in guards:
+        values, errors = outcome(guard, columns, count)
         if errors is not None and errors.null_count < len(errors):
             raise DataError.parse(pc.min(errors).as_py())
-        due |= values.fill_null(False).to_numpy(zero_copy_only=False)
-    return due
+        reached |= values.fill_null(False).to_numpy(zero_copy_only=False)
+    return reached
 
 
-def _is_drawn(call: Call) -> bool:
+def _is_nextval_of_one_sequence(call: Call) -> bool:
     """Whether `call` is nextval of a sequence that is the same for all rows."""
     return (
         call.function == "nextval"
@@ -191,15 +192,15 @@ def _is_drawn(call: Call) -> bool:
     )
 
 
-async def _numbered(context: StatementContext, due: Due) -> list[pa.Array]:
-    """Return the numbers of each call: a sequence is asked once, and serves row by row."""
+async def _next_numbers(context: StatementContext, reached: Reached) -> list[pa.Array]:
+    """Return the numbers of each call; a sequence gives all of its numbers at once, row by row."""
     found: dict[Call, pa.Array] = {}
     by_sequence: dict[Scalar, list[Call]] = {}
-    for call in due:
+    for call in reached:
         by_sequence[call.args[0]] = [*by_sequence.pop(call.args[0], []), call]
     for named, calls in by_sequence.items():
         assert isinstance(named, Literal), named
-        drawn = np.stack([due[call] for call in calls], axis=1)
+        drawn = np.stack([reached[call] for call in calls], axis=1)
         total = int(drawn.sum())
         numbers = np.zeros(drawn.shape, np.int64)
         if total:
@@ -207,43 +208,43 @@ async def _numbered(context: StatementContext, due: Due) -> list[pa.Array]:
             numbers[drawn] = await numbering.next_numbers(context, item, definition, total)
         for i, call in enumerate(calls):
             found[call] = pa.array(numbers[:, i], mask=~drawn[:, i])
-    return [found[call] for call in due]
+    return [found[call] for call in reached]
 
 
-async def _by_row(
-    context: StatementContext, due: Due, columns: Sequence[pa.Array]
+async def _call_by_row(
+    context: StatementContext, reached: Reached, columns: Sequence[pa.Array]
 ) -> list[pa.Array]:
-    """Return what each call gives for each row, made row by row: one may see what another did."""
+    """Return the results of each call, made row by row: a call may see the effects of earlier."""
     places: dict[Scalar, Scalar] = {}
     arguments: list[list[Cell]] = []
-    for call in due:
-        bind_peek = [bind_scalar(arg, places.get) for arg in call.args]
-        arguments.append([compiled(arg) for arg in bind_peek])
+    for call in reached:
+        arguments.append([compiled(bind_scalar(arg, places.get)) for arg in call.args])
         places[call] = Column(len(columns) + len(places), type_of(call))
     used = {
         each.index: from_array(columns[each.index], each.type)
-        for call in due
+        for call in reached
         for each in walk_scalars(call)
         if isinstance(each, Column)
     }
-    found: list[list[Datum]] = [[] for _ in due]
-    for i in range(len(next(iter(due.values()), ()))):
+    found: list[list[Datum]] = [[] for _ in reached]
+    for i in range(len(next(iter(reached.values()), ()))):
         if i % ROWS_AT_ONCE == 0:
-            await asyncio.sleep(0)  # calls that wait for nothing leave nobody else a turn
+            await asyncio.sleep(0)  # calls that never wait would keep the event loop
         row: list[Datum] = [used[k][i] if k in used else None for k in range(len(columns))]
-        for call, cells, values in zip(due, arguments, found, strict=True):
+        for call, cells, values in zip(reached, arguments, found, strict=True):
             value: Datum = None
-            if due[call][i]:
+            if reached[call][i]:
                 value = await _value(context, call, [cell(row) for cell in cells])
             row.append(value)
             values.append(value)
     return [
-        pa.array(values, arrow_type(type_of(call))) for call, values in zip(due, found, strict=True)
+        pa.array(values, arrow_type(type_of(call)))
+        for call, values in zip(reached, found, strict=True)
     ]
 
 
 def _types(over: Sequence[Scalar], width: int) -> list[ColumnType]:
-    """Return the types of the columns that `over` uses; of the others any will do."""
+    """Return the types of the columns that `over` uses, and any types for the others."""
     types = [ColumnType(INT8)] * width
     for scalar in over:
         for each in walk_scalars(scalar):

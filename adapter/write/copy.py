@@ -8,7 +8,7 @@ from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.read.result import Selected, Taking
 from foreshore.adapter.retry import attempted
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import carried_out_by_row
+from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.adapter.write.check import check
 from foreshore.adapter.write.stage import stage
 from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
@@ -136,7 +136,7 @@ class _Table:
     async def rows(self, context: StatementContext, came: pa.Table) -> TableRows:
         """Return rows with `__diff`, as they were given, in the table's columns, checked."""
         if not self._plain:
-            came = await carried_out_by_row(context, came, self._row, self._replace)
+            came = await results_by_row(context, came, self._row, self._replace)
         rows = TableRows.of_table(self.target.desc, came)
         check(context, self.target, rows)
         return rows

@@ -8,7 +8,7 @@ from foreshore import blocking
 from foreshore.adapter.read.plan import prepared_peek
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import carried_out, draws
+from foreshore.adapter.session.side_effects import call_nextval, results_of
 from foreshore.adapter.write.source import selection, with_numbers
 from foreshore.adapter.write.target import Target, lock_before_nextval
 from foreshore.adapter.write.template import MOST_IN_PASSING, Template, most_rows
@@ -52,7 +52,7 @@ def _draws(context: StatementContext) -> bool:
     """Whether the rows read nothing but call nextval, once for each place in the text."""
     template, peek = context.prepared.template, context.prepared.peek
     if template is not None:
-        return bool(template.calls) and draws(template.calls)
+        return bool(template.calls) and call_nextval(template.calls)
     return peek is not None and peek.reads_nothing and peek.calls_nextval
 
 
@@ -69,7 +69,7 @@ async def _template_rows(context: StatementContext, template: Template) -> list[
     """Return the rows of a template; None if they take too long to make on the event loop."""
     given = template.givens.values(context.args, context.environment_values(context.now))
     if template.calls:
-        found = await carried_out(context, template.calls)
+        found = await results_of(context, template.calls)
         given += [found[call].value for call in template.calls]
     if _is_large(template, given):
         return None

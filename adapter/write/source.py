@@ -25,9 +25,9 @@ from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import (
+    call_nextval,
     calls_of,
-    carried_out_by_row,
-    draws,
+    results_by_row,
 )
 from foreshore.adapter.write.target import Target, lock_before_nextval, target_of
 from foreshore.compute.keys.layout import MANY
@@ -54,10 +54,10 @@ async def with_numbers(
     """
     if not over:
         return rows
-    if target is not None and draws(calls_of(over)):
+    if target is not None and call_nextval(calls_of(over)):
         await lock_before_nextval(context, target, whole=whole)
     bindings = context.bindings(context.coordinator.oracle.read_ts())
-    return await carried_out_by_row(context, rows, over, bindings)
+    return await results_by_row(context, rows, over, bindings)
 
 
 # --- UPDATE, DELETE ------------------------------------------------------------------------
