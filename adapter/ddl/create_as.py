@@ -12,7 +12,7 @@ from foreshore.adapter.ddl.objects import is_there
 from foreshore.adapter.read.plan import wait_until_requested
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.check import check
-from foreshore.adapter.write.source import selection, with_numbers
+from foreshore.adapter.write.source import selection, with_row_outputs
 from foreshore.adapter.write.stage import stage
 from foreshore.adapter.write.target import target_of
 from foreshore.sql.plan import CreateTableAs
@@ -35,7 +35,7 @@ async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Com
         add_table(context, plan.definition)
         return Completed("CREATE TABLE AS")
     rows = await selection(context, (), as_of=as_of)
-    rows = await with_numbers(context, rows, plan.row_outputs)
+    rows = await with_row_outputs(context, rows, plan.row_outputs)
     id = add_table(context, plan.definition)
     target = target_of(context, id)
     made = TableRows.of_table(target.desc, rows)

@@ -1,4 +1,4 @@
-"""INSERT ... ON CONFLICT: a proposed row whose key is there updates that row, or does nothing.
+"""INSERT ... ON CONFLICT: a proposed row whose key exists updates that row, or is left out.
 
 The existing rows are looked up in the key indexes, at the time at which the transaction reads and
 with the rows that it has written itself. No row is changed twice by one statement.

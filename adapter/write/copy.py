@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def copy_from(session: "Session", context: StatementContext, plan: CopyFrom) -> CopyIn:
-    """Begin a COPY ... FROM STDIN; the rows come through the target.
+    """Begin a COPY ... FROM STDIN; the server writes the rows to the result's target.
 
-    If the statement is alone, the target commits when it is told that nothing follows.
+    If the statement is alone, finishing the target as the last statement commits.
     """
     desc = target_of(context, plan.table, "COPY FROM").desc
     given = RelationDesc(
@@ -38,13 +38,13 @@ def copy_from(session: "Session", context: StatementContext, plan: CopyFrom) -> 
 
 
 class _Rows:
-    """The rows of one COPY, which are staged in the transaction when all of them have come."""
+    """The rows of one COPY, which are staged in the transaction when all have been received."""
 
     def __init__(self, session: "Session", context: StatementContext, given: RelationDesc) -> None:
         self._session = session
         self._context = context  # of the last attempt
         self._given = given
-        self._came: list[pa.Table] = []  # rows as they were given
+        self._received: list[pa.Table] = []  # rows as they were given
         self._table = _Table(context, given)
         self._rows: list[TableRows] = []  # the same in the table's columns, not yet all of them
 
@@ -52,7 +52,7 @@ class _Rows:
         """Take more rows."""
         self._context.interrupts.check()
         self._follow_table()
-        self._came.append(counted(batch))
+        self._received.append(counted(batch))
         transaction = self._context.transaction
         if not self._context.coordinator.locks.is_taken(self._table.target.id, transaction):
             await self._make_rows()
@@ -61,7 +61,7 @@ class _Rows:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""
         prepared, alone = self._context.prepared, self._context.alone and last
         await attempted(self._session, self._write, prepared, (), alone=alone)
-        return f"COPY {sum(part.num_rows for part in self._came)}"
+        return f"COPY {sum(part.num_rows for part in self._received)}"
 
     async def _write(self, context: StatementContext) -> None:
         """Stage the rows, in the columns that the table has now."""
@@ -69,7 +69,7 @@ class _Rows:
         self._follow_table()
         target = self._table.target
         await lock_shared_against_ddl(context, target)
-        if len(self._rows) < len(self._came):
+        if len(self._rows) < len(self._received):
             await lock_before_nextval(context, target)
             await self._make_rows()
         if self._rows:
@@ -86,14 +86,14 @@ class _Rows:
             self._rows = []
 
     async def _make_rows(self) -> None:
-        """Make rows in the table's columns of those that are still only as they came."""
+        """Put received rows into the table's columns, if they are not yet."""
         table, rows = self._table, self._rows
-        for came in self._came[len(rows) :]:
-            rows.append(await table.rows(self._context, came))
+        for received in self._received[len(rows) :]:
+            rows.append(await table.rows(self._context, received))
 
     def abort(self) -> None:
         """Forget all rows."""
-        self._came, self._rows = [], []
+        self._received, self._rows = [], []
 
 
 class _Table:
@@ -133,11 +133,11 @@ class _Table:
         """Whether the table is still what it was."""
         return context.planner.reader().planned.get(self.target.id) is self.target.planned
 
-    async def rows(self, context: StatementContext, came: pa.Table) -> TableRows:
+    async def rows(self, context: StatementContext, received: pa.Table) -> TableRows:
         """Return rows with `__diff`, as they were given, in the table's columns, checked."""
         if not self._plain:
-            came = await results_by_row(context, came, self._row, self._replace)
-        rows = TableRows.of_table(self.target.desc, came)
+            received = await results_by_row(context, received, self._row, self._replace)
+        rows = TableRows.of_table(self.target.desc, received)
         check(context, self.target, rows)
         return rows
 

@@ -9,7 +9,7 @@ from foreshore.adapter.read.plan import prepared_peek
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import call_nextval, results_of
-from foreshore.adapter.write.source import selection, with_numbers
+from foreshore.adapter.write.source import selection, with_row_outputs
 from foreshore.adapter.write.target import Target, lock_before_nextval
 from foreshore.adapter.write.template import MOST_IN_PASSING, Template, most_rows
 from foreshore.compute.finish import expanded, places_in_order
@@ -43,7 +43,7 @@ async def inserted_rows(
     if plan.order_by:
         rows = await _in_order(context, rows, plan.order_by)
     whole = plan.on_conflict is not None and count(rows) > MANY
-    rows = await with_numbers(context, rows, plan.row_outputs, target, whole=whole)
+    rows = await with_row_outputs(context, rows, plan.row_outputs, target, whole=whole)
     columns, diffs = split_diffs(rows)
     return TableRows.of_columns(target.desc, columns[: target.width], diffs)
 

@@ -40,24 +40,24 @@ from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.table_rows import TableRows
 
 
-async def with_numbers(
+async def with_row_outputs(
     context: StatementContext,
     rows: pa.Table,
-    over: Sequence[Scalar],
+    outputs: Sequence[Scalar],
     target: Target | None = None,
     *,
     whole: bool = False,
 ) -> pa.Table:
-    """Return `over`, scalars with calls such as nextval, of each of `rows` with `__diff`.
+    """Return `outputs`, scalars that call functions such as nextval, of each row with `__diff`.
 
-    Without scalars the rows are returned. Numbers are drawn after `target` is locked for that.
+    Without outputs the rows are returned. `target` is locked before numbers are drawn for it.
     """
-    if not over:
+    if not outputs:
         return rows
-    if target is not None and call_nextval(calls_of(over)):
+    if target is not None and call_nextval(calls_of(outputs)):
         await lock_before_nextval(context, target, whole=whole)
     bindings = context.bindings(context.coordinator.oracle.read_ts())
-    return await results_by_row(context, rows, over, bindings)
+    return await results_by_row(context, rows, outputs, bindings)
 
 
 # --- UPDATE, DELETE ------------------------------------------------------------------------
@@ -73,7 +73,7 @@ async def updated_rows(
         old = TableRows.inserted(desc, [row for row, _ in found])
         return old, TableRows.inserted(desc, [selected[width:] for _, selected in found]), []
     rows = await changing_rows(context, plan)
-    rows = await with_numbers(context, rows, plan.row_outputs, target)
+    rows = await with_row_outputs(context, rows, plan.row_outputs, target)
     columns, diffs = split_diffs(rows)
     old = TableRows.of_columns(desc, columns[:width], diffs)
     new = TableRows.of_columns(desc, columns[width : 2 * width], diffs)

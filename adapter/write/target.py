@@ -107,7 +107,7 @@ async def lock_before_nextval(
     """Wait for exclusive locks of the table before numbers are drawn for its rows.
 
     The holder of such a lock may restart the sequence. Outside of a block the table is locked too,
-    shared or as a `whole`, so that no other statement comes between. Raises TableAltered if the
+    shared or as a `whole`, until these rows are committed. Raises TableAltered if the
     table's definition has changed meanwhile.
     """
     id, transaction, locks = target.id, context.transaction, context.coordinator.locks

@@ -16,7 +16,7 @@ _ByHash = dict[int, list[Change | Updates]]
 
 
 class GroupKeys:
-    """What is in a group so far, by key; one update each is kept by its hash, many together."""
+    """The writes of a group so far: few by the hash of each key, many as they are."""
 
     def __init__(self) -> None:
         self._few: dict[tuple[GlobalId, str], _ByHash] = {}
@@ -46,7 +46,7 @@ class GroupKeys:
         return any(np.isin(np.array(hashes, np.uint64), each.key_hashes).any() for each in many)
 
     def changes(self, layout: KeyLayout, hashes: Sequence[int]) -> list[Change] | None:
-        """Return what was written to keys, one by one; None if some may have come as columns."""
+        """Return the writes of keys one by one; None if some were written as columns."""
         place = (layout.table, layout.constraint.name)
         if place in self._many:
             return None
@@ -60,7 +60,7 @@ class GroupKeys:
         return found
 
     def updates(self, layout: KeyLayout, hashes: Words) -> list[Updates]:
-        """Return what was written to keys, as columns."""
+        """Return the writes of keys as columns."""
         place = (layout.table, layout.constraint.name)
         found = with_hashes(self._many.get(place, ()), hashes)
         by_hash = self._few.get(place)
@@ -76,7 +76,7 @@ class GroupKeys:
 
 
 def with_hashes(parts: Sequence[Updates], hashes: Words) -> list[Updates]:
-    """Return those of the updates whose key has one of `hashes`."""
+    """Return the updates whose key has one of `hashes`."""
     found = []
     for part in parts:
         places = np.flatnonzero(np.isin(part.key_hashes, hashes))

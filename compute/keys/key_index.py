@@ -1,7 +1,7 @@
 """A key index: the rows of a table by a unique key, as they were last committed.
 
 It gets what a group commit writes at the moment when that becomes visible, so it is exact at
-`read_ts`, and at earlier times as far back as somebody holds the table. Rows whose key no other can
+`read_ts`, and at earlier times as far back as a read hold on the table. Rows whose key no other can
 collide with are left out.
 
     duplicate   a key that would be there more than once after some writes

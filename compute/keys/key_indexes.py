@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class KeyIndexes:
     """The key indexes of all tables; owned by the event loop.
 
-    `floor` tells the least time at which somebody may still read a table. A table that is among the
+    `floor` returns the least time at which a table may still be read. A table that is among the
     `corruptions` has none.
     """
 

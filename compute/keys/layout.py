@@ -176,7 +176,7 @@ class KeyedRows:
 
 
 def changes_of(parts: Sequence[KeyedRows]) -> list[Change] | None:
-    """Return the rows of all `parts` one by one; None if some came as many."""
+    """Return the rows of all `parts` one by one; None if a part has many."""
     found: list[Change] = []
     for part in parts:
         if part.changes is None:
