@@ -1,14 +1,12 @@
-"""ALTER TABLE: a table becomes what another definition says, if its rows agree with that.
+"""ALTER TABLE: plan the edited definition, and check the table's rows against it.
 
-The table is taken for writing until the transaction ends, so what its rows are seen to fulfil is
-true when the change commits, and what others write from then on is checked by the new definition.
-What a plan has relied on may not be lost: views that are maintained have to go first.
+The table is locked until the transaction ends. So constraints that its rows satisfy hold when the
+change commits, and later writes are checked against the new definition. Constraints that plans of
+maintained views may rely on cannot be dropped.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as replace_plan
-
-from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
@@ -17,14 +15,21 @@ from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
 from foreshore.adapter.ddl.objects import describe
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
-from foreshore.adapter.ddl.table_rewrite import above, plan_above, remember, reshape
-from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, verify, was
+from foreshore.adapter.ddl.table_rewrite import dependents, plan_dependents, rewrite_table
+from foreshore.adapter.ddl.verify_constraints import (
+    Columns,
+    added_constraints,
+    previous_key,
+    together,
+    verify,
+)
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.stage import committed_index
 from foreshore.adapter.write.target import committed_rows, lock_to_alter
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Item, KnownColumn
+from foreshore.catalog.item import Item
+from foreshore.catalog.known_columns import remember_columns, rename_columns
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.keys.key_index import KeyIndex
@@ -33,7 +38,6 @@ from foreshore.errors import DependentObjectsStillExist
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AlterTable
 from foreshore.sql.rewrite.column_names import index_with_column_renamed
-from foreshore.types import RelationDesc
 
 
 async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
@@ -63,31 +67,29 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     if definition.sequences:
         definition = with_sequences(context, id, definition)
     new = plan_created_table(definition, () if is_moved else old.desc.stored or old.desc.names)
-    _refuse_loss(context, change.state, table, old, new, plan.columns)
-    more = gained(old, new, plan.columns)
-    if is_moved or more:
+    _check_dropped_constraints(context, change.state, table, old, new, plan.columns)
+    added = added_constraints(old, new, plan.columns)
+    if is_moved or added:
         refuse_subscribed(context, table)
     if is_moved:
-        is_made_here = id not in coordinator.state.objects
-        since = table.since if is_made_here else time
-        await reshape(context, replace_plan(plan, definition=definition), table, since, time)
-        _drop_sequences(context, plan.dropped_sequences)
-        return Completed(plan.tag)
-    if more:
-        remember(context, id, old.desc)
-    define_table(context, table, definition, new.desc.stored, adds_constraints=bool(more))
-    if new.unique != old.unique:
-        transaction.forget_keys(id)
-    if more:
-        committed = await committed_rows(context, id, old.desc, time)
-        own = [part.rows.table for part in transaction.rows(id)]
-        rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
-        await verify(context, id, new, more, rows, committed, time)
-        if id in coordinator.group:
-            change.constrained_since[id] = min(time, coordinator.group.changed(id))
-    if new.desc.names != old.desc.names:
-        _rename_columns(change, id, old.desc, new.desc.names)
-    await plan_above(context, id)
+        since = time if id in coordinator.state.objects else table.since
+        await rewrite_table(context, replace_plan(plan, definition=definition), table, since, time)
+    else:
+        if added:
+            remember_columns(change, id, old.desc)
+        define_table(context, table, definition, new.desc.stored, adds_constraints=bool(added))
+        if new.unique != old.unique:
+            transaction.forget_keys(id)
+        if added:
+            committed = await committed_rows(context, id, old.desc, time)
+            own = [part.rows.table for part in transaction.rows(id)]
+            rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
+            await verify(context, id, new, added, rows, committed, time)
+            if id in coordinator.group:
+                change.constrained_since[id] = min(time, coordinator.group.changed(id))
+        if new.desc.names != old.desc.names:
+            _rename_columns(change, id, old.desc.names, new.desc.names)
+        await plan_dependents(context, id)
     _drop_sequences(context, plan.dropped_sequences)
     return Completed(plan.tag)
 
@@ -100,32 +102,16 @@ def _drop_sequences(context: StatementContext, ids: Sequence[GlobalId]) -> None:
 
 
 def _rename_columns(
-    change: CatalogTransaction, table: GlobalId, old: RelationDesc, names: Sequence[str]
+    change: CatalogTransaction, table: GlobalId, old: Sequence[str], names: Sequence[str]
 ) -> None:
-    """Let what uses the columns of a table know them by their new names.
-
-    Views keep their own names for them, in their text and in what they show.
-    """
-    renamed = {then: now for then, now in zip(old.names, names, strict=True) if then != now}
-    for id in change.state.dependents.get(table, ()):
-        item = change.state.item(id)
-        if item.type == "index":
-            sql = item.create_sql
-            for then, now in renamed.items():
-                sql = index_with_column_renamed(sql, then, now)
-            change.alter_index(item, sql)
-        else:
-            known = (item.known or {}).get(table) or [KnownColumn(n, n) for n in old.names]
-            change.remember(
-                item,
-                table,
-                [replace(c, now=renamed.get(c.now, c.now)) if c.now else c for c in known],
-            )
-    for sequence in change.state.sequences_of(table):
-        owner = sequence.owned_by
-        assert owner, sequence
-        column = renamed.get(owner.column, owner.column)
-        change.own_sequence(sequence, replace(owner, column=column))
+    """Rename columns of a table in everything that refers to them."""
+    renamed = {then: now for then, now in zip(old, names, strict=True) if then != now}
+    rename_columns(change, table, old, renamed)
+    for index in change.state.indexes_on(table):
+        sql = index.create_sql
+        for then, now in renamed.items():
+            sql = index_with_column_renamed(sql, then, now)
+        change.alter_index(index, sql)
 
 
 def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str, KeyIndex]]:
@@ -143,10 +129,7 @@ def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str,
     return found
 
 
-# --- what is lost --------------------------------------------------------------------------
-
-
-def _refuse_loss(
+def _check_dropped_constraints(
     context: StatementContext,
     state: State,
     table: Item,
@@ -154,13 +137,13 @@ def _refuse_loss(
     new: Planned,
     columns: Columns,
 ) -> None:
-    """Raise if something that is maintained rests on what the table promises no longer."""
+    """Raise if a maintained view or its index may rely on a constraint that is dropped."""
     kept = new.unique
     lost = [
         f"constraint {each.name} on {describe(context, table)}"
         for each in old.unique
         if set(each.columns) <= set(columns)  # else it goes with its column
-        and not any((now := was(other, columns)) and same(each, now) for other in kept)
+        and not any((now := previous_key(other, columns)) and same(each, now) for other in kept)
     ]
     lost += [
         f"NOT NULL of column {old.desc.names[at]} of {describe(context, table)}"
@@ -169,14 +152,14 @@ def _refuse_loss(
     ]
     if not lost:
         return
-    resting = [
+    relying = [
         item
-        for item in above(state, table.id)
+        for item in dependents(state, table.id)
         if item.type == "materialized view" or (item.on is not None and item.on != table.id)
     ]
-    if resting:
+    if relying:
         raise DependentObjectsStillExist(
             f"cannot drop {lost[0]} because other objects depend on it",
-            detail="\n".join(f"{describe(context, item)} depends on {lost[0]}" for item in resting),
+            detail="\n".join(f"{describe(context, item)} depends on {lost[0]}" for item in relying),
             hint="Drop what is maintained over the table first, and create it again.",
         )

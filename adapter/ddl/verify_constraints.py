@@ -1,4 +1,4 @@
-"""What an altered table promises more than before, and whether its rows fulfil it."""
+"""Constraints that ALTER TABLE adds, and their check against the table's rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from foreshore.rows import split_diffs
 from foreshore.types import RelationDesc
 from foreshore.update import TIME, Timestamp, at_time
 
-Columns = Sequence[int | None]  # where each column was before, None of a new one
+Columns = Sequence[int | None]  # the previous position of each column, None for a new one
 
 
 @dataclass(frozen=True, slots=True)
-class Gained:
-    """Promises that are new: keys, conditions, columns that are never NULL."""
+class AddedConstraints:
+    """The added keys, CHECKs and NOT NULL columns."""
 
     keys: tuple[Unique, ...]
     checks: tuple[Check, ...]
@@ -33,22 +33,21 @@ class Gained:
         return bool(self.keys or self.checks or self.required)
 
 
-def was(key: Unique, columns: Columns) -> Unique | None:
-    """Return a key in the columns of before; None, if one of its columns is new."""
+def previous_key(key: Unique, columns: Columns) -> Unique | None:
+    """Return a key over the previous columns, None if one of its columns is new."""
     places = tuple(place for i in key.columns if (place := columns[i]) is not None)
     return replace(key, columns=places) if len(places) == len(key.columns) else None
 
 
-def gained(old: Planned, new: Planned, columns: Columns) -> Gained:
-    """Return what `new` promises and `old` does not.
+def added_constraints(old: Planned, new: Planned, columns: Columns) -> AddedConstraints:
+    """Return the constraints of `new` that `old` lacks.
 
-    Of a table that is another collection from then on, that is all of its keys: they have to be
-    arranged anew.
+    If the table gets a new collection these are all of its keys, which need new indexes.
     """
     before = old.unique
     moved = list(columns) != list(range(len(old.desc.names)))
     known = {each.text for each in old.constraints if isinstance(each, Check)}
-    return Gained(
+    return AddedConstraints(
         tuple(key for key in new.unique if moved or not any(same(key, other) for other in before)),
         tuple(
             each for each in new.constraints if isinstance(each, Check) and each.text not in known
@@ -65,29 +64,29 @@ async def verify(
     context: StatementContext,
     id: GlobalId,
     new: Planned,
-    gained: Gained,
+    added: AddedConstraints,
     rows: pa.Table,
     committed: pa.Table,
     time: Timestamp,
 ) -> None:
-    """Raise if some of `rows` does not fulfil what the table `id` promises now.
+    """Raise PostgreSQL's error if `rows` violate the added constraints of table `id`.
 
-    Indexes of its new keys are made of `committed`, what it holds at `time` without what the
-    transaction writes. Both are rows with `__diff`, in the table's columns.
+    `rows` include the transaction's own, `committed` are those at `time` without them; both have
+    `__diff` and the table's new columns. Indexes of added keys are built from `committed`.
     """
 
-    def look() -> list[KeyIndex]:
+    def check() -> list[KeyIndex]:
         columns, _ = split_diffs(rows)
         state = context.planner.reader().state
         table = state.item(id)
-        for i in gained.required:
+        for i in added.required:
             if columns[i].null_count:
                 raise nulls_there(state, table, new.desc.names[i])
-        for check in gained.checks:
+        for check in added.checks:
             if first_failing(context, check.condition, columns, rows.num_rows) is not None:
                 raise check_is_violated(state, table, check)
         built = []
-        for key in gained.keys:
+        for key in added.keys:
             index = KeyIndex(id, key, new.desc, time)
             duplicate = index.duplicate_of([index.layout.updates(rows)])
             if duplicate is not None:
@@ -96,15 +95,15 @@ async def verify(
             built.append(index)
         return built
 
-    if gained:
-        built = await blocking.run(context.coordinator.executor, look)
+    if added:
+        built = await blocking.run(context.coordinator.executor, check)
         table = context.transaction.altered(id)
         indexes = {**table.indexes, **{each.constraint.name: each for each in built}}
         context.transaction.stage_altered(id, replace(table, indexes=indexes))
 
 
 def together(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa.Table:
-    """Return rows with `__diff` and those that a transaction has added to them, added up."""
+    """Return committed rows and a transaction's own ones, consolidated; all have `__diff`."""
     if not own:
         return committed
     schema = committed.schema
