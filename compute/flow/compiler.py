@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.convert import Form, is_direct, words_of_values
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import vm
@@ -183,7 +184,23 @@ class Compiler:
             self.sign,
             Registers(max(self._count, 1)),
             tuple(self._ports),
+            self._picked(),
         )
+
+    def _picked(self) -> Ints | None:
+        """Return the input's words that come out, if they are all that the program gives."""
+        loads = {to: (a, c, d) for code, to, a, _, c, d in self._code if code == vm.LOAD}
+        if len(loads) != len(self._code):
+            return None
+        words = [0] * len(self.texts)
+        seen = 0
+        for register, word, width, _, bit in self._outputs:
+            first, null, loaded = loads[register]
+            if null >= 0 or bit >= 0 or loaded != width:
+                return None
+            words[word : word + width] = range(first, first + width)
+            seen += width
+        return np.array(words, np.int64) if seen == len(words) else None
 
     # --- scalars
 

@@ -1,5 +1,7 @@
 """Linear programs: Map, Filter and Project over rows in words, as `compiler.py` makes them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from typing import Literal as OneOf
@@ -11,6 +13,7 @@ from foreshore.compute.flow.batch import Batch, Ints, empty
 from foreshore.compute.flow.convert import Form, column_at, flat, words_of_values
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import vm
+from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.layout import Layout
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar, type_of
@@ -37,6 +40,15 @@ class Context:
     def fail(self, port: int, errors: Batch) -> None:
         """Note errors, rows of one word, the number of their text."""
         self._failures.setdefault(port, []).append(errors)
+
+    @contextmanager
+    def without_errors(self) -> Iterator[None]:
+        """Forget the errors that are noted in the body."""
+        kept, self._failures = self._failures, {}
+        try:
+            yield
+        finally:
+            self._failures = kept
 
     def failures(self) -> dict[int, list[Batch]]:
         """Return the errors noted since the last call, by port."""
@@ -71,6 +83,7 @@ class Program:
     sign: int
     registers: Registers
     ports: tuple[int, ...]  # where the errors of each check are noted
+    picked: Ints | None  # the words that it only copies, if it does nothing else
 
     @property
     def width(self) -> int:
@@ -82,6 +95,10 @@ class Program:
         rows, interner = len(batch), context.interner
         if not rows:
             return empty(self.width)
+        if self.picked is not None:
+            words = np.empty((rows, self.width), np.int64)
+            pick_words(batch.words, self.picked, words)
+            return Batch(words, batch.times, batch.diffs if self.sign > 0 else -batch.diffs)
         given, given_null, given_error = self._given(batch, interner) if self.given else _NONE
         words = np.empty((rows, self.width), np.int64)
         times, diffs = np.empty(rows, np.int64), np.empty(rows, np.int64)

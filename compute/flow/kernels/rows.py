@@ -204,7 +204,10 @@ def _sort_segment(order, start, stop, spare, keys, hashes, times):
 
 @kernel
 def sort_by_hashes(keys, words, times, seed):
-    """Return the order of updates by the hashes of their keys, those of their rows, and time."""
+    """Return the order of updates by the hashes of their keys, those of their rows, and time.
+
+    They are distributed by the upper bits of the keys' hashes, into parts that fit into a cache.
+    """
     count = len(keys)
     hashes = np.empty(count, np.uint64)
     for i in range(count):
@@ -214,41 +217,70 @@ def sort_by_hashes(keys, words, times, seed):
     if count <= 8 * SMALL:
         _sort_segment(order, 0, count, spare, keys, hashes, times)
         return order
-    # By the upper 33 bits of the keys' hashes, a digit of 11 bits at a time.
-    sorted_keys = keys.copy()
-    spare_keys = np.empty(count, np.uint64)
-    counts = np.empty(2048, np.int64)
-    digits = np.uint64(2047)
-    for shift in (31, 42, 53):
-        by = np.uint64(shift)
+    bits = 1
+    while bits < 12 and count >> bits > 16:
+        bits += 1
+    shift = np.uint64(64 - bits)
+    starts = np.zeros((1 << bits) + 1, np.int64)
+    for i in range(count):
+        starts[(keys[i] >> shift) + np.uint64(1)] += 1
+    for part in range(1 << bits):
+        starts[part + 1] += starts[part]
+    at = starts[:-1].copy()
+    for i in range(count):
+        part = keys[i] >> shift
+        order[at[part]] = i
+        at[part] += 1
+    most = 0
+    for part in range(1 << bits):
+        most = max(most, starts[part + 1] - starts[part])
+    part_keys = np.empty(most, np.uint64)
+    part_hashes = np.empty(most, np.uint64)
+    part_times = np.empty(most, np.int64)
+    part_order = np.empty(most, np.int64)
+    part_spare = np.empty(most, np.int64)
+    counts = np.empty(257, np.int64)
+    for part in range(1 << bits):
+        start, size = starts[part], starts[part + 1] - starts[part]
+        if size < 2:
+            continue
+        for i in range(size):
+            row = order[start + i]
+            part_keys[i] = keys[row]
+            part_hashes[i] = hashes[row]
+            part_times[i] = times[row]
+        # By the next 8 bits, which leaves few rows to be compared unless many have one key.
+        by = np.uint64(56 - bits)
         counts[:] = 0
-        for i in range(count):
-            counts[(sorted_keys[i] >> by) & digits] += 1
-        total = 0
-        for digit in range(2048):
-            here = counts[digit]
-            counts[digit] = total
-            total += here
-        for i in range(count):
-            key = sorted_keys[i]
-            digit = (key >> by) & digits
-            to = counts[digit]
-            counts[digit] = to + 1
-            spare_keys[to] = key
-            spare[to] = order[i]
-        order, spare = spare, order
-        sorted_keys, spare_keys = spare_keys, sorted_keys
-    high = np.uint64(31)
-    start = 0
-    while start < count:
-        stop = start + 1
-        prefix = sorted_keys[start] >> high
-        while stop < count and sorted_keys[stop] >> high == prefix:
-            stop += 1
-        if stop - start > 1:
-            _sort_segment(order, start, stop, spare, keys, hashes, times)
-        start = stop
-    return order
+        for i in range(size):
+            counts[((part_keys[i] >> by) & np.uint64(255)) + np.uint64(1)] += 1
+        for digit in range(256):
+            counts[digit + 1] += counts[digit]
+        for i in range(size):
+            digit = (part_keys[i] >> by) & np.uint64(255)
+            part_order[counts[digit]] = i
+            counts[digit] += 1
+        low = 0
+        for digit in range(256):
+            high = counts[digit]
+            if high - low > 1:
+                _sort_segment(part_order, low, high, part_spare, part_keys, part_hashes, part_times)
+            low = high
+        for i in range(size):
+            spare[start + i] = order[start + part_order[i]]
+    for part in range(1 << bits):
+        if starts[part + 1] - starts[part] < 2:
+            for i in range(starts[part], starts[part + 1]):
+                spare[i] = order[i]
+    return spare
+
+
+@kernel
+def pick_words(words, picked, out):
+    """Copy the words at `picked` of each row."""
+    for i in range(len(words)):
+        for k in range(len(picked)):
+            out[i, k] = words[i, picked[k]]
 
 
 @inlined

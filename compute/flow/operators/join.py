@@ -5,8 +5,10 @@ Inputs before it are read with their changes in the window, inputs after it with
 combination of changes is counted once, at the latest of their times.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.layout import Layout
@@ -16,6 +18,7 @@ from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.program import Context, Program
 from foreshore.update import Timestamp
 
+SAMPLE = 256  # rows of an input by which paths are compared
 MANY = 1000  # rows of several times, beyond which those that cancel out are removed
 
 
@@ -63,6 +66,8 @@ class Join:
         for number, arranged in self._arranged:
             if len(inputs[number]):
                 arranged.insert(inputs[number])
+        if all(arranged.was_empty for _, arranged in self._arranged):
+            return self._all_at_once(window, inputs)
         parts = [
             self._follow(number, path, updates, window)
             for number, (path, updates) in enumerate(zip(self._paths, inputs, strict=True))
@@ -70,17 +75,52 @@ class Join:
         ]
         return concat(parts, self.layout.words)
 
-    def _follow(self, number: int, path: Path, updates: Batch, window: Window) -> Batch:
-        if any(stage.input > number and self._of(stage).was_empty for stage in path.stages):
-            return empty(self.layout.words)
+    def _all_at_once(self, window: Window, inputs: Sequence[Batch]) -> Batch:
+        """Return the join of inputs of which nothing was there before.
+
+        One path gives all of it. It is the one that is cheapest for a sample of its input.
+        """
+        if len(self._paths) == 1:
+            return self._paths[0].start.run(inputs[0], self._context)
+        with self._context.without_errors():
+            works = [
+                self._estimated(path, updates, window)
+                for path, updates in zip(self._paths, inputs, strict=True)
+            ]
+        best = int(np.argmin(works))
+        return self._run(self._paths[best], inputs[best], window, lambda _: window.upper)[0]
+
+    def _estimated(self, path: Path, updates: Batch, window: Window) -> int:
+        """Return about how many rows would go through a path."""
+        step = max(1, len(updates) // SAMPLE)
+        sample = updates.take(slice(None, None, step))
+        return step * self._run(path, sample, window, lambda _: window.upper)[1]
+
+    def _run(
+        self, path: Path, updates: Batch, window: Window, before: Callable[[int], Timestamp]
+    ) -> tuple[Batch, int]:
+        """Return what comes out of a path, and how many rows went through it.
+
+        An input is read before the time that `before` gives for it.
+        """
         rows = path.start.run(updates, self._context)
+        work = len(updates)
         for stage in path.stages:
-            before = window.upper if stage.input < number else window.lower
-            rows = self._of(stage).spine.joined(rows, stage.kept, before)
+            rows = self._of(stage).spine.joined(rows, stage.kept, before(stage.input))
+            work += len(rows)
             rows = stage.then.run(rows, self._context)
             if len(rows) > MANY and window.upper - window.lower > 1:
                 rows = consolidated(rows, self._context.seed)
-        return rows
+        return rows, work
+
+    def _follow(self, number: int, path: Path, updates: Batch, window: Window) -> Batch:
+        if any(stage.input > number and self._of(stage).was_empty for stage in path.stages):
+            return empty(self.layout.words)
+
+        def before(input: int) -> Timestamp:
+            return window.upper if input < number else window.lower
+
+        return self._run(path, updates, window, before)[0]
 
     def _of(self, stage: Stage) -> Arranged:
         return self._arranged[stage.arranged][1]
