@@ -311,7 +311,7 @@ class Environment:
 
     def forget_retired(self) -> None:
         """Forget tables that were gone when the oldest running transaction began."""
-        running = (session.transactions.running for session in self.sessions.values())
+        running = (session.transaction for session in self.sessions.values())
         began = (transaction.began for transaction in running if transaction is not None)
         now = self.coordinator.oracle.read_ts()
         self.coordinator.group.forget_retired(min(began, default=now))
@@ -352,7 +352,9 @@ class Environment:
         variables.set_fixed("session_authorization", role.name)
         variables.set_fixed("data_directory", self._data_directory)
         pid = next(self._pids)
-        session = Session(self, pid, role, variables, startup.peer)
+        session = Session(
+            self, pid, role, variables, self.coordinator.clock.now() * 1000, startup.peer
+        )
         for name in unknown:
             session.notice(f'unrecognized configuration parameter "{name}"', severity="WARNING")
         self.sessions[pid] = session

@@ -75,7 +75,7 @@ async def attempted(
     is the first of a transaction and meets ALTER or DROP TABLE. From then on no other can come in
     between, so that there is an end to it. Raises these errors where that does not help.
     """
-    transaction = session.transactions.begin()
+    transaction = session.begin()
     locks, advisory_locks = session.coordinator.locks, session.coordinator.advisory
     is_first = transaction.is_untouched and not locks.holds_any(transaction)
     staged, held = transaction.staged, advisory_locks.mark(session.pid)
@@ -93,11 +93,11 @@ async def attempted(
         except (TableAltered, TableDropped):
             if not is_first:
                 raise
-            session.transactions.met_alter = True
+            session.met_alter = True
         except Conflict:
             conflicts += 1
             if not may_retry or conflicts >= ATTEMPTS:
                 raise
-        session.begin_again(context, staged, held)
+        session.begin_again(context.transaction, staged, held)
         side_effects.begin_again()
         await session.planner.ready(prepared)

@@ -10,7 +10,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.read.result import ALL, Outcome, ResultSource, Selected
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.portals import BoundPortal
+from foreshore.adapter.session.prepared import BoundPortal
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.compute.result import Result
 from foreshore.errors import (
@@ -48,7 +48,7 @@ async def declare(session: "Session", context: StatementContext, plan: Declare) 
     return Completed("DECLARE CURSOR")
 
 
-async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> Outcome:
+async def fetch(session: "Session", plan: Fetch) -> Outcome:
     """Run FETCH or MOVE."""
     portal = session.portals.get(plan.name)
     if portal is None or portal.result is None:
@@ -90,12 +90,12 @@ async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> O
     return Selected(result.desc, ResultSource(rows), "FETCH")
 
 
-def close(session: "Session", context: StatementContext, plan: CloseCursor) -> Completed:
+def close(session: "Session", plan: CloseCursor) -> Completed:
     """Run CLOSE."""
     if plan.name is None:
-        session.portals.close_but([each for each in session.portals.values() if not each.cursor])
+        session.close_portals([each for each in session.portals.values() if not each.cursor])
         return Completed("CLOSE CURSOR ALL")
     if plan.name not in session.portals:
         raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
-    session.portals.close(plan.name)
+    session.portals.pop(plan.name).close()
     return Completed("CLOSE CURSOR")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
+from foreshore.adapter.dispatch import described
 from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek, query_of
 from foreshore.adapter.read.point_plan import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog, effective_path
@@ -29,10 +30,8 @@ from foreshore.sql.plan import (
     CreateTableAs,
     Declare,
     Delete,
-    Execute,
     Explain,
     ExplainFreshness,
-    Fetch,
     Insert,
     Merge,
     Plan,
@@ -64,7 +63,7 @@ class SessionPlanner:
     @property
     def state(self) -> State:
         """The catalog's state as the running transaction sees it."""
-        transaction = self._session.transactions.running
+        transaction = self._session.transaction
         change = None if transaction is None else transaction.staged.catalog
         return self._coordinator.catalog.state if change is None else change.state
 
@@ -73,7 +72,7 @@ class SessionPlanner:
 
         Its views are for a plan that rests on `basis`; without one they are as defined.
         """
-        transaction = self._session.transactions.running
+        transaction = self._session.transaction
         change = None if transaction is None else transaction.staged.catalog
         planned = self._coordinator.catalog.planned
         if change is not None:
@@ -105,8 +104,7 @@ class SessionPlanner:
 
     def basis(self) -> Basis:
         """Return what a plan made now would rest on."""
-        transaction = self._session.transactions.running
-        version = self._session.variables.version
+        transaction, version = self._session.transaction, self._session.variables.version
         seen = self.state.parts_seen_with(self._session.temporary_schema)
         if transaction is not None and transaction.changes_data:
             return Basis(seen, version, _NOTHING, frozenset(transaction.staged.rows))
@@ -119,7 +117,7 @@ class SessionPlanner:
 
     def _is_own(self, id: GlobalId) -> bool:
         """Whether the running transaction has written to `id`, or made it."""
-        transaction = self._session.transactions.running
+        transaction = self._session.transaction
         return transaction is not None and transaction.reads_own_writes((id,))
 
     async def ready(self, prepared: Prepared) -> None:
@@ -258,19 +256,7 @@ class SessionPlanner:
         return [] if planned is None else planned.unique
 
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
-        return self.named_desc(plan) or result_desc(plan)
-
-    def named_desc(self, plan: Plan) -> RelationDesc | None:
-        """Return the columns of the cursor of FETCH, or of the statement of EXECUTE."""
-        match plan:
-            case Fetch(name=name, move=False):
-                portal = self._session.portals.get(name)
-                return None if portal is None else portal.desc
-            case Execute(name=name):
-                named = self._session.statements.get(name)
-                return None if named is None else named.desc
-            case _:
-                return None
+        return described(self._session, plan) or result_desc(plan)
 
     async def prepared_of(self, syntax: Syntax) -> Prepared:
         """Return a statement of a Query message, planned."""

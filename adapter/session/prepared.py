@@ -1,4 +1,4 @@
-"""Prepared statements: what a session keeps between the messages about one query.
+"""Prepared statements and portals: what a session keeps between the messages about one query.
 
 A `Prepared` keeps its text's syntax tree and the plan, made once. The plan stays good while what it
 was made from does: what the session sees of the catalog, the variables that names and constants
@@ -6,17 +6,19 @@ depend on, and which relations have an index. When one of these changes it is ma
 use; a result whose columns then differ is refused, as clients rely on what they were told.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.point_plan import PointPlan
+from foreshore.adapter.read.result import Selected
 from foreshore.adapter.write.check import RowRules
 from foreshore.adapter.write.template import Template
 from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.plan import Plan
-from foreshore.types import RelationDesc, SqlType
+from foreshore.sql.plan import Plan, WritePlan
+from foreshore.types import Datum, RelationDesc, SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +80,31 @@ class Prepared:
 
 
 NO_STATEMENT = Prepared("", None)
+
+
+@dataclass(eq=False, slots=True)
+class BoundPortal:
+    """A statement with its arguments, and what is left of its result; or a cursor."""
+
+    name: str
+    statement: Prepared
+    args: Sequence[Datum] = ()
+    formats: Sequence[int] = ()
+    result: Selected | None = None
+    done: bool = False
+    hold: bool = False  # it is to outlive its transaction
+    held: bool = False  # it has
+    cursor: bool = False
+    desc: RelationDesc | None = field(default=None)
+
+    @property
+    def changes(self) -> bool:
+        """Whether running it may leave something to commit."""
+        return isinstance(self.statement.plan, WritePlan)
+
+    def close(self) -> None:
+        """Give up what is left of the result."""
+        if self.result is not None:
+            self.result.source.close()
+            self.result = None
+        self.done = True

@@ -5,19 +5,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.read.result import Taking
-from foreshore.adapter.read.select import select
+from foreshore.adapter.read.result import Selected, Taking
 from foreshore.adapter.retry import attempted
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
-from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.check import check
 from foreshore.adapter.write.stage import stage
 from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
 from foreshore.errors import DatatypeMismatch, UndefinedColumn
 from foreshore.expr.ir import Column, Scalar
 from foreshore.rows import counted
-from foreshore.sql.plan import CopyFrom, CopyTo, Select
+from foreshore.sql.plan import CopyFrom, CopyOptions
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
@@ -78,7 +76,7 @@ class _Rows:
             rows = pa.concat_tables([each.table for each in self._rows])
             await stage(context, target, inserted=[TableRows.of_table(target.desc, rows)])
         if context.alone:
-            await self._session.transactions.commit_implicit()
+            await self._session.commit_implicit()
 
     def _follow_table(self) -> None:
         """Make the rows again if the table has been altered since."""
@@ -144,18 +142,13 @@ class _Table:
         return rows
 
 
-async def copy_to(context: StatementContext, plan: CopyTo) -> CopyOut:
-    """Run COPY ... TO STDOUT."""
-    source = plan.source
-    if isinstance(source, Select):
-        selected = await select(context, source)
-    else:
-        selected = await subscribe(context, source)
+def copy_to(context: StatementContext, options: CopyOptions, selected: Selected) -> CopyOut:
+    """Return the rows of `selected` as a COPY ... TO STDOUT."""
     context.close_at_end(selected.source)
     taking = Taking(selected, 0, context.interrupts)
     return CopyOut(
         selected.desc,
-        plan.options,
+        options,
         taking.batches(),
         lambda count: f"COPY {count}",
         selected.source.streaming,
