@@ -31,7 +31,8 @@ class Batch:
 
     def take(self, places: Any) -> "Batch":
         """Return the updates at `places`, or where a mask is set."""
-        return Batch(self.words[places], self.times[places], self.diffs[places])
+        picked = (self.words[places], self.times[places], self.diffs[places])
+        return Batch(*map(np.ascontiguousarray, picked))
 
     def negated(self) -> "Batch":
         """Return the updates with opposite diffs."""

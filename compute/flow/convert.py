@@ -29,7 +29,7 @@ def batch_of(updates: pa.Table, picked: Sequence[int], layout: Layout, interner:
     """Return the columns at `picked` of Arrow updates, with times and diffs, as a batch."""
     columns = [flat(updates.column(i)) for i in picked]
     words = words_of(columns, updates.num_rows, layout, interner)
-    times, diffs = (integers(flat(updates.column(i))) for i in (-2, -1))
+    times, diffs = (np.array(integers(flat(updates.column(i)))) for i in (-2, -1))
     return Batch(words, times, diffs)
 
 

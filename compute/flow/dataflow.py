@@ -61,7 +61,7 @@ class FlowDataflow:
         columns = [flat(column) for column in rows.columns]
         words = words_of(columns[:-1], rows.num_rows, source.layout, self._interner)
         times = np.full(rows.num_rows, as_of, np.int64)
-        return Batch(words, times, integers(columns[-1]))
+        return Batch(words, times, np.array(integers(columns[-1])))
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
         """Return the changes in [lower, upper), each at its exact time."""

@@ -56,12 +56,11 @@ class Interner:
         large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
         buffers = column.buffers()
         offsets = np.frombuffer(buffers[1], np.int64 if large else np.int32)
-        offsets = offsets[column.offset : column.offset + rows + 1].astype(np.int64, copy=False)
-        data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.zeros(0, np.uint8)
-        if column.null_count:
-            present = column.is_valid().to_numpy(zero_copy_only=False)
-        else:
-            present = np.ones(rows, np.bool_)
+        offsets = offsets[column.offset : column.offset + rows + 1].astype(np.int64)
+        data = (
+            np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.frombuffer(bytes(1), np.uint8)
+        )
+        present = np.array(column.is_valid()) if column.null_count else np.ones(rows, np.bool_)
         for start in range(0, rows, AT_ONCE):  # so that others wait for a moment only
             stop = min(start + AT_ONCE, rows)
             with self._lock:

@@ -53,6 +53,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
+FIRST_STEPS = 2  # are made on the worker, where they may have something to compile
 SMALL_STEP_MS = 5.0  # a dataflow whose last step took longer steps on the worker
 
 logger = logging.getLogger(__name__)
@@ -445,6 +446,7 @@ class DataflowState:
             dataflow is not None
             and self._window is None
             and not self._corrections
+            and self.times.steps >= FIRST_STEPS
             and self.times.step_ms < SMALL_STEP_MS
             and sum(queue.pending for queue in self.queues.values()) <= dataflow.small_window
         )

@@ -37,7 +37,9 @@ def local_files(options: Mapping[str, str], scratch: Path) -> LocalFiles:
 def flow_engine(options: Mapping[str, str]) -> Engine:
     """Return the embedded engine: operators over arrangements, DuckDB for all else."""
     from foreshore.compute.flow.engine import FlowEngine
+    from foreshore.compute.flow.warm import warm
 
+    warm()
     return FlowEngine(duckdb_engine(options))
 
 

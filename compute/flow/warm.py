@@ -1,0 +1,104 @@
+"""Compiles the kernels, or loads them from the cache: `python -m foreshore.compute.flow.warm`.
+
+A kernel is compiled when it is called for the first time, which takes up to seconds. So all of them
+are called before an engine is used, by maintaining a small view of each kind.
+"""
+
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.engine import Input
+from foreshore.compute.flow import ordered, spine
+from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Get,
+    Join,
+    Literal,
+    Map,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    Threshold,
+    TopK,
+    count_all,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import INT4, INT8, TEXT, ColumnType, numeric_of_scale
+from foreshore.update import update_schema
+
+_TABLE = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(TEXT), ColumnType(INT8, False)))
+_KEY, _TEXT = Column(0, INT4), Column(1, TEXT)
+_VIEWS: tuple[Relation, ...] = (
+    Project(_TABLE, (2,)),
+    Join((_TABLE, _TABLE), ((_KEY, Column(3, INT4)),)),
+    Reduce(
+        Map(_TABLE, (Call("add(int4,int4)", (_KEY, _KEY), INT4),)),
+        (_TEXT,),
+        (
+            count_all(),
+            Aggregate("sum", (Column(3, INT4),), numeric_of_scale(0)),
+            Aggregate("max", (_KEY,), INT4),
+            Aggregate("count", (_KEY,), INT8, True),
+        ),
+    ),
+    TopK(_TABLE, (0,), (OrderKey(_TEXT),), Literal(1, INT8)),
+    Threshold(_TABLE),
+)
+
+
+@cache
+def warm() -> None:
+    """Compile all kernels, once in a process."""
+    bulk = DuckDbEngine(threads=1)
+    try:
+        for view in _VIEWS:
+            _maintain(view, bulk)
+    finally:
+        bulk.close()
+
+
+def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
+    """Hydrate a view, change it, and merge its runs."""
+    types = {"k": pa.int32(), "t": pa.string(), "n": pa.int64()}
+    schema = pa.schema(types.items())
+    description = DataflowDescription(GlobalId("t1"), view, (_TABLE.id,), (), 1)
+    dataflow = FlowDataflow(description, bulk, Interner())
+    many = spine.TAIL_ROWS
+    rows = _updates(schema, many, 1)
+    dataflow.hydrate({_TABLE.id: Input(schema, (), (rows,))})
+    for time in range(2, 6):
+        size = many // 2 if time == 3 else ordered.EAGER + 1 if time == 4 else 2
+        dataflow.step(time, time + 1, {_TABLE.id: _updates(schema, size, time)})
+        while dataflow.maintain():
+            continue
+    dataflow.close()
+    tail = spine.Tail(1, 16)  # which is cut where a step fails
+    ones = np.ones(1, np.int64)
+    tail.append(np.ones(1, np.uint64), Batch(np.ones((1, 1), np.int64), ones, ones))
+    tail.cut(0)
+
+
+def _updates(schema: pa.Schema, count: int, time: int) -> pa.Table:
+    numbers = range(count)
+    arrays = [
+        pa.array([None, *numbers[1:]], pa.int32()),
+        pa.array([str(number) for number in numbers]),
+        pa.array(numbers, pa.int64()),
+        pa.array([time] * count, pa.int64()),
+        pa.array([1] * count, pa.int64()),
+    ]
+    return pa.Table.from_arrays(arrays, schema=update_schema(schema))
+
+
+if __name__ == "__main__":
+    warm()
