@@ -469,6 +469,7 @@ class Replica:
             dataflow.failure = None
             self._send_status()
         dataflow.merging_due = True
+        self._flush()  # what a window begins at must have been reported before its updates
         for message, tables in dataflow.wanted(sent):
             self._send(message, tables)
         self._frontier_moved(dataflow)
