@@ -179,6 +179,9 @@ def test_own_rows_count_the_same_as_tuples_and_as_columns(
         part = keyed(index, rows, diffs, as_columns=as_columns)
         inserted = {row for row, diff in zip(rows, diffs, strict=True) if diff > 0}
         deleted = set(rows) - inserted
+        gone = Counter(row for row, diff in zip(rows, diffs, strict=True) if diff < 0)
+        if inserted and gone - there:
+            continue  # a statement deletes rows that it has read, so they are there
         duplicate = index.duplicate([part], own)
         assert (duplicate is not None) == any(after[row] > 1 for row in inserted)
         if deleted and not inserted:
