@@ -20,7 +20,6 @@ from foreshore.adapter.read.row_locks import lock_table
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session import control, cursors
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.variables import split_dotted
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write import copy
@@ -28,6 +27,7 @@ from foreshore.adapter.write.insert import delete, insert, update
 from foreshore.adapter.write.merge import merge
 from foreshore.adapter.write.truncate import truncate
 from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
+from foreshore.settings import split_names
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
     Advance,
@@ -336,7 +336,7 @@ def _object_id(planner: "SessionPlanner", name: str, type: str) -> int:
     if type != "regclass":
         raise FeatureNotSupported(f"names as arguments of type {type} are not supported")
     reader = planner.reader()
-    parts = split_dotted(name)
+    parts = split_names(name, ".")
     found = reader.find(parts)
     if found is None:
         raise InvalidTextRepresentation(f'relation "{name}" does not exist', sqlstate="42P01")

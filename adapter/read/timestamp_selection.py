@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from foreshore.adapter.session.variables import BOUNDED_STALENESS, milliseconds
 from foreshore.errors import Conflict, InvalidParameterValue, NotYetKnown
 from foreshore.ids import GlobalId
+from foreshore.settings import BOUNDED_STALENESS, milliseconds
 from foreshore.update import MAX_TIMESTAMP, Timestamp
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from foreshore.adapter.session.variables import split_list
 from foreshore.catalog.builtin.registry import all_builtins
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.catalog import Planned
@@ -34,6 +33,7 @@ from foreshore.errors import (
 from foreshore.expr.ir import Get, Literal, Map, Project, Relation, sources_of
 from foreshore.expr.share import put_in, share
 from foreshore.ids import GlobalId, is_temporary
+from foreshore.settings import split_names
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import cut
@@ -442,7 +442,7 @@ def effective_path(
     First the session's own temporary one and the system's, unless the setting places them.
     """
     words = {"$user": user, TEMPORARY: temporary}
-    named = tuple(words.get(each, each) for each in split_list(setting))
+    named = tuple(words.get(each, each) for each in split_names(setting))
     implicit = tuple(each for each in (temporary, *IMPLICIT_SCHEMAS) if each not in named)
     owner = state.database(database)
 

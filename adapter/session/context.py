@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from foreshore.adapter.read.timestamp_selection import Isolation, isolation_of
 from foreshore.adapter.session.catalog_reader import TEMPORARY
-from foreshore.adapter.session.variables import BOUNDED_STALENESS, VERSION, milliseconds, split_list
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import ReadOnlySqlTransaction
 from foreshore.ids import temporary_schema
+from foreshore.settings import BOUNDED_STALENESS, VERSION, milliseconds, split_names
 from foreshore.sql.rewrite.bind_parameters import Replace, parameter_bindings
 from foreshore.types import Datum
 from foreshore.update import Timestamp
@@ -194,7 +194,7 @@ class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
                 return next(iter(self._explicit_path()), None)
             case "current_schemas:true" | "current_schemas":
                 # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
-                named = split_list(context.variables["search_path"])
+                named = split_names(context.variables["search_path"])
                 hidden = () if "mz_catalog" in named else ("mz_catalog",)
                 return tuple(each for each in path() if each not in hidden)
             case "current_schemas:false":
@@ -222,7 +222,7 @@ class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
     def _explicit_path(self) -> tuple[str, ...]:
         """Return the schemas that are searched because the setting says so."""
         context = self._context
-        named = split_list(context.variables["search_path"])
+        named = split_names(context.variables["search_path"])
         hidden = {schema for schema in _IMPLICIT if schema not in named}
         if TEMPORARY not in named:
             hidden.add(context.temporary_schema)

@@ -13,7 +13,6 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.adapter.session.savepoints import find_savepoint
-from foreshore.adapter.session.variables import BOUNDED_STALENESS
 from foreshore.errors import (
     ActiveSqlTransaction,
     DatatypeMismatch,
@@ -26,6 +25,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.settings import BOUNDED_STALENESS
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     Begin,

@@ -30,7 +30,7 @@ from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import NO_STATEMENT, BoundPortal, Prepared
 from foreshore.adapter.session.savepoints import Savepoint
-from foreshore.adapter.session.variables import Variables, milliseconds
+from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.adapter.write.nextval import LastValues
@@ -50,6 +50,7 @@ from foreshore.errors import (
 )
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
+from foreshore.settings import milliseconds
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Commit, CopyFrom, Execute, Fetch, Plan, Rollback
 from foreshore.sql.plan import Savepoint as SavepointPlan

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.variables import split_dotted
 from foreshore.adapter.write.target import require_writable
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item
@@ -18,6 +17,7 @@ from foreshore.errors import (
 from foreshore.ids import GlobalId
 from foreshore.sequence import Numbers, Position
 from foreshore.sequence import Sequence as Definition
+from foreshore.settings import split_names
 from foreshore.types import Datum
 
 FUNCTIONS = ("nextval", "currval", "lastval", "setval")
@@ -74,7 +74,7 @@ def find(context: StatementContext, named: int | str) -> tuple[Item, Definition]
     reader = context.planner.reader()
     found: Item | Builtin | None
     if isinstance(named, str):
-        found = reader.find(split_dotted(named))
+        found = reader.find(split_names(named, "."))
         if found is None:
             raise UndefinedTable(f'relation "{named}" does not exist')
     else:

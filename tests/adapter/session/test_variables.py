@@ -2,8 +2,9 @@
 
 import pytest
 
-from foreshore.adapter.session.variables import Variables, split_list
+from foreshore.adapter.session.variables import Variables
 from foreshore.errors import CantChangeRuntimeParam, DatabaseError, UndefinedObject
+from foreshore.settings import split_names
 
 
 @pytest.mark.parametrize(
@@ -101,8 +102,8 @@ def test_search_path_is_a_list_of_names() -> None:
     variables = Variables({})
     variables.set("search_path", ("$user", "public"))
     assert variables.show("search_path") == '"$user", public'
-    assert split_list(variables.show("search_path")) == ("$user", "public")
+    assert split_names(variables.show("search_path")) == ("$user", "public")
     variables.set("search_path", ("a, B",))
-    assert split_list(variables.show("search_path")) == ("a", "b")
+    assert split_names(variables.show("search_path")) == ("a", "b")
     variables.set("search_path", ("",))
-    assert split_list(variables.show("search_path")) == ("",)
+    assert split_names(variables.show("search_path")) == ("",)

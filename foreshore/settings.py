@@ -1,0 +1,295 @@
+"""The session variables that there are, with PostgreSQL's names, values and errors.
+
+Each has a kind: a function that checks a value and returns it as SHOW writes it.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from zoneinfo import available_timezones
+
+from foreshore.errors import FeatureNotSupported, InvalidParameterValue
+
+SERVER_VERSION = "15.0"
+SERVER_VERSION_NUM = "150000"
+MZ_VERSION = "v0.130.0 (foreshore)"
+VERSION = f"PostgreSQL {SERVER_VERSION} (Foreshore 0.1.0), 64-bit"
+
+Kind = Callable[[str, str], str]  # (name, text) -> canonical text; raises InvalidParameterValue
+
+
+def _invalid(name: str, text: str) -> InvalidParameterValue:
+    return InvalidParameterValue(f'invalid value for parameter "{name}": "{text}"')
+
+
+def text(name: str, value: str) -> str:
+    """Take any text."""
+    return value
+
+
+_BOOLEANS = ((("true", "yes", "on", "1"), "on"), (("false", "no", "off", "0"), "off"))
+
+
+def boolean(name: str, value: str) -> str:
+    """Take a Boolean in any of PostgreSQL's spellings."""
+    word = value.strip().lower()
+    if word:
+        for spellings, canonical in _BOOLEANS:
+            if any(spelling.startswith(word) for spelling in spellings) and word != "o":
+                return canonical
+    raise InvalidParameterValue(f'parameter "{name}" requires a Boolean value')
+
+
+def choice(*values: str) -> Kind:
+    """Take one of `values`, whatever its case."""
+
+    def parse(name: str, value: str) -> str:
+        for each in values:
+            if each.lower() == value.strip().lower():
+                return each
+        raise InvalidParameterValue(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint=f"Available values: {', '.join(values)}.",
+        )
+
+    return parse
+
+
+def integer(low: int, high: int) -> Kind:
+    """Take a whole number from `low` to `high`."""
+
+    def parse(name: str, value: str) -> str:
+        try:
+            number = int(value.strip())
+        except ValueError:
+            raise _invalid(name, value) from None
+        if not low <= number <= high:
+            raise InvalidParameterValue(
+                f'{number} is outside the valid range for parameter "{name}" ({low} .. {high})'
+            )
+        return str(number)
+
+    return parse
+
+
+BOUNDED_STALENESS = "bounded staleness "
+
+_UNITS = {"us": 0.001, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z")
+
+
+@lru_cache(256)
+def milliseconds(value: str) -> int | None:
+    """Return the milliseconds that `value`, a number with an optional unit, says."""
+    match = _DURATION.match(value.lower())
+    if match is None or (match[2] or "ms") not in _UNITS:
+        return None
+    span = float(match[1]) * _UNITS[match[2] or "ms"]
+    return round(span) if math.isfinite(span) else None
+
+
+def isolation(name: str, value: str) -> str:
+    """Take an isolation level, or `bounded staleness` and a time span."""
+    words = value.strip().lower()
+    if words.startswith(BOUNDED_STALENESS):
+        return BOUNDED_STALENESS + duration(name, words.removeprefix(BOUNDED_STALENESS))
+    return choice(*_LEVELS, "bounded staleness <duration>")(name, value)
+
+
+def duration(name: str, value: str) -> str:
+    """Take a time span, shown in the largest unit that divides it."""
+    ms = milliseconds(value)
+    if ms is None:
+        raise InvalidParameterValue(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint='Valid units for this parameter are "us", "ms", "s", "min", "h", and "d".',
+        )
+    if not -(2**31) <= ms < 2**31:
+        raise InvalidParameterValue(
+            f'invalid value for parameter "{name}": "{value}"', hint="Value exceeds integer range."
+        )
+    if ms < 0:
+        raise InvalidParameterValue(
+            f'{ms} ms is outside the valid range for parameter "{name}" (0 .. 2147483647)'
+        )
+    if ms == 0:
+        return "0"
+    for unit in ("d", "h", "min", "s"):
+        if ms % _UNITS[unit] == 0:
+            return f"{ms // int(_UNITS[unit])}{unit}"
+    return f"{ms}ms"
+
+
+_STYLES = ("iso", "sql", "postgres", "german")
+_ORDERS = ("mdy", "us", "noneuro", "noneuropean")
+_OTHER_ORDERS = ("dmy", "euro", "european", "ymd")
+
+
+def datestyle(name: str, value: str) -> str:
+    """Take the one style and order of fields that there is; PostgreSQL's others are refused."""
+    for word in filter(None, re.split(r"[,\s]+", value.strip().lower())):
+        if word in _OTHER_ORDERS or (word in _STYLES and word != "iso"):
+            raise FeatureNotSupported(f'date style "{value}" is not supported')
+        if word not in ("iso", "default", *_ORDERS):
+            raise _invalid(name, value)
+    return "ISO, MDY"
+
+
+def intervalstyle(name: str, value: str) -> str:
+    """Take the one style that there is; PostgreSQL's others are refused."""
+    style = choice("postgres", "postgres_verbose", "sql_standard", "iso_8601")(name, value)
+    if style != "postgres":
+        raise FeatureNotSupported(f'interval style "{style}" is not supported')
+    return style
+
+
+def encoding(name: str, value: str) -> str:
+    """Take UTF8, the only one."""
+    if re.sub(r"[^a-z0-9]", "", value.lower()) not in ("utf8", "unicode", "default"):
+        raise _invalid(name, value)
+    return "UTF8"
+
+
+_ZONES = {zone.lower(): zone for zone in available_timezones()}
+_OFFSET = re.compile(r"([+-]?)(\d{1,2})(?::?(\d{2}))?\Z")
+
+
+def timezone(name: str, value: str) -> str:
+    """Take a zone of the IANA data base, or hours east of Greenwich as PostgreSQL shows them."""
+    word = value.strip()
+    if word.lower() in ("default", "local"):
+        return "UTC"
+    zone = _ZONES.get(word.lower())
+    if zone is not None:
+        return zone
+    offset = _OFFSET.match(word)
+    if offset is None or int(offset[2]) > 15 or int(offset[3] or 0) > 59:
+        raise _invalid(name, value)
+    return _fixed_zone(
+        (-1 if offset[1] == "-" else 1) * (int(offset[2]) * 60 + int(offset[3] or 0))
+    )
+
+
+def _fixed_zone(minutes: int) -> str:
+    hours, rest = divmod(abs(minutes), 60)
+    amount = f"{hours:02}" + (f":{rest:02}" if rest else "")
+    east, west = ("+", "-") if minutes >= 0 else ("-", "+")
+    return f"<{east}{amount}>{west}{amount}"
+
+
+_LEVELS = (
+    "read uncommitted",
+    "read committed",
+    "repeatable read",
+    "serializable",
+    "strict serializable",
+)
+_MESSAGES = ("debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable: its name as SHOW ALL writes it, what it takes, and where it starts."""
+
+    name: str
+    kind: Kind
+    default: str
+    description: str = ""
+    report: bool = False  # to the client, as ParameterStatus
+    fixed: bool = False
+
+
+_ALL = (
+    Variable("application_name", text, "", "Sets the application name.", report=True),
+    Variable("auto_route_catalog_queries", boolean, "on"),
+    Variable("bytea_output", choice("hex"), "hex", "Sets the output format for bytea."),
+    Variable("client_encoding", encoding, "UTF8", "Sets the client's encoding.", report=True),
+    Variable("client_min_messages", choice(*_MESSAGES), "notice"),
+    Variable("cluster", text, "quickstart", "Sets the cluster that answers queries."),
+    Variable(
+        "cluster_replica", text, "", "Sets the one replica of the cluster that answers queries."
+    ),
+    Variable("current_object_missing_warnings", boolean, "on"),
+    Variable("database", text, "foreshore", "Sets the current database."),
+    Variable("DateStyle", datestyle, "ISO, MDY", "Sets the display of dates.", report=True),
+    Variable("data_directory", text, "", fixed=True),
+    Variable("default_transaction_isolation", isolation, "strict serializable"),
+    Variable("default_transaction_read_only", boolean, "off", report=True),
+    Variable(
+        "emit_timestamp_notice", boolean, "off", "Tells of each query at which time it reads."
+    ),
+    Variable("extra_float_digits", integer(-15, 3), "1", "Sets the digits shown of floats."),
+    Variable("idle_in_transaction_session_timeout", duration, "2min"),
+    Variable("idle_session_timeout", duration, "0"),
+    Variable("in_hot_standby", boolean, "off", report=True, fixed=True),
+    Variable("integer_datetimes", boolean, "on", report=True, fixed=True),
+    Variable(
+        "IntervalStyle",
+        intervalstyle,
+        "postgres",
+        "Sets the display of intervals.",
+        report=True,
+    ),
+    Variable("is_superuser", boolean, "on", report=True, fixed=True),
+    Variable("jit", boolean, "off"),
+    Variable("default_table_access_method", text, "heap", "", fixed=True),
+    Variable("lc_collate", text, "C", fixed=True),
+    Variable("lc_ctype", text, "C.UTF-8", fixed=True),
+    Variable("lc_messages", text, "C"),
+    Variable("lc_monetary", text, "C"),
+    Variable("lc_numeric", text, "C"),
+    Variable("lc_time", text, "C"),
+    Variable("lock_timeout", duration, "0"),
+    Variable("max_identifier_length", integer(63, 63), "63", fixed=True),
+    Variable("max_index_keys", integer(32, 32), "32", fixed=True),
+    Variable("mz_version", text, MZ_VERSION, report=True, fixed=True),
+    Variable(
+        "real_time_recency",
+        boolean,
+        "off",
+        "Lets queries see all that systems outside held when they came; tables always do.",
+    ),
+    Variable(
+        "real_time_recency_timeout",
+        duration,
+        "10s",
+        "Sets how long a query waits for systems outside.",
+    ),
+    Variable("row_security", boolean, "on"),
+    Variable("search_path", text, "public", "Sets the schemas searched for names."),
+    Variable("server_encoding", text, "UTF8", report=True, fixed=True),
+    Variable("server_version", text, SERVER_VERSION, report=True, fixed=True),
+    Variable("server_version_num", text, SERVER_VERSION_NUM, fixed=True),
+    Variable("session_authorization", text, "foreshore", report=True, fixed=True),
+    Variable("standard_conforming_strings", choice("on"), "on", report=True),
+    Variable("statement_timeout", duration, "0", "Sets how long a statement may take."),
+    Variable("synchronize_seqscans", boolean, "on"),
+    Variable(
+        "synchronous_commit", choice("on", "off", "local", "remote_write", "remote_apply"), "on"
+    ),
+    Variable("TimeZone", timezone, "UTC", "Sets the time zone.", report=True),
+    Variable("transaction_isolation", isolation, "strict serializable"),
+    Variable("transaction_read_only", boolean, "off"),
+    Variable("transaction_deferrable", boolean, "off"),
+    Variable("welcome_message", boolean, "on"),
+    Variable("xmloption", choice("content", "document"), "content"),
+)
+_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
+VARIABLES: Mapping[str, Variable] = {each.name.lower(): each for each in _ALL}
+
+
+def split_names(text: str, separator: str = ",") -> tuple[str, ...]:
+    """Return the names in a list, such as `search_path`; in lower case unless quoted."""
+    return tuple(
+        match[2].lower() if match[1] is None else match[1].replace('""', '"')
+        for match in re.finditer(rf'"((?:[^"]|"")*)"|([^\s"{separator}]+)', text)
+    )
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return a list of names, each quoted unless it is a plain one."""
+    return ", ".join(
+        name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"' for name in names
+    )
