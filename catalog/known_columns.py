@@ -6,12 +6,14 @@ altered for the first time after the view was created.
 """
 
 from collections.abc import Collection, Sequence
+from itertools import count
 
 from msgspec.structs import replace
 
 from foreshore.catalog.item import Item, KnownColumn
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
+from foreshore.expr.ir import Get, Literal, Map, Project, Relation
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, RelationDesc
 
@@ -82,3 +84,49 @@ def _known_keys(
         return present
     # A key that was dropped meanwhile, when nothing maintained relied on it, stays dropped.
     return [key for key in keys if any(set(each) <= set(key) for each in present)]
+
+
+def as_known(
+    id: GlobalId,
+    table: RelationDesc,
+    known: Sequence[KnownColumn],
+    known_keys: Sequence[tuple[str, ...]] | None,
+) -> tuple[RelationDesc, Relation]:
+    """Return the columns of table `id` as a definition knows them, and the relation over it.
+
+    A column that was dropped is NULL. A column or key that has become stricter counts as before.
+    """
+    nullable = {each.now for each in known if each.nullable}
+    present = {each.name: each.now for each in known}
+    keys = table.keys
+    if known_keys is not None:
+        keys = _still_keys(table, [[present[name] for name in key] for key in known_keys])
+    columns = tuple(
+        ColumnType(column.type, nullable=column.nullable or name in nullable)
+        for name, column in zip(table.names, table.columns, strict=True)
+    )
+    relation: Relation = Get(id, columns, keys)
+    gone = tuple(Literal(None, each.type) for each in known if each.type is not None)
+    if gone:
+        relation = Map(relation, gone)
+        columns += tuple(ColumnType(literal.type) for literal in gone)
+    nulls = count(len(table.names))
+    places = [next(nulls) if each.now is None else table.names.index(each.now) for each in known]
+    shown_keys = tuple(
+        tuple(places.index(i) for i in key) for key in keys if set(key) <= set(places)
+    )
+    names = tuple(each.name for each in known)
+    desc = RelationDesc(names, tuple(columns[i] for i in places), shown_keys)
+    return desc, Project(relation, tuple(places))
+
+
+def _still_keys(
+    table: RelationDesc, keys: Sequence[Sequence[str | None]]
+) -> tuple[tuple[int, ...], ...]:
+    """Return those of `keys`, given by present column names, that contain a key of `table`."""
+    places = [
+        tuple(table.names.index(name) for name in key if name is not None)
+        for key in keys
+        if None not in key
+    ]
+    return tuple(key for key in places if any(set(each) <= set(key) for each in table.keys))

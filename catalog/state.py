@@ -221,6 +221,11 @@ class State:
                 stack += self.dependents.get(each, ())
         return found
 
+    def items_above(self, id: str) -> list[Item]:
+        """Return the direct and indirect dependents of an item, in an order to plan them."""
+        above = self.above(id) - {id}
+        return [item for item in self.items() if item.id in above]
+
     def sequences_of(self, id: str) -> list[Item]:
         """Return the sequences owned by columns of table `id`."""
         return [item for item in self.all(Item) if item.owned_by and item.owned_by.table == id]
@@ -241,6 +246,10 @@ class State:
         assert isinstance(schema, Schema), schema
         database = self.objects[schema.database] if schema.database else None
         return (database.name if database else "", schema.name, item.name)
+
+    def present_names(self, item: Item) -> dict[tuple[str, str, str], tuple[str, str, str]]:
+        """Return the present full names of the relations in an item's statement, by those there."""
+        return {then: self.full_name(self.item(id)) for then, id in item.bound}
 
     def check(self) -> None:
         """Assert the invariants of every state."""

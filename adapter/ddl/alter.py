@@ -13,9 +13,8 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import refuse_reserved, with_sequences
 from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
-from foreshore.adapter.ddl.objects import describe
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
-from foreshore.adapter.ddl.table_rewrite import dependents, plan_dependents, rewrite_table
+from foreshore.adapter.ddl.table_rewrite import plan_dependents, rewrite_table
 from foreshore.adapter.ddl.verify_constraints import (
     Columns,
     added_constraints,
@@ -138,15 +137,15 @@ def _check_dropped_constraints(
     columns: Columns,
 ) -> None:
     """Raise if a maintained view or its index may rely on a constraint that is dropped."""
-    kept = new.unique
+    kept, describe = new.unique, context.planner.reader().describe
     lost = [
-        f"constraint {each.name} on {describe(context, table)}"
+        f"constraint {each.name} on {describe(table)}"
         for each in old.unique
         if set(each.columns) <= set(columns)  # else it goes with its column
         and not any((now := previous_key(other, columns)) and same(each, now) for other in kept)
     ]
     lost += [
-        f"NOT NULL of column {old.desc.names[at]} of {describe(context, table)}"
+        f"NOT NULL of column {old.desc.names[at]} of {describe(table)}"
         for at, after in zip(columns, new.desc.columns, strict=True)
         if at is not None and after.nullable and not old.desc.columns[at].nullable
     ]
@@ -154,12 +153,12 @@ def _check_dropped_constraints(
         return
     relying = [
         item
-        for item in dependents(state, table.id)
+        for item in state.items_above(table.id)
         if item.type == "materialized view" or (item.on is not None and item.on != table.id)
     ]
     if relying:
         raise DependentObjectsStillExist(
             f"cannot drop {lost[0]} because other objects depend on it",
-            detail="\n".join(f"{describe(context, item)} depends on {lost[0]}" for item in relying),
+            detail="\n".join(f"{describe(item)} depends on {lost[0]}" for item in relying),
             hint="Drop what is maintained over the table first, and create it again.",
         )

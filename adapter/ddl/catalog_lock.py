@@ -95,10 +95,9 @@ def _is_temporary(context: StatementContext, id: str) -> bool:
 
 def _names_permanent(context: StatementContext, name: Name) -> bool:
     """Return whether `name` is a permanent relation's; a missing one is the statement's error."""
-    parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
     reader = context.planner.reader()
     try:
-        found = reader.find(parts) or reader.find_key(parts)
+        found = reader.find(name.parts) or reader.find_key(name.parts)
     except DatabaseError:
         return False
     return found is not None and not (isinstance(found, Item) and found.temporary)

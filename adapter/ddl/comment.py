@@ -1,9 +1,9 @@
 """COMMENT ON: comments are part of their objects in the catalog."""
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.objects import find, parts_of, with_article
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Item
+from foreshore.catalog.names import with_article
 from foreshore.errors import (
     FeatureNotSupported,
     InsufficientPrivilege,
@@ -18,7 +18,7 @@ from foreshore.sql.plan import Comment, Name
 
 def comment(context: StatementContext, plan: Comment) -> Completed:
     """Run COMMENT ON."""
-    change = context.catalog_change()
+    change, reader = context.catalog_change(), context.planner.reader()
     match plan.kind:
         case "column":
             assert plan.column is not None, plan
@@ -39,17 +39,17 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
             change.comment(role, plan.text)
         case "database":
             try:
-                change.comment(find(context, plan.kind, plan.name), plan.text)
+                change.comment(reader.object_called(plan.kind, plan.name.parts), plan.text)
             except InvalidCatalogName as error:
                 # As in PostgreSQL, so that a dump can be restored into a database of another name.
                 context.notice(error.message, severity="WARNING", sqlstate=error.sqlstate)
         case _:
-            change.comment(find(context, plan.kind, plan.name), plan.text)
+            change.comment(reader.object_called(plan.kind, plan.name.parts), plan.text)
     return Completed("COMMENT")
 
 
 def _is_of_key(context: StatementContext, name: Name) -> bool:
-    return context.planner.reader().find_key(parts_of(name)) is not None
+    return context.planner.reader().find_key(name.parts) is not None
 
 
 def _item(context: StatementContext, name: Name) -> Item:
@@ -58,7 +58,7 @@ def _item(context: StatementContext, name: Name) -> Item:
         name.database or context.database, name.schema
     ):
         raise InvalidSchemaName(f'schema "{name.schema}" does not exist')
-    found = reader.resolve_item(parts_of(name))
+    found = reader.resolve_item(name.parts)
     if found.kind == "builtin":
         raise InsufficientPrivilege(f'permission denied: "{found.name.item}" is a system catalog')
     return context.catalog_change().state.item(found.id)

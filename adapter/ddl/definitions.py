@@ -8,11 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from foreshore.adapter.session.catalog_reader import (
-    DefinitionCatalog,
-    present_names,
-    with_present_names,
-)
+from foreshore.adapter.session.catalog_reader import DefinitionCatalog, with_present_names
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, ItemType
 from foreshore.catalog.state import State
@@ -136,7 +132,7 @@ def _reads(item: Item) -> object:
 
 def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> str:
     """Return an item's statement with the names that tables, and their columns, have now."""
-    if not item.known and all(then == now for then, now in present_names(state, item).items()):
+    if not item.known and all(then == now for then, now in state.present_names(item).items()):
         return item.create_sql
     if item.type in ("table", "index", "sequence"):
         return with_present_names(state, item)

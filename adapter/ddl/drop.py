@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.objects import describe, find_if_exists
+from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default, refuse_parts
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
@@ -51,7 +51,7 @@ def drop_objects(
     dropped = change.drop(
         targets,
         cascade=cascade,
-        describe=lambda each: describe(context, each),
+        describe=context.planner.reader().describe,
         drop_default=lambda table, sequence: drop_default(context, table, sequence, cascade),
     )
     for each in dropped.objects:

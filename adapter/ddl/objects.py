@@ -6,83 +6,19 @@ from typing import Any
 
 from foreshore.adapter.ddl.definitions import ITEM_TYPES, Defining, planned_as
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.item import ColumnOf, Item, Object, Schema
-from foreshore.catalog.state import is_system
+from foreshore.catalog.item import Item, Object, Schema
 from foreshore.errors import (
     DatabaseError,
     DuplicateDatabase,
     DuplicateObject,
     DuplicateSchema,
     DuplicateTable,
-    InsufficientPrivilege,
     InvalidCatalogName,
     InvalidSchemaName,
-    UndefinedObject,
-    UndefinedTable,
     WrongObjectType,
 )
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.plan import CreateTable, Name, ObjectKind
-
-_CODES = {"index": "42704", "subscription": "42704"}
-
-
-def with_article(kind: str) -> str:
-    """Return a kind of object with its indefinite article."""
-    return f"{'an' if kind == 'index' else 'a'} {kind}"
-
-
-def parts_of(name: Name) -> tuple[str, ...]:
-    """Return the parts of a name that are given."""
-    return tuple(part for part in (name.database, name.schema, name.item) if part is not None)
-
-
-def find(
-    context: StatementContext, kind: ObjectKind, name: Name, *, altered: bool = False
-) -> Object:
-    """Return the object of `kind` called `name`.
-
-    Raises PostgreSQL's errors, which are other ones for statements that alter it.
-    """
-    state, database = context.catalog_change().state, name.database or context.database
-    match kind:
-        case "database":
-            if found := state.database(name.item):
-                return found
-            raise InvalidCatalogName(f'database "{name.item}" does not exist')
-        case "schema":
-            if schema := context.planner.reader().schema(database, name.item):
-                return schema
-            raise InvalidSchemaName(f'schema "{name.item}" does not exist')
-        case "cluster":
-            if cluster := state.cluster(name.item):
-                return cluster
-            raise UndefinedObject(f'unknown cluster "{name.item}"')
-        case "cluster replica":
-            cluster = state.cluster(name.schema or "")
-            if cluster and (replica := state.replica(cluster.id, name.item)):
-                return replica
-            raise UndefinedObject(f'unknown cluster replica "{name.schema}.{name.item}"')
-        case _:
-            return _find_item(context, kind, name, altered=altered)
-
-
-def _find_item(context: StatementContext, kind: ObjectKind, name: Name, *, altered: bool) -> Item:
-    found = context.planner.reader().find(parts_of(name))
-    if found is None:
-        if altered and kind != "subscription":
-            raise UndefinedTable(f'relation "{name.item}" does not exist')
-        code = _CODES.get(kind, "42P01")
-        raise UndefinedObject(f'{kind} "{name.item}" does not exist', sqlstate=code)
-    if isinstance(found, Builtin) or is_system(found.id):
-        raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
-    if found.type != kind:
-        raise WrongObjectType(
-            f'"{found.name}" is not {with_article(kind)}',
-            hint=f"Use DROP {found.type.upper()} to remove {with_article(found.type)}.",
-        )
-    return found
 
 
 def find_if_exists(
@@ -90,28 +26,12 @@ def find_if_exists(
 ) -> Object | None:
     """Return the object called `name`, or None, with a notice, if `if_exists` allows that."""
     try:
-        return find(context, kind, name, altered=altered)
+        return context.planner.reader().object_called(kind, name.parts, altered=altered)
     except DatabaseError as error:
         if not if_exists or isinstance(error, WrongObjectType):
             raise
         context.notice(f"{error.message}, skipping")
         return None
-
-
-def describe(context: StatementContext, each: Object | ColumnOf) -> str:
-    """Return an object's kind and name as in messages, qualified if the path does not find it."""
-    match each:
-        case ColumnOf(name=name, table=table):
-            return f"column {name} of {describe(context, table)}"
-        case Item():
-            reader = context.planner.reader()
-            seen = reader.find((each.name,))
-            if isinstance(seen, Item) and seen.id == each.id:
-                return f"{each.kind} {each.name}"
-            _, schema, item = reader.state.full_name(each)
-            return f"{each.kind} {schema}.{item}"
-        case _:
-            return f"{each.kind} {each.name}"
 
 
 # --- new objects ---------------------------------------------------------------------------

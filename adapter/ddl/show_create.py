@@ -5,7 +5,6 @@ import re
 import pyarrow as pa
 
 from foreshore.adapter.ddl.definitions import definition_text
-from foreshore.adapter.ddl.objects import find
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster, Item, Replica
@@ -18,7 +17,7 @@ from foreshore.types import INTERVAL
 
 def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
     """Run SHOW CREATE."""
-    found = find(context, plan.kind, plan.name)
+    found = context.planner.reader().object_called(plan.kind, plan.name.parts)
     match found:
         case Item():
             name = ".".join(context.planner.reader().state.full_name(found))

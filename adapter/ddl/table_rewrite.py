@@ -93,7 +93,7 @@ async def rewrite_table(
     for (place, cascade), (parts, users) in zip(plan.dropped, dropped, strict=True):
         name = old.desc.names[place]
         _drop_column(context, change.state.item(id), name, ids, parts, users, cascade)
-    for item in dependents(change.state, id):
+    for item in change.state.items_above(id):
         if item.id not in context.coordinator.state.objects and 0 < item.since < since:
             raise FeatureNotSupported(
                 f'cannot add or drop columns of table "{table.name}" in the transaction that has '
@@ -103,17 +103,11 @@ async def rewrite_table(
     await _move_rows(context, plan, definition, (table.id, old), (id, new), added, since, time)
 
 
-def dependents(state: State, id: GlobalId) -> list[Item]:
-    """Return the direct and indirect dependents of an item, in an order to plan them."""
-    above = state.above(id) - {id}
-    return [item for item in state.items() if item.id in above]
-
-
 async def plan_dependents(context: StatementContext, id: GlobalId) -> None:
     """Plan the dependents of a table again, in the running transaction."""
     change, planned = context.catalog_change(), dict(context.planner.reader().planned)
     state = change.state
-    items = dependents(state, id)
+    items = state.items_above(id)
 
     def plan() -> dict[GlobalId, Planned]:
         for item in items:
@@ -127,7 +121,7 @@ def _indexes_of(
     state: State, planned: Mapping[GlobalId, Planned], table: GlobalId
 ) -> Iterator[Item]:
     """Yield the indexes whose contents come from the table's shard."""
-    for item in dependents(state, table):
+    for item in state.items_above(table):
         if item.on is not None:
             definition = planned[item.on].definition
             is_view = state.item(item.on).type == "view"

@@ -12,8 +12,9 @@ import pyarrow as pa
 from foreshore.adapter.ddl.definitions import definition_text
 from foreshore.adapter.introspection.catalog_answers import Origin, Question
 from foreshore.adapter.introspection.live_relations import LIVE, frontiers
-from foreshore.adapter.session.catalog_reader import BUILTINS, SessionCatalog
+from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.item import Item
 from foreshore.catalog.sequence_numbers import generation_of

@@ -18,8 +18,8 @@ from foreshore import blocking
 from foreshore.adapter.introspection.relations import builtin_rows, question_of
 from foreshore.adapter.read.bind import NOTHING_GIVEN, BoundPeek, Given
 from foreshore.adapter.read.result import finished
-from foreshore.adapter.session.catalog_reader import BUILTINS
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.engine import Cancellation, Evaluations, Input
 from foreshore.compute.finish import finished_parts
 from foreshore.compute.local.recursion import Evaluation, Steps, in_slices

@@ -9,8 +9,8 @@ from foreshore.adapter.read.as_of import fixed_time, requested_time, wait_for_ti
 from foreshore.adapter.read.cluster_choice import collections_read, index_of
 from foreshore.adapter.read.key_lookup import can_look_up
 from foreshore.adapter.read.timestamp import tables_below
-from foreshore.adapter.session.catalog_reader import BUILTINS
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.errors import FeatureNotSupported
 from foreshore.sql.plan import AsOf
 from foreshore.update import Timestamp

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from foreshore.adapter.read.timestamp_selection import Isolation, isolation_of
-from foreshore.adapter.session.catalog_reader import TEMPORARY
+from foreshore.catalog.names import TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import ReadOnlySqlTransaction
 from foreshore.ids import temporary_schema

@@ -13,13 +13,14 @@ from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.dispatch import described
 from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek, query_of
 from foreshore.adapter.read.point_plan import plan_point
-from foreshore.adapter.session.catalog_reader import SessionCatalog, effective_path
+from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.plan_cache import PlanKey
 from foreshore.adapter.session.prepared import Basis, Prepared
 from foreshore.adapter.session.side_effects import calls_in
 from foreshore.adapter.write.check import rules_of
 from foreshore.adapter.write.template import template_of
 from foreshore.catalog.catalog import Planned
+from foreshore.catalog.names import effective_path
 from foreshore.catalog.state import State
 from foreshore.constraint import Unique
 from foreshore.errors import FeatureNotSupported, SyntaxError_
@@ -79,12 +80,12 @@ class SessionPlanner:
             planned = {**planned, **change.planned}
         return SessionCatalog(
             self.state,
-            planned,
             self._session.database,
             self.search_path(),
+            self._session.temporary_schema,
+            planned,
             basis.arranged if basis is not None else _NOTHING,
             self._is_own if basis is not None and basis.own is not None else None,
-            temporary=self._session.temporary_schema,
         )
 
     def search_path(self) -> tuple[str, ...]:

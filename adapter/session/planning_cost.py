@@ -8,7 +8,7 @@ is planned, never what it means.
 
 import re
 
-from foreshore.adapter.session.catalog_reader import BUILTINS
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.sql.bind.sql_functions import sql_function_names

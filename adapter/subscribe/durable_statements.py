@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.ddl.definitions import plan_item
-from foreshore.adapter.ddl.objects import add_item, describe, is_there, schema_of
-from foreshore.adapter.ddl.table_rewrite import dependents
+from foreshore.adapter.ddl.objects import add_item, is_there, schema_of
 from foreshore.adapter.read.scalar_values import timestamp_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_positions import Move
@@ -135,11 +134,13 @@ def readable_position(context: StatementContext, id: GlobalId) -> Position:
 
 def refuse_subscribed(context: StatementContext, table: Item) -> None:
     """Raise if a durable subscription reads `table`, whose history an ALTER TABLE would end."""
-    for item in dependents(context.planner.reader().state, table.id):
+    reader = context.planner.reader()
+    describe = reader.describe
+    for item in reader.state.items_above(table.id):
         if item.type == "subscription" and table.id in _sources(context, item.id):
             raise DependentObjectsStillExist(
-                f"cannot alter {describe(context, table)} because other objects depend on it",
-                detail=f"{describe(context, item)} depends on {describe(context, table)}",
+                f"cannot alter {describe(table)} because other objects depend on it",
+                detail=f"{describe(item)} depends on {describe(table)}",
                 hint="Its history ends with this change: drop the subscription first, "
                 "and create it anew.",
             )

@@ -81,7 +81,7 @@ def find(context: StatementContext, named: int | str) -> tuple[Item, Definition]
         found = reader.state.item_with(named)
         if found is None:
             raise UndefinedTable(f"could not open relation with OID {named}")
-        reader.refuse_others(found)
+        reader.check_own(found)
     sequence = reader.planned[found.id].sequence if isinstance(found, Item) else None
     if not isinstance(found, Item) or sequence is None:
         raise WrongObjectType(f'"{found.name}" is not a sequence')

@@ -8,6 +8,7 @@ from itertools import chain
 
 from foreshore.catalog.builtin import information_schema, mz_catalog, pg_catalog
 from foreshore.catalog.builtin.relation import Builtin
+from foreshore.ids import GlobalId
 
 
 @cache
@@ -19,6 +20,9 @@ def all_builtins() -> tuple[Builtin, ...]:
         mz_catalog.relations(all_builtins),
     )
     return tuple(each.with_id(number) for number, each in enumerate(declared))
+
+
+BUILTINS: dict[GlobalId, Builtin] = {builtin.id: builtin for builtin in all_builtins()}
 
 
 @cache

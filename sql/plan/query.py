@@ -67,10 +67,14 @@ class Name:
         """Return whether it is in the schema of a session's temporary items."""
         return is_temporary(self.schema or "")
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts that the name has."""
+        return tuple(p for p in (self.database, self.schema, self.item) if p is not None)
+
     def dotted(self) -> str:
         """Return the name as SQL text, its parts quoted where needed."""
-        parts = (part for part in (self.database, self.schema, self.item) if part is not None)
-        return ".".join(map(quote_identifier, parts))
+        return ".".join(map(quote_identifier, self.parts))
 
 
 class WritePlan:

@@ -10,6 +10,7 @@ from foreshore.sql import ast
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import Token, tokenize
 from foreshore.sql.rewrite.text_edits import apply_edits
+from foreshore.types import SqlType, written_type
 
 
 def column_refs(tree: object) -> Iterator[ast.ColumnRef]:
@@ -68,3 +69,21 @@ def definition_without_qualifiers(create_sql: str) -> str:
 
     (statement,) = parse(create_sql)
     return without_qualifiers(create_sql, 0, statement.ast)
+
+
+def columns_as_known(
+    names: Sequence[str], known: Sequence[tuple[str, str | None, SqlType | None]]
+) -> str:
+    """Return a select list that yields the known columns of a table with columns `names`.
+
+    `known` has the name of each, its present name, and its type if it was dropped. Returns an empty
+    text if the table has the same columns.
+    """
+    shown = []
+    for then, now, type in known:
+        name = quote_identifier(then)
+        if type is not None:
+            shown.append(f"NULL::{written_type(type)} AS {name}")
+        else:
+            shown.append(name if now == then else f"{quote_identifier(now or '')} AS {name}")
+    return "" if shown == [*map(quote_identifier, names)] else ", ".join(shown)

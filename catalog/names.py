@@ -1,0 +1,237 @@
+"""Names as a session sees them: which object a name means, and where a new one is created.
+
+A name is looked up in one state of the catalog, from one database, along one search path. Objects
+in the system's schemas are found by unqualified names too.
+"""
+
+from dataclasses import dataclass
+
+from foreshore.catalog.builtin.registry import builtins_by_name
+from foreshore.catalog.builtin.relation import Builtin
+from foreshore.catalog.item import ColumnOf, Item, Object, Schema
+from foreshore.catalog.state import State, is_system
+from foreshore.errors import (
+    FeatureNotSupported,
+    InsufficientPrivilege,
+    InvalidCatalogName,
+    InvalidSchemaName,
+    InvalidTableDefinition,
+    UndefinedObject,
+    UndefinedTable,
+    WrongObjectType,
+)
+from foreshore.ids import is_temporary
+from foreshore.settings import split_names
+
+IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
+TEMPORARY = "pg_temp"  # the name by which each session may call its own temporary schema
+
+FullName = tuple[str, str, str]  # database, schema, name
+
+
+@dataclass(eq=False)
+class Names:
+    """The names of one state of the catalog, for one session."""
+
+    state: State
+    database: str
+    search_path: tuple[str, ...]
+    temporary: str  # the session's temporary schema, which may not exist yet
+
+    def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
+        """Return the relation `[[database.]schema.]name`, or None.
+
+        Raises FeatureNotSupported if it is a temporary one of another session.
+        """
+        database, schema, name = self._qualified(parts)
+        schemas = self.search_path if schema is None else (schema,)
+        found = next(
+            (found for each in schemas if (found := self._find_in(database, each, name))), None
+        )
+        if isinstance(found, Item):
+            self.check_own(found)
+        return found
+
+    def _find_in(self, database: str, schema: str, name: str) -> Item | Builtin | None:
+        builtin = builtins_by_name().get((schema, name))
+        if builtin is not None:
+            return builtin
+        found = self.schema(database, schema)
+        return None if found is None else self.state.item_in(found.id, name)
+
+    def check_own(self, item: Item) -> None:
+        """Raise FeatureNotSupported if `item` is a temporary one of another session."""
+        if item.temporary and item.schema != self.temporary:
+            raise FeatureNotSupported("cannot access temporary tables of other sessions")
+
+    def _qualified(self, parts: tuple[str, ...]) -> tuple[str, str | None, str]:
+        """Return the database, the schema, None if it is not given, and the name."""
+        match parts:
+            case (name,):
+                return self.database, None, name
+            case (schema, name):
+                return self.database, schema, name
+            case (database, schema, name):
+                if self.state.database(database) is None:
+                    raise InvalidCatalogName(f'database "{database}" does not exist')
+                return database, schema, name
+            case _:
+                raise UndefinedTable(
+                    f"improper qualified name (too many dotted names): {'.'.join(parts)}",
+                    sqlstate="42601",
+                )
+
+    def schema(self, database: str, name: str) -> Schema | None:
+        """Return the schema `name` as seen from `database`."""
+        if name == TEMPORARY or is_temporary(name):
+            found = self.state.get(self.temporary if name == TEMPORARY else name)
+            return found if isinstance(found, Schema) else None
+        owner = self.state.database(database)
+        return self.state.schema(owner.id if owner else "", name)
+
+    def table_with_key(self, parts: tuple[str, ...]) -> Item | None:
+        """Return the table with a key whose index is called `parts`."""
+        *qualifier, name = parts
+        database = qualifier[0] if len(qualifier) > 1 else self.database
+        for each in (qualifier[-1],) if qualifier else self.search_path:
+            schema = self.schema(database, each)
+            if schema is None:
+                continue
+            if self.state.item_in(schema.id, name) is not None:
+                return None
+            table = self.state.with_key(schema.id, name)
+            if table is not None:
+                self.check_own(table)
+                return table
+        return None
+
+    # --- new relations -------------------------------------------------------------------------
+
+    def new_name(self, parts: tuple[str, ...], *, temporary: bool) -> FullName:
+        """Return the full name under which a new relation is created, `temporary` or not.
+
+        The session's own temporary schema may not exist yet. Raises InvalidTableDefinition if the
+        schema is of the other sort.
+        """
+        database, schema, name = self._qualified(parts)
+        if schema is None:
+            schema = TEMPORARY if temporary else self._schema_for_new()
+        if schema in (TEMPORARY, self.temporary):
+            own = self.state.get(self.temporary)
+            if isinstance(own, Schema):
+                database = self.state.objects[own.database or ""].name
+            else:
+                database = self.database
+            return database, self.temporary, name
+        if self.schema(database, schema) is None:
+            raise InvalidSchemaName(f'schema "{schema}" does not exist')
+        if is_temporary(schema):
+            raise InvalidTableDefinition(
+                "cannot create relations in temporary schemas of other sessions"
+            )
+        if temporary:
+            raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
+        return database, schema, name
+
+    def _schema_for_new(self) -> str:
+        """Return the first schema of the path that may have new relations.
+
+        The temporary one counts only if the setting of the path names it, after another.
+        """
+        for place, schema in enumerate(self.search_path):
+            if schema == self.temporary:
+                if place > 0:
+                    return schema
+            elif schema not in IMPLICIT_SCHEMAS and self.schema(self.database, schema):
+                return schema
+        raise InvalidSchemaName("no schema has been selected to create in")
+
+    # --- objects in messages -------------------------------------------------------------------
+
+    def describe(self, each: Object | ColumnOf) -> str:
+        """Return an object's kind and name, qualified if the search path does not find it."""
+        match each:
+            case ColumnOf(name=name, table=table):
+                return f"column {name} of {self.describe(table)}"
+            case Item() if not self.is_visible(each):
+                _, schema, item = self.state.full_name(each)
+                return f"{each.kind} {schema}.{item}"
+            case _:
+                return f"{each.kind} {each.name}"
+
+    def is_visible(self, item: Item) -> bool:
+        """Return whether the unqualified name of a relation finds it."""
+        found = self.find((item.name,))
+        return isinstance(found, Item) and found.id == item.id
+
+    # --- objects of all kinds ------------------------------------------------------------------
+
+    def object_called(self, kind: str, parts: tuple[str, ...], *, altered: bool = False) -> Object:
+        """Return the object of `kind` called `parts`.
+
+        Raises PostgreSQL's errors, which differ for statements that alter the object.
+        """
+        *qualifier, name = parts
+        match kind:
+            case "database":
+                if found := self.state.database(name):
+                    return found
+                raise InvalidCatalogName(f'database "{name}" does not exist')
+            case "schema":
+                if schema := self.schema(qualifier[0] if qualifier else self.database, name):
+                    return schema
+                raise InvalidSchemaName(f'schema "{name}" does not exist')
+            case "cluster":
+                if cluster := self.state.cluster(name):
+                    return cluster
+                raise UndefinedObject(f'unknown cluster "{name}"')
+            case "cluster replica":
+                cluster = self.state.cluster(qualifier[0])
+                if cluster and (replica := self.state.replica(cluster.id, name)):
+                    return replica
+                raise UndefinedObject(f'unknown cluster replica "{qualifier[0]}.{name}"')
+            case _:
+                return self._relation_called(kind, parts, altered)
+
+    def _relation_called(self, kind: str, parts: tuple[str, ...], altered: bool) -> Item:
+        found = self.find(parts)
+        if found is None:
+            if altered and kind != "subscription":
+                raise UndefinedTable(f'relation "{parts[-1]}" does not exist')
+            code = "42704" if kind in ("index", "subscription") else "42P01"
+            raise UndefinedObject(f'{kind} "{parts[-1]}" does not exist', sqlstate=code)
+        if isinstance(found, Builtin) or is_system(found.id):
+            raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
+        if found.type != kind:
+            raise WrongObjectType(
+                f'"{found.name}" is not {with_article(kind)}',
+                hint=f"Use DROP {found.type.upper()} to remove {with_article(found.type)}.",
+            )
+        return found
+
+
+def with_article(kind: str) -> str:
+    """Return a kind of object with its indefinite article."""
+    return f"{'an' if kind == 'index' else 'a'} {kind}"
+
+
+def effective_path(
+    state: State, database: str, user: str, setting: str, temporary: str
+) -> tuple[str, ...]:
+    """Return the schemas that a session searches, in order.
+
+    The session's temporary one and the system's come first unless `setting`, the value of
+    search_path, names them. Missing schemas are left out, but not a temporary one that is named,
+    since new relations may be created there.
+    """
+    words = {"$user": user, TEMPORARY: temporary}
+    named = tuple(words.get(each, each) for each in split_names(setting))
+    implicit = tuple(each for each in (temporary, *IMPLICIT_SCHEMAS) if each not in named)
+    owner = state.database(database)
+
+    def exists(schema: str) -> bool:
+        if schema == temporary:
+            return schema in named or schema in state.objects
+        return state.schema(owner.id if owner is not None else "", schema) is not None
+
+    return tuple(each for each in (*implicit, *named) if exists(each))
