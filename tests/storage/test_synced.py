@@ -61,13 +61,14 @@ class Disk:
 
     def _list(self, directory: int, path: Path) -> None:
         before = self._names.get(directory, {})
-        self._names[directory] = names = {}
+        names: dict[str, int] = {}  # `read` sees all of them or the ones before, on its thread
         for entry in os.scandir(path):
             names[entry.name] = inode = entry.inode()
             if entry.name.endswith(".parquet") and before.get(entry.name) != inode:
                 # Else a power cut before the file's own sync would leave the name of nothing.
                 whole = self._contents.get(inode) == Path(entry.path).read_bytes()
                 self.expect(whole, f"{entry.name} was named first")
+        self._names[directory] = names
 
     def expect(self, holds: bool, what: str) -> None:
         """Record a violation; raising here would only cause a retry."""
