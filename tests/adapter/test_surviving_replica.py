@@ -58,6 +58,7 @@ def test_replica_keeps_index_over_restart_but_not_for_restored_database(
                 "CREATE INDEX IN CLUSTER c ON v (n)",
             ):
                 assert "ERROR" not in (answer := await env.query("s", sql)), answer
+            await steps(env)  # before, SELECT would not wait for the index
             for n in range(1, 5):
                 await env.query("s", "INSERT INTO t VALUES (1)")
                 assert await env.query("s", COUNT) == f"SET\n{n}\nSELECT 1"
