@@ -184,6 +184,15 @@ class Server:
                     found.add(pid)
         return found
 
+    def processor_seconds(self) -> float:
+        """Return the processor time that the server and its workers have used, without replicas."""
+        ticks = 0
+        for pid in self.processes() - self.children():
+            with contextlib.suppress(OSError):  # it has ended
+                found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(found[11]) + int(found[12])  # in user and in kernel mode
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         """End it as a power cut would: SIGKILL for the server, at once."""
         assert self.process is not None

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.pathological import statements
 from tests.harness import Server, serving
+from tests.starvation import starved
 
 SEED = 18
 COUNT = 1000
@@ -20,27 +21,6 @@ EXPECTED = {
     "00000", "0A000", "2201B", "22003", "22007", "22008", "22015", "22021", "22023", "22P02", "42601", "42804", "42883",
     "53200", "54000", "54001", "54011", "54023", "57014",
 }  # fmt: skip
-
-
-def starved(pid: int) -> float:
-    """Return for how many seconds a server's threads, and this one, had no processor to run on.
-
-    The first moments of its children count too: until they are started it waits for them.
-    """
-    total = _delay(Path("/proc/thread-self/schedstat"))
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        total += _delay(thread / "schedstat")
-        with suppress(OSError):  # the thread has ended
-            for child in (thread / "children").read_text().split():
-                total += _delay(Path(f"/proc/{child}/schedstat"))
-    return total / 1e9
-
-
-def _delay(path: Path) -> int:
-    try:
-        return int(path.read_text().split()[1])
-    except (OSError, IndexError):  # it has ended
-        return 0
 
 
 class Bystander:

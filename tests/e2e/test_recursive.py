@@ -1,12 +1,13 @@
 """WITH RECURSIVE: what a live PostgreSQL answers, we answer; and a recursion without end can be ended."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
 
 import psycopg
 import pytest
 
-from tests.harness import Server
+from tests.harness import Server, until
 
 SETUP = """
     CREATE TABLE edges (a int, b int);
@@ -127,22 +128,30 @@ def test_limit_as_a_parameter_and_in_a_cursor_ends_a_recursion(server: Server) -
             assert connection.execute("FETCH 2 FROM c").fetchall() == [(1,), (2,)]
 
 
+ACTIVE = (
+    f"SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '{ENDLESS}%max%'"
+)
+
+
 def test_other_sessions_answer_while_more_recursions_run_than_there_are_threads(
     server: Server,
 ) -> None:
-    def endless() -> str | None:
-        with server.connect() as connection:
-            connection.execute("SET statement_timeout = '2s'")
-            with pytest.raises(psycopg.Error) as raised:
-                connection.execute(f"{ENDLESS} select max(n) from t".encode())
-            return raised.value.sqlstate
+    def endless(connection: psycopg.Connection[Any]) -> str | None:
+        with pytest.raises(psycopg.Error) as raised:
+            connection.execute(f"{ENDLESS} select max(n) from t".encode())
+        return raised.value.sqlstate
 
-    with ThreadPoolExecutor(6) as runners, server.connect() as other:
-        running = [runners.submit(endless) for _ in range(6)]
-        for _ in range(3):
-            begun = time.monotonic()
-            other.execute("SELECT count(*) FROM pg_class WHERE relkind = 'q'")
-            assert time.monotonic() - begun < 1.5
+    with ExitStack() as open_until_end:
+        *busy, other = [open_until_end.enter_context(server.connect()) for _ in range(7)]
+        runners = open_until_end.enter_context(ThreadPoolExecutor(6))
+        for each in busy:
+            each.execute("SET statement_timeout = '60s'")
+        running = [runners.submit(endless, each) for each in busy]
+        until(lambda: other.execute(ACTIVE).fetchall() == [(6,)], "all of them run")
+        other.execute("SELECT count(*) FROM pg_class WHERE relkind = 'q'")
+        assert not any(each.done() for each in running)
+        for each in busy:
+            each.cancel()
         assert {each.result() for each in running} == {"57014"}
 
 
