@@ -10,12 +10,23 @@ error's text, 0 if it has none. Each instruction runs over a whole block before 
     GIVEN            place in the given values, which are evaluated elsewhere
     comparisons, arithmetic, logic: the registers of the operands
     RANGE            register, place of the least value, of the greatest, error
+    SCALE            register, place of a power of ten; a product that is too large is the greatest
+    SCALED_SUM       registers, place of a power of ten for the first, error
+    DIVIDE           registers, place of (scales packed, overflow's error), error of a zero divisor
+    WHOLE            registers, error of a zero divisor, 1 for the remainder
+    FLOAT            registers, operation, place of the errors (overflow, underflow, zero divisor)
+    FIELD            register of a time, field, 1 for a date, error of an infinite time or 0
+    TRUNCATE         register of a timestamp, field
 """
 
 import numpy as np
 
-from foreshore.compute.flow.kernels.jit import inlined, kernel
+from foreshore.compute.flow.kernels.calendar import field_of, truncated
+from foreshore.compute.flow.kernels.floats import operate
+from foreshore.compute.flow.kernels.jit import kernel
+from foreshore.compute.flow.kernels.quotients import DIVIDED_BY_ZERO, DONE, LIMBS, divide
 from foreshore.compute.flow.kernels.rows import compare_texts
+from foreshore.compute.flow.kernels.wide import less, multiply, parts, scaled_sum
 
 BLOCK = 512
 
@@ -23,87 +34,10 @@ BLOCK = 512
     LOAD, CONSTANT, GIVEN, EQUAL, NOT_EQUAL, LESS, LESS_OR_EQUAL, NOT, AND, OR, IS_NULL,
     IS_NOT_NULL, SELECT, COALESCE, ADD, SUBTRACT, MULTIPLY, RANGE, ERROR_OF, FLOAT_ORDER,
     TEXT_ORDER, DISTINCT, FILTER, FLOAT_KEY, HIGH, COMPLEMENT, UNSIGNED_LOW, NULL_RANK,
-    CHECK, HIGH_PART, LOW_PART,
-) = range(31)  # fmt: skip
-
-
-@inlined
-def _less(a_low, a_high, b_low, b_high):
-    if a_high != b_high:
-        return a_high < b_high
-    return np.uint64(a_low) < np.uint64(b_low)
-
-
-@inlined
-def _multiply(a_low, a_high, b_low, b_high):
-    """Return (low, high, whether the product exceeds 127 bits) of two signed values."""
-    negative = (a_high < 0) != (b_high < 0)
-    al, ah = np.uint64(a_low), np.uint64(a_high)
-    if a_high < 0:
-        al = ~al + np.uint64(1)
-        ah = ~ah + np.uint64(1 if al == np.uint64(0) else 0)
-    bl, bh = np.uint64(b_low), np.uint64(b_high)
-    if b_high < 0:
-        bl = ~bl + np.uint64(1)
-        bh = ~bh + np.uint64(1 if bl == np.uint64(0) else 0)
-    half, rest = np.uint64(32), np.uint64(0xFFFFFFFF)
-    x0, x1 = al & rest, al >> half
-    y0, y1 = bl & rest, bl >> half
-    lowest = x0 * y0
-    middle = x1 * y0 + (lowest >> half)
-    other = x0 * y1 + (middle & rest)
-    low = (other << half) | (lowest & rest)
-    carry = x1 * y1 + (middle >> half) + (other >> half)
-    too_large = ah != 0 and bh != 0
-    cross = np.uint64(0)
-    if ah != 0:
-        cross = ah * bl
-        too_large = too_large or (bl != 0 and cross // bl != ah)
-    if bh != 0:
-        cross = bh * al
-        too_large = too_large or (al != 0 and cross // al != bh)
-    high = carry + cross
-    too_large = too_large or high < carry or np.int64(high) < 0
-    if negative:
-        low = ~low + np.uint64(1)
-        high = ~high + np.uint64(1 if low == np.uint64(0) else 0)
-    return np.int64(low), np.int64(high), too_large
-
-
-@inlined
-def _parts(low, high, unit_low, unit_high):
-    """Return x div unit and x mod unit, two words each, truncated towards zero; unit > 0."""
-    negative = high < 0
-    xl, xh = np.uint64(low), np.uint64(high)
-    if negative:
-        xl = ~xl + np.uint64(1)
-        xh = ~xh + np.uint64(1 if xl == np.uint64(0) else 0)
-    ul, uh = np.uint64(unit_low), np.uint64(unit_high)
-    if xh < uh or (xh == uh and xl < ul):
-        return np.int64(0), np.int64(0), low, high
-    ql, qh = np.uint64(0), np.uint64(0)
-    rl, rh = np.uint64(0), np.uint64(0)
-    one = np.uint64(1)
-    for bit in range(127, -1, -1):
-        rh = (rh << one) | (rl >> np.uint64(63))
-        if bit >= 64:
-            rl = (rl << one) | ((xh >> np.uint64(bit - 64)) & one)
-        else:
-            rl = (rl << one) | ((xl >> np.uint64(bit)) & one)
-        if rh > uh or (rh == uh and rl >= ul):
-            borrow = one if rl < ul else np.uint64(0)
-            rl -= ul
-            rh = rh - uh - borrow
-            if bit >= 64:
-                qh |= one << np.uint64(bit - 64)
-            else:
-                ql |= one << np.uint64(bit)
-    if negative:
-        ql = ~ql + one
-        qh = ~qh + np.uint64(1 if ql == np.uint64(0) else 0)
-        rl = ~rl + one
-        rh = ~rh + np.uint64(1 if rl == np.uint64(0) else 0)
-    return np.int64(ql), np.int64(qh), np.int64(rl), np.int64(rh)
+    CHECK, HIGH_PART, LOW_PART, SCALE, DIVIDE, NULL_IF_ZERO, WHOLE, FLOAT, TO_FLOAT, FIELD,
+    TRUNCATE, SCALED_SUM,
+) = range(40)  # fmt: skip
+_GREATEST = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
 @kernel
@@ -122,6 +56,8 @@ def run(
     size = 0
     failures = 0
     alive = np.empty(BLOCK, np.bool_)
+    work = np.empty((5, LIMBS), np.int64)
+    scales = np.empty(5, np.int64)
     for begin in range(0, count, BLOCK):
         rows = min(BLOCK, count - begin)
         alive[:rows] = True
@@ -159,9 +95,9 @@ def run(
                     elif code == NOT_EQUAL:
                         value = not same
                     elif code == LESS:
-                        value = _less(low[a, i], high[a, i], low[b, i], high[b, i])
+                        value = less(low[a, i], high[a, i], low[b, i], high[b, i])
                     elif code == LESS_OR_EQUAL:
-                        value = same or _less(low[a, i], high[a, i], low[b, i], high[b, i])
+                        value = same or less(low[a, i], high[a, i], low[b, i], high[b, i])
                     else:
                         value = null[a, i] != null[b, i] or (not null[a, i] and not same)
                     low[to, i] = value
@@ -227,7 +163,7 @@ def run(
                     error[to, i] = error[a, i] if error[a, i] != 0 else error[b, i]
                     low[to, i], high[to, i] = 0, 0
                     if not null[to, i] and error[to, i] == 0:
-                        x, y, large = _multiply(low[a, i], high[a, i], low[b, i], high[b, i])
+                        x, y, large = multiply(low[a, i], high[a, i], low[b, i], high[b, i])
                         low[to, i], high[to, i] = x, y
                         if large:
                             null[to, i] = True
@@ -240,8 +176,8 @@ def run(
                         not null[a, i]
                         and error[a, i] == 0
                         and (
-                            _less(low[a, i], high[a, i], constants[b, 0], constants[b, 1])
-                            or _less(constants[c, 0], constants[c, 1], low[a, i], high[a, i])
+                            less(low[a, i], high[a, i], constants[b, 0], constants[b, 1])
+                            or less(constants[c, 0], constants[c, 1], low[a, i], high[a, i])
                         )
                     ):
                         null[to, i] = True
@@ -305,13 +241,114 @@ def run(
             elif code == HIGH_PART or code == LOW_PART:
                 for i in range(rows):
                     null[to, i], error[to, i] = null[a, i], error[a, i]
-                    high_low, high_high, low_low, low_high = _parts(
+                    high_low, high_high, low_low, low_high = parts(
                         low[a, i], high[a, i], constants[b, 0], constants[b, 1]
                     )
                     if code == HIGH_PART:
                         low[to, i], high[to, i] = high_low, high_high
                     else:
                         low[to, i], high[to, i] = low_low, low_high
+            elif code == SCALE:
+                for i in range(rows):
+                    null[to, i], error[to, i] = null[a, i], error[a, i]
+                    x, y, large = multiply(low[a, i], high[a, i], constants[b, 0], constants[b, 1])
+                    if large:
+                        y = np.int64(-0x8000000000000000) if high[a, i] < 0 else _GREATEST
+                        x = np.int64(0) if high[a, i] < 0 else np.int64(-1)
+                    low[to, i], high[to, i] = x, y
+            elif code == SCALED_SUM:
+                for i in range(rows):
+                    null[to, i] = null[a, i] or null[b, i]
+                    error[to, i] = error[a, i] if error[a, i] != 0 else error[b, i]
+                    low[to, i], high[to, i] = 0, 0
+                    if not null[to, i] and error[to, i] == 0:
+                        x, y, large = scaled_sum(
+                            low[a, i], high[a, i], low[b, i], high[b, i],
+                            constants[c, 0], constants[c, 1],
+                        )  # fmt: skip
+                        low[to, i], high[to, i] = x, y
+                        if large:
+                            null[to, i] = True
+                            error[to, i] = d
+            elif code == DIVIDE:
+                for k in range(5):
+                    scales[k] = (constants[c, 0] >> (8 * k)) & 255
+                for i in range(rows):
+                    null[to, i] = null[a, i] or null[b, i]
+                    error[to, i] = error[a, i] if error[a, i] != 0 else error[b, i]
+                    low[to, i], high[to, i] = 0, 0
+                    if not null[to, i] and error[to, i] == 0:
+                        x, y, done = divide(
+                            low[a, i], high[a, i], low[b, i], high[b, i], scales, work
+                        )
+                        low[to, i], high[to, i] = x, y
+                        if done != DONE:
+                            null[to, i] = True
+                            error[to, i] = d if done == DIVIDED_BY_ZERO else constants[c, 1]
+            elif code == NULL_IF_ZERO:
+                for i in range(rows):
+                    low[to, i], high[to, i] = low[a, i], high[a, i]
+                    null[to, i] = null[a, i] or (low[a, i] == 0 and high[a, i] == 0)
+                    error[to, i] = error[a, i]
+            elif code == WHOLE:
+                for i in range(rows):
+                    null[to, i] = null[a, i] or null[b, i]
+                    error[to, i] = error[a, i] if error[a, i] != 0 else error[b, i]
+                    x, y = low[a, i], low[b, i]
+                    low[to, i], high[to, i] = 0, 0
+                    if null[to, i] or error[to, i] != 0:
+                        continue
+                    if y == 0:
+                        null[to, i] = True
+                        error[to, i] = c
+                    elif y == -1:
+                        if d == 0:  # -x, which may need 65 bits
+                            low[to, i] = np.int64(np.uint64(0) - np.uint64(x))
+                            high[to, i] = -1 if x > 0 else 0
+                    else:
+                        quotient = x // y
+                        if quotient < 0 and quotient * y != x:
+                            quotient += 1
+                        value = quotient if d == 0 else x - quotient * y
+                        low[to, i] = value
+                        high[to, i] = value >> 63
+            elif code == FLOAT:
+                x_floats = low[a].view(np.float64)
+                y_floats = low[b].view(np.float64)
+                floats = low[to].view(np.float64)
+                for i in range(rows):
+                    null[to, i] = null[a, i] or null[b, i]
+                    error[to, i] = error[a, i] if error[a, i] != 0 else error[b, i]
+                    low[to, i], high[to, i] = 0, 0
+                    if not null[to, i] and error[to, i] == 0:
+                        result, failed = operate(c, x_floats[i], y_floats[i])
+                        if failed >= 0:
+                            null[to, i] = True
+                            error[to, i] = constants[d, failed]
+                        else:
+                            floats[i] = result
+                            high[to, i] = low[to, i] >> 63
+            elif code == TO_FLOAT:
+                floats = low[to].view(np.float64)
+                for i in range(rows):
+                    null[to, i], error[to, i] = null[a, i], error[a, i]
+                    floats[i] = np.float64(low[a, i])
+                    high[to, i] = low[to, i] >> 63
+            elif code == FIELD:
+                for i in range(rows):
+                    null[to, i], error[to, i] = null[a, i], error[a, i]
+                    low[to, i], high[to, i] = 0, 0
+                    if not null[a, i] and error[a, i] == 0:
+                        value, finite = field_of(b, low[a, i], c == 1)
+                        low[to, i], high[to, i] = value, value >> 63
+                        if not finite:
+                            null[to, i] = True
+                            error[to, i] = d
+            elif code == TRUNCATE:
+                for i in range(rows):
+                    null[to, i], error[to, i] = null[a, i], error[a, i]
+                    low[to, i] = truncated(b, low[a, i])
+                    high[to, i] = low[to, i] >> 63
         for i in range(rows):
             if not alive[i]:
                 continue

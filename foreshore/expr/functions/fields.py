@@ -347,7 +347,7 @@ def _field(types: Signature, name: str, a: pa.Array, offsets: Any) -> tuple[Any,
     return values, scale, missing, failing
 
 
-_INFINITE = data_error("0A000", "the numeric value Infinity is not supported")
+INFINITE = data_error("0A000", "the numeric value Infinity is not supported")
 
 
 def extract(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Outcome:
@@ -362,7 +362,7 @@ def extract(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Outco
     result, _ = pack(values, pa.array(~missing) if missing.any() else None, target)
     if not failing.any():
         return result
-    return result, text_where(failing, _INFINITE)
+    return result, text_where(failing, INFINITE)
 
 
 def date_part(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Outcome:

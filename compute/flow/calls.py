@@ -1,0 +1,331 @@
+"""The functions that the kernel of linear programs knows, as instructions.
+
+`register_of` gives the register of a call's value, None if the kernel does not know the function or
+not for these types. Values and errors are those of the registry's functions.
+"""
+
+from typing import TYPE_CHECKING
+
+from foreshore.compute.flow.convert import is_direct
+from foreshore.compute.flow.kernels import calendar, floats, vm
+from foreshore.compute.flow.layout import kind_of
+from foreshore.expr.functions.arithmetic import WIDTHS
+from foreshore.expr.functions.casting import FIELD_OVERFLOW, limit_of
+from foreshore.expr.functions.decimals import LIMIT, OVERFLOW, scale_of
+from foreshore.expr.functions.fields import INFINITE, unit_of
+from foreshore.expr.functions.floats import OVERFLOW as FLOAT_OVERFLOW
+from foreshore.expr.functions.floats import UNDERFLOW
+from foreshore.expr.functions.parts import unit_of as unit_of_parts
+from foreshore.expr.functions.rows import DIVISION_BY_ZERO, out_of_range
+from foreshore.expr.ir import Literal, Scalar, type_of
+from foreshore.types import SqlType
+
+if TYPE_CHECKING:
+    from foreshore.compute.flow.compiler import Compiler
+
+Args = tuple[Scalar, ...]
+Types = list[SqlType]
+
+_COMPARISONS = {
+    "eq": (vm.EQUAL, False),
+    "ne": (vm.NOT_EQUAL, False),
+    "lt": (vm.LESS, False),
+    "le": (vm.LESS_OR_EQUAL, False),
+    "gt": (vm.LESS, True),
+    "ge": (vm.LESS_OR_EQUAL, True),
+}
+_ORDERED = (vm.LESS, vm.LESS_OR_EQUAL)
+_ARITHMETIC = {"add": vm.ADD, "subtract": vm.SUBTRACT, "multiply": vm.MULTIPLY}
+_FLOATS = {
+    "add": floats.ADD,
+    "subtract": floats.SUBTRACT,
+    "multiply": floats.MULTIPLY,
+    "divide": floats.DIVIDE,
+}
+_FIELDS = {
+    "year": calendar.YEAR,
+    "quarter": calendar.QUARTER,
+    "month": calendar.MONTH,
+    "day": calendar.DAY,
+    "dow": calendar.WEEKDAY,
+    "isodow": calendar.ISO_WEEKDAY,
+    "doy": calendar.DAY_OF_YEAR,
+    "hour": calendar.HOUR,
+    "minute": calendar.MINUTE,
+    "second": calendar.SECOND,
+}
+_TRUNCATIONS = {
+    "year": calendar.YEAR,
+    "quarter": calendar.QUARTER,
+    "month": calendar.MONTH,
+    "week": calendar.WEEK,
+    "day": calendar.DAY,
+    "hour": calendar.HOUR,
+    "minute": calendar.MINUTE,
+    "second": calendar.SECOND,
+}
+_CLOCK = frozenset((calendar.HOUR, calendar.MINUTE, calendar.SECOND))
+_MOST_POWER = 37  # of ten, that 127 bits hold
+
+
+def register_of(compiler: "Compiler", function: str, args: Args, type: SqlType) -> int | None:
+    """Return the register of a function's value, None if the kernel does not know it."""
+    types = [type_of(arg) for arg in args]
+    if function in _COMPARISONS:
+        return _comparison(compiler, function, args, types)
+    stem = function.partition("(")[0]
+    match stem:
+        case "add" | "subtract" | "multiply" | "divide" | "modulo" if len(args) == 2:
+            return _arithmetic(compiler, stem, args, types, type)
+        case "negate" if type.name in WIDTHS:
+            zero = compiler.emit(vm.CONSTANT, compiler.constant(0, 0))
+            value = compiler.emit(vm.SUBTRACT, zero, compiler.register(args[0]))
+            return _in_width(compiler, value, type)
+        case "negate" if type.name == "numeric" and types[0] == type:
+            zero = compiler.emit(vm.CONSTANT, compiler.constant(0, 0))
+            return compiler.emit(vm.SUBTRACT, zero, compiler.register(args[0]))
+        case "average":
+            return _average(compiler, args, types, type)
+        case "cast":
+            return _cast(compiler, args[0], types[0], type)
+        case "extract":
+            return _extract(compiler, args, types, type)
+        case "date_trunc" if len(args) == 2 and types[1].name.startswith("timestamp"):
+            field = _TRUNCATIONS.get(_unit(args[0]) or "")
+            if field is None or types[1].name != "timestamp":
+                return None
+            return compiler.emit(vm.TRUNCATE, compiler.register(args[1]), field)
+    return _logic(compiler, function, args, types)
+
+
+def _logic(compiler: "Compiler", function: str, args: Args, types: Types) -> int | None:
+    match function:
+        case "is_distinct" | "is_not_distinct" if _same_form(types) and is_direct(types[0]):
+            register = compiler.emit(vm.DISTINCT, *map(compiler.register, args))
+            return register if function == "is_distinct" else compiler.emit(vm.NOT, register)
+        case "not":
+            return compiler.emit(vm.NOT, compiler.register(args[0]))
+        case "is_null":
+            return compiler.emit(vm.IS_NULL, compiler.register(args[0]))
+        case "is_not_null":
+            return compiler.emit(vm.IS_NOT_NULL, compiler.register(args[0]))
+        case "coalesce":
+            register = compiler.register(args[-1])
+            for arg in reversed(args[:-1]):
+                register = compiler.emit(vm.COALESCE, compiler.register(arg), register)
+            return register
+        case "high_part(numeric)" | "low_part(numeric)":
+            scale = scale_of(types[0])
+            unit = compiler.constant(*words_of_integer(unit_of_parts(scale) * 10**scale))
+            code = vm.HIGH_PART if function == "high_part(numeric)" else vm.LOW_PART
+            return compiler.emit(code, compiler.register(args[0]), unit)
+        case "is_true":
+            false = compiler.emit(vm.CONSTANT, compiler.constant(0, 0))
+            return compiler.emit(vm.COALESCE, compiler.register(args[0]), false)
+    return None
+
+
+# --- comparison ------------------------------------------------------------------------------
+
+
+def _comparison(compiler: "Compiler", function: str, args: Args, types: Types) -> int | None:
+    code, swapped = _COMPARISONS[function]
+    if types[0].name == types[1].name == "numeric":
+        scale = max(map(scale_of, types))
+        by = [scale - scale_of(each) for each in types]
+        if max(by) > _MOST_POWER:
+            return None
+        pair = [_scaled(compiler, arg, each) for arg, each in zip(args, by, strict=True)]
+        return compiler.emit(code, *(reversed(pair) if swapped else pair))
+    if not _same_form(types):
+        return None
+    kind = kind_of(types[0])
+    if kind == "bytes" and code in _ORDERED and types[0].name == "jsonb":
+        return None
+    if kind not in ("float", "bytes") and not is_direct(types[0]):
+        return None
+    if kind == "uuid" and code in _ORDERED:
+        return None
+    if kind == "bytes" and not is_direct(types[0]):
+        return None
+    a, b = (compiler.register(arg) for arg in (reversed(args) if swapped else args))
+    if kind == "float":
+        a, b = compiler.emit(vm.FLOAT_ORDER, a), compiler.emit(vm.FLOAT_ORDER, b)
+    elif kind == "bytes" and code in _ORDERED:
+        order = compiler.emit(vm.TEXT_ORDER, a, b)
+        return compiler.emit(code, order, compiler.emit(vm.CONSTANT, compiler.constant(0, 0)))
+    return compiler.emit(code, a, b)
+
+
+def _scaled(compiler: "Compiler", scalar: Scalar, by: int) -> int:
+    """Return the register of a numeric times 10**by, at most the greatest integer."""
+    register = compiler.register(scalar)
+    if not by:
+        return register
+    return compiler.emit(vm.SCALE, register, compiler.constant(*words_of_integer(10**by)))
+
+
+def _same_form(types: Types) -> bool:
+    """Whether values of two types are equal exactly if their words are (but for key forms)."""
+    a, b = types
+    if a.name == b.name == "numeric":
+        return scale_of(a) == scale_of(b)
+    return a.name == b.name or (
+        kind_of(a) == kind_of(b) == "bytes" and "jsonb" not in (a.name, b.name)
+    )
+
+
+# --- arithmetic ------------------------------------------------------------------------------
+
+
+def _arithmetic(
+    compiler: "Compiler", stem: str, args: Args, types: Types, type: SqlType
+) -> int | None:
+    if all(each == types[0] == type and each.name in WIDTHS for each in types):
+        return _of_integers(compiler, stem, args, type)
+    if type.name == "numeric" and all(each.name == "numeric" for each in types):
+        return _of_numerics(compiler, stem, args, types, type)
+    if type.name == "float8" and all(each.name == "float8" for each in types) and stem in _FLOATS:
+        a, b = map(compiler.register, args)
+        return compiler.emit(vm.FLOAT, a, b, _FLOATS[stem], _float_errors(compiler))
+    return None
+
+
+def _of_integers(compiler: "Compiler", stem: str, args: Args, type: SqlType) -> int:
+    a, b = map(compiler.register, args)
+    if stem in _ARITHMETIC:
+        error = _error(compiler, out_of_range(type))
+        return _in_width(compiler, compiler.emit(_ARITHMETIC[stem], a, b, error), type)
+    zero = _error(compiler, DIVISION_BY_ZERO)
+    if stem == "modulo":
+        return compiler.emit(vm.WHOLE, a, b, zero, 1)
+    return _in_width(compiler, compiler.emit(vm.WHOLE, a, b, zero, 0), type)
+
+
+def _in_width(compiler: "Compiler", register: int, type: SqlType) -> int:
+    """Return the register of an integer that fails if it is not within `type`."""
+    bound = 1 << (WIDTHS[type.name] - 1)
+    return _in_range(compiler, register, -bound, bound - 1, out_of_range(type))
+
+
+def _in_range(compiler: "Compiler", register: int, least: int, greatest: int, error: str) -> int:
+    first, last = (compiler.constant(*words_of_integer(each)) for each in (least, greatest))
+    return compiler.emit(vm.RANGE, register, first, last, _error(compiler, error))
+
+
+def _of_numerics(
+    compiler: "Compiler", stem: str, args: Args, types: Types, type: SqlType
+) -> int | None:
+    if stem not in (*_ARITHMETIC, "divide"):
+        return None
+    a, b = map(compiler.register, args)
+    if stem == "divide":
+        return _quotient(compiler, a, b, types, type)
+    error = _error(compiler, OVERFLOW)
+    if stem == "multiply":
+        if sum(map(scale_of, types)) != scale_of(type):
+            return None
+        result = compiler.emit(vm.MULTIPLY, a, b, error)
+    else:
+        by = [scale_of(type) - scale_of(each) for each in types]
+        if min(by) or not 0 <= max(by) <= _MOST_POWER:
+            return None
+        if not any(by):
+            result = compiler.emit(_ARITHMETIC[stem], a, b)
+        else:
+            if stem == "subtract":
+                zero = compiler.emit(vm.CONSTANT, compiler.constant(0, 0))
+                b = compiler.emit(vm.SUBTRACT, zero, b)
+            power = compiler.constant(*words_of_integer(10 ** max(by)))
+            first, second = (a, b) if by[0] else (b, a)
+            result = compiler.emit(vm.SCALED_SUM, first, second, power, error)
+    return _in_range(compiler, result, 1 - LIMIT, LIMIT - 1, OVERFLOW)
+
+
+def _multiplied(compiler: "Compiler", scalar: Scalar, by: int, error: int) -> int:
+    """Return the register of a numeric times 10**by; it fails if it is too large."""
+    register = compiler.register(scalar)
+    if not by:
+        return register
+    unit = compiler.emit(vm.CONSTANT, compiler.constant(*words_of_integer(10**by)))
+    return compiler.emit(vm.MULTIPLY, register, unit, error)
+
+
+def _quotient(compiler: "Compiler", a: int, b: int, types: Types, type: SqlType) -> int:
+    """Return the register of a quotient of numerics."""
+    packed = 0
+    for place, value in enumerate(
+        (*map(scale_of, types), scale_of(type), *(each.trim for each in types))
+    ):
+        packed |= int(value) << (8 * place)
+    overflow = _error(compiler, OVERFLOW)
+    scales = compiler.constant(packed, overflow)
+    result = compiler.emit(vm.DIVIDE, a, b, scales, _error(compiler, DIVISION_BY_ZERO))
+    return _in_range(compiler, result, 1 - LIMIT, LIMIT - 1, OVERFLOW)
+
+
+def _average(compiler: "Compiler", args: Args, types: Types, type: SqlType) -> int | None:
+    """Return the register of a sum divided by a count, NULL if that is 0."""
+    if types[1].name != "int8" or types[0].name not in ("numeric", "float8"):
+        return None
+    total, count = map(compiler.register, args)
+    count = compiler.emit(vm.NULL_IF_ZERO, count)
+    if types[0].name == "numeric":
+        return _quotient(compiler, total, count, types, type)
+    count = compiler.emit(vm.TO_FLOAT, count)
+    return compiler.emit(vm.FLOAT, total, count, floats.AVERAGE, _float_errors(compiler))
+
+
+def _float_errors(compiler: "Compiler") -> int:
+    errors = (FLOAT_OVERFLOW, UNDERFLOW, DIVISION_BY_ZERO)
+    return compiler.constant(*(_error(compiler, each) for each in errors))
+
+
+def _error(compiler: "Compiler", text: str) -> int:
+    return compiler.interner.number(text.encode())
+
+
+# --- casts and times -------------------------------------------------------------------------
+
+
+def _cast(compiler: "Compiler", arg: Scalar, source: SqlType, target: SqlType) -> int | None:
+    if source.name in WIDTHS and target.name in WIDTHS:
+        register = compiler.register(arg)
+        if WIDTHS[source.name] <= WIDTHS[target.name]:
+            return register
+        return _in_width(compiler, register, target)
+    if source.name in ("int2", "int4") and target.name == "float8":
+        return compiler.emit(vm.TO_FLOAT, compiler.register(arg))
+    if target.name == "numeric" and (source.name in WIDTHS or source.name == "numeric"):
+        by = scale_of(target) - scale_of(source)
+        if not 0 <= by <= _MOST_POWER:
+            return None
+        value = _multiplied(compiler, arg, by, _error(compiler, FIELD_OVERFLOW))
+        most = limit_of(target) - 1
+        return _in_range(compiler, value, -most, most, FIELD_OVERFLOW)
+    return None
+
+
+def _unit(scalar: Scalar) -> str | None:
+    if isinstance(scalar, Literal) and isinstance(scalar.value, str):
+        return unit_of(scalar.value)
+    return None
+
+
+def _extract(compiler: "Compiler", args: Args, types: Types, type: SqlType) -> int | None:
+    if len(args) != 2 or types[1].name not in ("date", "timestamp"):
+        return None
+    field = _FIELDS.get(_unit(args[0]) or "")
+    is_date = types[1].name == "date"
+    if field is None or (is_date and field in _CLOCK):
+        return None
+    if scale_of(type) != (6 if field == calendar.SECOND else 0):
+        return None
+    error = _error(compiler, INFINITE) if field == calendar.YEAR else 0
+    return compiler.emit(vm.FIELD, compiler.register(args[1]), field, int(is_date), error)
+
+
+def words_of_integer(value: int) -> tuple[int, int]:
+    """Return the low and the high word of an integer of 128 bits."""
+    low = value & ((1 << 64) - 1)
+    return low - (1 << 64) if low >> 63 else low, value >> 64

@@ -1,0 +1,217 @@
+"""Each function that programs compute themselves gives what the registry's function gives."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.compiler import Compiler
+from foreshore.compute.flow.convert import columns_of, words_of
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.layout import layout_of
+from foreshore.compute.flow.program import Context
+from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.functions.registry import scalar_function
+from foreshore.expr.ir import Call, Column, Literal, Scalar
+from foreshore.types import (
+    DATE,
+    FLOAT8,
+    INT2,
+    INT4,
+    INT8,
+    TEXT,
+    TIMESTAMP,
+    ColumnType,
+    SqlType,
+    numeric,
+    numeric_of_scale,
+)
+
+DAY = 86_400_000_000
+BOOL = SqlType("bool")
+FIELDS = "year quarter month day dow isodow doy hour minute second".split()
+TRUNCATIONS = "year quarter month week day hour minute second".split()
+WHOLE, CENTS = numeric_of_scale(0), numeric_of_scale(2)
+LONG, TRIMMED = numeric_of_scale(20), numeric_of_scale(20, trim=True)
+NARROW = numeric(10, 2)
+FLOATS = (0.0, -0.0, 1.5, -2.25, 1e308, -1e308, 5e-324, 1e-200, float("inf"), float("-inf"))
+
+
+def value_of(type: SqlType, random: Random) -> Any:
+    """Return a value, often a small, an extreme or a special one."""
+    match type.name:
+        case "int2" | "int4" | "int8":
+            bound = 1 << ({"int2": 16, "int4": 32, "int8": 64}[type.name] - 1)
+            return random.choice((0, 1, -1, 2, 3, 10, -7, bound - 1, -bound, bound // 3))
+        case "numeric":
+            digits = random.choice((1, 2, 4, 9, 17, 18, type.length or 38))
+            value = random.randrange(10 ** min(digits, type.length or 38))
+            if random.random() < 0.3:
+                value -= value % 10 ** random.randrange(digits)
+            text = str(value).rjust((type.scale or 0) + 1, "0")
+            cut = len(text) - (type.scale or 0)
+            shown = f"{text[:cut]}.{text[cut:]}" if type.scale else text
+            return f"-{shown}" if value and random.random() < 0.4 else shown
+        case "float8":
+            return random.choice((*FLOATS, float("nan"), random.gauss(0, 1)))
+        case "date":
+            return random.choice(
+                (-(2**31), 2**31 - 1, 0, -1, random.randrange(-900_000, 2_000_000))
+            )
+        case "timestamp":
+            extremes = (-(2**63), 2**63 - 1, 0, -1)
+            return random.choice((*extremes, random.randrange(-900_000 * DAY, 2_000_000 * DAY)))
+        case _:
+            return random.choice(("", "a", "ab", "special requests", "x%y", "naïve"))
+
+
+def compared() -> Iterator[tuple[str, tuple[SqlType, ...], SqlType]]:
+    """Yield comparisons."""
+    pairs = [(INT4, INT4), (CENTS, WHOLE), (WHOLE, CENTS), (LONG, NARROW), (NARROW, NARROW)]
+    for pair in (*pairs, (FLOAT8, FLOAT8), (TEXT, TEXT), (DATE, DATE)):
+        for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+            yield name, pair, BOOL
+
+
+def arithmetic() -> Iterator[tuple[str, tuple[SqlType, ...], SqlType]]:
+    """Yield arithmetic and casts."""
+    for type in (INT2, INT4, INT8):
+        for stem in ("add", "subtract", "multiply", "divide", "modulo"):
+            yield f"{stem}({type.name},{type.name})", (type, type), type
+        yield f"negate({type.name})", (type,), type
+        yield f"cast({type.name},numeric)", (type,), WHOLE
+        yield f"cast({type.name},numeric)", (type,), numeric(6, 3)
+        for other in (INT2, INT4, INT8):
+            if other != type:
+                yield f"cast({type.name},{other.name})", (type,), other
+    yield "cast(int4,float8)", (INT4,), FLOAT8
+    for source, target in ((WHOLE, CENTS), (CENTS, numeric(9, 4)), (NARROW, LONG), (CENTS, CENTS)):
+        yield "cast(numeric,numeric)", (source,), target
+    for stem in ("add", "subtract", "multiply", "divide"):
+        yield f"{stem}(float8,float8)", (FLOAT8, FLOAT8), FLOAT8
+        for pair in (
+            (CENTS, WHOLE),
+            (WHOLE, CENTS),
+            (CENTS, CENTS),
+            (NARROW, LONG),
+            (TRIMMED, CENTS),
+        ):
+            yield f"{stem}(numeric,numeric)", pair, result_of(stem, pair)
+    for total in (WHOLE, CENTS, TRIMMED, NARROW):
+        yield "average(numeric,int8)", (total, INT8), result_of("divide", (total, WHOLE))
+
+
+def result_of(stem: str, types: tuple[SqlType, ...]) -> SqlType:
+    """Return the type of an operation on numerics."""
+    return typed(f"{stem}(numeric,numeric)", types, None)
+
+
+def typed(function: str, types: tuple[SqlType, ...], literals: Any) -> SqlType:
+    """Return the type of a function whose type follows from its arguments."""
+    made = scalar_function(function).result
+    assert callable(made)
+    return made(types, literals)
+
+
+def call(function: str, types: tuple[SqlType, ...], result: SqlType) -> Scalar:
+    """Return a call over the columns."""
+    return Call(function, tuple(Column(i, type) for i, type in enumerate(types)), result)
+
+
+def compiled(
+    scalar: Scalar, types: tuple[SqlType, ...], rows: list[tuple[Any, ...]], *, native: bool = True
+) -> tuple[list[Any], list[str | None]]:
+    """Return the values and the errors that a program gives."""
+    columns = tuple(ColumnType(type) for type in types)
+    interner = Interner()
+    compiler = Compiler(layout_of(columns), interner)
+    (resolved,) = map(compiler.resolved, [scalar])
+    compiler.put_row(columns)
+    result = (ColumnType(resolved.type),)  # type: ignore[union-attr]
+    checker = Compiler(layout_of(columns), interner)
+    checker.check([resolved], 0)
+    checker.put(result, [resolved], "row")
+    program = checker.program()
+    assert bool(program.given) is not native
+    context = Context(interner, 1)
+    arrays = [to_array([row[i] for row in rows], type) for i, type in enumerate(types)]
+    words = words_of(arrays, len(rows), layout_of(columns), interner)
+    places = np.arange(len(rows))
+    out = program.run(Batch(words, places, np.ones(len(rows), np.int64)), context)
+    values: list[Any] = [None] * len(rows)
+    (array,) = columns_of(out.words, layout_of(result), interner)
+    for place, value in zip(out.times.tolist(), from_array(array, resolved.type), strict=True):  # type: ignore[union-attr]
+        values[place] = value
+    errors: list[str | None] = [None] * len(rows)
+    for failed in context.failures().get(0, []):
+        texts = interner.strings(failed.words[:, 0], pa.string()).to_pylist()
+        for place, text in zip(failed.times.tolist(), texts, strict=True):
+            errors[place] = text
+    return values, errors
+
+
+def expected(
+    scalar: Scalar, types: tuple[SqlType, ...], rows: list[tuple[Any, ...]]
+) -> tuple[list[Any], list[str | None]]:
+    """Return the values and the errors of the registry's functions."""
+    arrays = [to_array([row[i] for row in rows], type) for i, type in enumerate(types)]
+    values, errors = outcome(scalar, arrays, len(rows))
+    found = from_array(values, scalar.type)  # type: ignore[union-attr]
+    return found, [None] * len(rows) if errors is None else errors.to_pylist()
+
+
+def drawn(types: tuple[SqlType, ...], random: Random, count: int) -> list[tuple[Any, ...]]:
+    """Return random rows, some with NULLs."""
+    return [
+        tuple(None if random.random() < 0.1 else value_of(type, random) for type in types)
+        for _ in range(count)
+    ]
+
+
+def check(scalar: Scalar, types: tuple[SqlType, ...], *, native: bool = True) -> None:
+    """Compare the program with the registry over random rows."""
+    rows = drawn(types, Random(repr(scalar)), 700)
+    found, wanted = compiled(scalar, types, rows, native=native), expected(scalar, types, rows)
+    for row, *pair in zip(rows, zip(*found, strict=True), zip(*wanted, strict=True), strict=True):
+        assert repr(pair[0]) == repr(pair[1]), row
+
+
+CASES = [*compared(), *arithmetic()]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]} {'-'.join(map(str, c[1]))} {c[2]}")
+def test_program_gives_what_function_gives(
+    case: tuple[str, tuple[SqlType, ...], SqlType],
+) -> None:
+    function, types, result = case
+    check(call(function, types, result), types)
+
+
+def test_average_of_floats() -> None:
+    scalar = call("average(float8,int8)", (FLOAT8, INT8), FLOAT8)
+    random = Random(1)
+    rows = [(value_of(FLOAT8, random), random.choice((0, 1, 2, 3, 7, 10**12))) for _ in range(700)]
+    assert repr(compiled(scalar, (FLOAT8, INT8), rows)) == repr(
+        expected(scalar, (FLOAT8, INT8), rows)
+    )
+
+
+@pytest.mark.parametrize("unit", FIELDS)
+def test_fields_of_times(unit: str) -> None:
+    for type in (DATE, TIMESTAMP):
+        if type == DATE and unit in ("hour", "minute", "second"):
+            continue
+        function = f"extract(text,{type.name})"
+        args = (Literal(unit, TEXT), Column(0, type))
+        check(Call(function, args, typed(function, (TEXT, type), (unit, None))), (type,))
+
+
+@pytest.mark.parametrize("unit", TRUNCATIONS)
+def test_truncated_timestamps(unit: str) -> None:
+    args = (Literal(unit, TEXT), Column(0, TIMESTAMP))
+    check(Call("date_trunc(text,timestamp)", args, TIMESTAMP), (TIMESTAMP,))
