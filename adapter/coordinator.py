@@ -15,8 +15,6 @@ from concurrent.futures import Executor
 import pyarrow as pa
 
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
-from foreshore.adapter.introspection.catalog_answers import CatalogAnswers
-from foreshore.adapter.introspection.loop_latency import LoopLatency
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.subscribe.changelogs import Changelogs
@@ -28,6 +26,7 @@ from foreshore.adapter.transaction.group_commit import GroupCommit, Write
 from foreshore.adapter.transaction.locks import Locks
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import ReadHolds
+from foreshore.catalog.builtin.answers import CatalogAnswers
 from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
@@ -43,6 +42,7 @@ from foreshore.errors import DatabaseError, FeatureNotSupported, RelationRedefin
 from foreshore.expr.ir import Get, Relation, sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId, is_builtin
+from foreshore.loop_latency import LoopLatency
 from foreshore.storage.controller import (
     Appended,
     ReadCapability,

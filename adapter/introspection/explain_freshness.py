@@ -1,17 +1,21 @@
-"""EXPLAIN FRESHNESS: what a query would read, all that this is made of, and what holds it up.
+"""EXPLAIN FRESHNESS: the collections that a query would read, their inputs, and what delays them.
 
-It looks at the present state and waits for nothing, so that it answers when nothing else does.
+It shows the present state and waits for nothing, so that it answers even if no query does.
 """
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.introspection.freshness import LATE_MS, Collection, Freshness, freshness_of
 from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.calendar import TIMESTAMP_INFINITY
-from foreshore.catalog.item import Item
+from foreshore.compute.controller.freshness import (
+    Collection,
+    Freshness,
+    delay_reason,
+    freshness_of,
+)
 from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.replica.progress import Progress
 from foreshore.expr.ir import sources_of
@@ -28,14 +32,14 @@ Row = tuple[Datum, ...]
 
 
 def explain_freshness(context: StatementContext, plan: ExplainFreshness) -> Selected:
-    """Run EXPLAIN FRESHNESS: a row for each collection, what is read before what it is made of."""
+    """Run EXPLAIN FRESHNESS: a row for each collection, each before its inputs."""
     coordinator = context.coordinator
     if isinstance(plan.of, Query):
         assert context.prepared.peek is not None
         read = collections_read(context, context.prepared.peek)
     else:
         read = {plan.of}
-    new = sorted(read - coordinator.holds.collections.keys())  # of this transaction
+    new = sorted(read - coordinator.holds.collections.keys())  # in this transaction
     below = _with_inputs(coordinator, read.difference(new))
     progress = {id: _progress(coordinator, id) for id in below}
     known = [
@@ -54,7 +58,7 @@ def explain_freshness(context: StatementContext, plan: ExplainFreshness) -> Sele
 def _with_inputs(
     coordinator: "Coordinator", read: Iterable[GlobalId]
 ) -> dict[GlobalId, frozenset[GlobalId]]:
-    """Return collections and all that they are made of, each with its inputs and before them."""
+    """Return the inputs of collections and of all collections below, each before its inputs."""
     found: dict[GlobalId, frozenset[GlobalId]] = {}
     stack = sorted(read, reverse=True)
     while stack:
@@ -62,21 +66,21 @@ def _with_inputs(
         if id in found:
             continue
         item = coordinator.state.item(id)
-        made_of = frozenset() if item.type == "table" else sources_of(coordinator.relation_of(item))
-        found[id] = made_of
-        stack += sorted(made_of, reverse=True)
+        inputs = frozenset() if item.type == "table" else sources_of(coordinator.relation_of(item))
+        found[id] = inputs
+        stack += sorted(inputs, reverse=True)
     return found
 
 
 def _upper(coordinator: "Coordinator", id: GlobalId) -> Timestamp | None:
-    """Return the upper of a collection, None if it cannot be read at any time yet."""
+    """Return the upper of a collection, None if it is not readable yet."""
     if id in coordinator.as_ofs and not coordinator.is_hydrated(id):
         return None
     return coordinator.upper(id)
 
 
 def _progress(coordinator: "Coordinator", id: GlobalId) -> Progress:
-    """Return how it stands with what keeps a collection; of a table that is the group commit."""
+    """Return the progress of a collection's dataflow, or of the group commit for a table."""
     if (corruption := coordinator.storage.corruptions.of(id)) is not None:
         return Progress("damaged", failure=corruption.message)
     if id in coordinator.as_ofs:
@@ -86,17 +90,19 @@ def _progress(coordinator: "Coordinator", id: GlobalId) -> Progress:
 
 
 def _row(context: StatementContext, each: Collection, progress: Progress, judged: Freshness) -> Row:
-    coordinator = context.coordinator
-    item = coordinator.state.item(each.id)
+    objects = context.coordinator.state.objects
+    item = context.coordinator.state.item(each.id)
+    cluster = None if item.cluster is None else objects[item.cluster].name
     reason = None
     if judged.culprit or progress.state not in ("running", "waiting"):
-        reason = _reason(coordinator, item, progress)
+        replica = "" if progress.replica is None else objects[progress.replica].name
+        reason = delay_reason(progress, replica, cluster or "", is_table=item.type == "table")
     elif judged.late and judged.slowest_input is not None:
         reason = f"waits for {_name(context, judged.slowest_input)}"
     return (
         _name(context, each.id),
         item.type,
-        None if item.cluster is None else coordinator.state.objects[item.cluster].name,
+        cluster,
         progress.state,
         _timestamptz(each.upper),
         _interval(judged.wallclock_lag),
@@ -108,53 +114,14 @@ def _row(context: StatementContext, each: Collection, progress: Progress, judged
 
 
 def _uncommitted(context: StatementContext, id: GlobalId) -> Row:
-    """Return the row of what only the running transaction knows."""
+    """Return the row of a collection that the running transaction has created."""
     item = context.planner.reader().state.item(id)
     nothing = (None, None, None, None)
     return (_name(context, id), item.type, None, "uncommitted", *nothing, False, None)
 
 
-def _reason(coordinator: "Coordinator", item: Item, progress: Progress) -> str:
-    """Return why a collection is not further, as far as that is known."""
-    replica = ""
-    if progress.replica is not None:
-        replica = f'replica "{coordinator.state.objects[progress.replica].name}"'
-    failure = "" if progress.failure is None else f": {progress.failure}"
-    busy = f"{progress.busy_ms / 1000:.1f} s"
-    match progress.state:
-        case "no replica":
-            assert item.cluster is not None, item
-            return f'cluster "{coordinator.state.objects[item.cluster].name}" has no replica'
-        case "replica starting":
-            failed = progress.starts - 1
-            starts = f", after {failed} that came to nothing" if failed else ""
-            return f"{replica} is starting{starts}{failure}"
-        case "replica silent":
-            return f"{replica} has not given an account of itself for {busy}"
-        case "waiting":
-            return "its inputs are not known yet at the time as of which it begins"
-        case "pending":
-            return f"{replica} has not begun to fill it; it fills one after the other"
-        case "hydrating":
-            before = f"; before, that failed{failure}" if failure else ""
-            return f"it is being filled, for {busy} by now{before}"
-        case "failed":
-            return f"its dataflow failed, and is tried again{failure}"
-        case "not written":
-            return f"nothing is written{failure}"
-        case "damaged":
-            return progress.failure or ""
-        case "running" if item.type == "table":
-            return "no later time has been given out"
-        case "running" if progress.busy_ms >= LATE_MS:
-            return f"its tick has been running for {busy}"
-        case "running":
-            ticks = f", and one begins every {progress.tick_ms} ms" if progress.tick_ms else ""
-            return f"it is behind its inputs; its last tick took {progress.step_ms:.1f} ms{ticks}"
-
-
 def _name(context: StatementContext, id: GlobalId) -> str:
-    """Return a collection's full name, as the transaction sees it if that knows it."""
+    """Return a collection's full name, as the transaction sees it if it sees the collection."""
     seen, state = context.planner.reader().state, context.coordinator.state
     found = seen if id in seen.objects else state
     return dotted(found.full_name(found.item(id)))

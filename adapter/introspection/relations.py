@@ -4,52 +4,42 @@ Relations made of the catalog alone are kept while it does not change. The other
 (`live_relations.py`) are made for each query.
 """
 
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from functools import partial
 
 import pyarrow as pa
 
 from foreshore.adapter.ddl.definitions import definition_text
-from foreshore.adapter.introspection.catalog_answers import Origin, Question
 from foreshore.adapter.introspection.live_relations import LIVE, frontiers
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.answers import Origin, Question
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
-from foreshore.catalog.item import Item
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import UndefinedTable
 from foreshore.expr.block import Block
 from foreshore.expr.ir import Literal
 from foreshore.ids import GlobalId
 from foreshore.sequence import Position
-from foreshore.sql.ast import (
-    CreateSubscriptionStatement,
-    CreateTableStatement,
-    CreateViewStatement,
-)
-from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.parse.parse import parse
+from foreshore.sql.parse.keywords import quote_string
+from foreshore.sql.rewrite.definition_parts import default_texts, query_text
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.text import format_text
 
-if TYPE_CHECKING:
-    pass
-
-# Beside the live ones, these depend on more than the catalog.
+# Relations that depend on more than the catalog.
 _MOVING = LIVE.keys() | frozenset(
     "mz_frontiers mz_wallclock_global_lag mz_materialization_lag mz_subscriptions"
     " pg_sequences".split()
 )
-# Show names as the session's search path lets them be written; the information schema shows what
-# is temporary only to whom it belongs, and that is in the path.
+# Relations that depend on the search path, as does the information schema: it shows temporary
+# objects only to their session, whose temporary schema is in the path.
 _BY_PATH = frozenset(("pg_attrdef", "pg_attribute", "pg_relation_visibility"))
 
 
 def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
-    """Return what a relation's rows come from beside the catalog's present state.
+    """Return the origin of a relation's rows in the catalog's present state.
 
-    None: from more than that, or from a state that is the running transaction's own.
+    Returns None if they depend on more, or on changes of the running transaction.
     """
     if builtin.name in _MOVING or context.planner.state is not context.coordinator.state:
         return None
@@ -60,18 +50,16 @@ def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
 
 def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
     """Return the rows of a builtin relation as the session sees them."""
-    kept, state = context.coordinator.catalog_answers.tables, context.coordinator.state
-    origin = origin_of(context, builtin)
+    origin, coordinator = origin_of(context, builtin), context.coordinator
     if origin is None:
         return builtin.table(snapshot_of(context))
-    known = kept.get(origin)
-    if known is None or known[0] is not state:
-        known = kept[origin] = (state, builtin.table(snapshot_of(context)))
-    return known[1]
+    return coordinator.catalog_answers.rows(
+        coordinator.state, origin, lambda: builtin.table(snapshot_of(context))
+    )
 
 
 def question_of(context: StatementContext, block: Block) -> Question | None:
-    """Return `block`, filled, as a question about the catalog's state; None if it is about more."""
+    """Return a bound `block` as a question about the catalog's state, None if it reads more."""
     origins = set()
     for id in block.sources():
         origin = origin_of(context, BUILTINS[id]) if id in BUILTINS else None
@@ -87,7 +75,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     state, planned = reader.state, reader.planned
 
     def definition_of(id: GlobalId) -> str:
-        return _query_text(definition_text(state, planned, state.item(id)))
+        return query_text(definition_text(state, planned, state.item(id)))
 
     def position_of(id: GlobalId) -> Position:
         item = state.item(id)
@@ -130,40 +118,17 @@ def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | 
         text = format_text(default.value, default.type)
         return text if default.type.name.startswith(("int", "float", "num")) else f"'{text}'"
     item = reader.state.item(id)
-    text = _default_texts(item.create_sql)[position]
+    text = default_texts(item.create_sql)[position]
     for then, sequence in item.bound:
-        shown = _quoted(dotted(then)) + "::regclass"
-        text = text.replace(shown, f"{_quoted(_name_from(reader, sequence))}::regclass")
+        text = text.replace(_regclass(*then), _regclass(*_shortest_name(reader, sequence)))
     return text
 
 
-@lru_cache(maxsize=1024)
-def _default_texts(create_sql: str) -> tuple[str, ...]:
-    """Return how a table's definition writes the default of each column."""
-    (statement,) = parse(create_sql)
-    assert isinstance(statement.ast, CreateTableStatement), create_sql
-    return tuple(column.default_text.strip() for column in statement.ast.columns)
-
-
-def _name_from(reader: SessionCatalog, id: GlobalId) -> str:
-    """Return the name of a relation, with its schema if it is not found without."""
+def _shortest_name(reader: SessionCatalog, id: GlobalId) -> tuple[str, ...]:
+    """Return the name of a relation, with its schema if the search path does not find it."""
     item = reader.state.item(id)
-    found = reader.find((item.name,))
-    name = quote_identifier(item.name)
-    if isinstance(found, Item) and found.id == id:
-        return name
-    return f"{quote_identifier(reader.state.full_name(item)[1])}.{name}"
+    return (item.name,) if reader.is_visible(item) else reader.state.full_name(item)[1:]
 
 
-def _quoted(text: str) -> str:
-    """Return a text as a string constant."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-@lru_cache(maxsize=1024)
-def _query_text(create_sql: str) -> str:
-    """Return the query of the statement that defines a view or subscription, of others nothing."""
-    (statement,) = parse(create_sql)
-    if not isinstance(statement.ast, CreateViewStatement | CreateSubscriptionStatement):
-        return ""
-    return create_sql[statement.ast.at : statement.ast.end].strip()
+def _regclass(*name: str) -> str:
+    return quote_string(dotted(name)) + "::regclass"

@@ -3,7 +3,7 @@
 An engine on a thread evaluates a block over stored collections as of a time, over the rows that the
 transaction has written, and over rows that are only known here. If it may take long without a
 chance to stop it, it runs in a process of its own. The answers to queries of the catalog alone are
-kept for all sessions (`introspection/catalog_answers.py`).
+kept for all sessions (`catalog/builtin/answers.py`).
 """
 
 from collections.abc import Callable, Iterator

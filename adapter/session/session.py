@@ -20,7 +20,7 @@ from foreshore.adapter import dispatch as sequence
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import follow_catalog
-from foreshore.adapter.introspection.object_names import object_names
+from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.read.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.retry import SideEffectLog, attempted
 from foreshore.adapter.session import temporary
@@ -34,6 +34,7 @@ from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.adapter.write.nextval import LastValues
+from foreshore.catalog.builtin.object_names import object_names
 from foreshore.catalog.item import Role
 from foreshore.errors import (
     Conflict,
@@ -136,7 +137,8 @@ class Session:
     def output_style(self, *, names: bool) -> OutputStyle:
         """Return how the session has values shown; with the `names` of objects if asked for."""
         digits = int(self.variables["extra_float_digits"])
-        return OutputStyle(self.time_zone, digits, object_names(self.context()) if names else None)
+        known = object_names(partial(builtin_rows, self.context())) if names else None
+        return OutputStyle(self.time_zone, digits, known)
 
     @property
     def database(self) -> str:

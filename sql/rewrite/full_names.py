@@ -16,8 +16,8 @@ FullName = tuple[str, str, str]
 _TAKING_NAMES = ("nextval", "currval", "setval")
 
 
-def dotted(name: FullName) -> str:
-    """Return a full name as SQL text; names of system objects have no database."""
+def dotted(name: tuple[str, ...]) -> str:
+    """Return a qualified name as SQL text; names of system objects have no database."""
     return ".".join(map(quote_identifier, filter(None, name)))
 
 

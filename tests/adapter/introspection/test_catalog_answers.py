@@ -13,7 +13,7 @@ import pytest
 from asyncpg.introspection import INTRO_LOOKUP_TYPES
 
 from foreshore.adapter.client import Startup
-from foreshore.adapter.introspection.catalog_answers import (
+from foreshore.catalog.builtin.answers import (
     LARGEST_ANSWER,
     MOST_ANSWERS,
     CatalogAnswers,

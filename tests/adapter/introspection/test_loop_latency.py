@@ -6,8 +6,8 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY
 
-from foreshore.adapter.introspection.loop_latency import PROBE_SECONDS, WINDOWS, LoopLatency
 from foreshore.clock import ManualClock
+from foreshore.loop_latency import PROBE_SECONDS, WINDOWS, LoopLatency
 from tests.adapter.harness import TestEnvironment, until
 
 SHOWN = (
@@ -62,7 +62,7 @@ def test_only_last_minute_of_latency_is_kept() -> None:
         for second in range(2 * WINDOWS):
             clock.time = second
             latency._set = latency._began = time.perf_counter() - 1 - PROBE_SECONDS
-            latency._gone_off()
+            latency._fired()
             latency.close()
         assert [window.end for window in latency.windows] == [*range(WINDOWS, 2 * WINDOWS)]
         assert all(window.greatest_ms >= 1000 for window in latency.windows)

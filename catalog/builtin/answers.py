@@ -1,11 +1,10 @@
-"""Answers to queries of the catalog, for all sessions: what many ask of one state is computed once.
+"""Cached answers to queries of the catalog, shared by all sessions.
 
-Drivers look types up on each new connection, tools list tables at each key: the same queries with
-the same arguments, while the catalog hardly changes. A block into which arguments and environment
-have been put has one answer over the same rows; so the answer is kept under the block and what the
-rows of its relations were made from (`Origin`), for as long as the catalog's state is the same
-object. Who asks for what is being computed waits for it, so that a pool's connections that come all
-at once cost one evaluation.
+Drivers look types up on each new connection, and tools list tables at each key: the same queries
+with the same arguments, while the catalog rarely changes. A block with its parameters bound has one
+answer over the same rows. So answers are kept by the block and the origins of its relations' rows
+(`Origin`), as long as the catalog's state is the same object. Concurrent callers wait for the first
+one's evaluation, so that all connections of a pool cost one.
 """
 
 import asyncio
@@ -20,31 +19,31 @@ from foreshore.expr.block import Block
 from foreshore.ids import GlobalId
 
 MOST_ANSWERS = 256
-LARGEST_ANSWER = 256 * 1024  # bytes; so all of them are no more than 64 MB
+LARGEST_ANSWER = 256 * 1024  # bytes, so that all of them take at most 64 MB
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the rows of a builtin relation are made from, beside the catalog's state."""
+    """The values that, with the catalog's state, determine the rows of a builtin relation."""
 
     relation: GlobalId
     database: str
-    search_path: tuple[str, ...]  # empty: whatever it is
+    search_path: tuple[str, ...]  # empty if the rows do not depend on it
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A block, filled, over relations of the catalog alone."""
+    """A block, with its parameters bound, over relations of the catalog only."""
 
     block: Block
     origins: frozenset[Origin]
 
 
 class CatalogAnswers:
-    """The answers last used, to questions about one state of the catalog."""
+    """The most recently used answers to questions about one state of the catalog."""
 
     def __init__(self) -> None:
-        self.tables: dict[Origin, tuple[State, pa.Table]] = {}  # the rows of builtin relations
+        self._tables: dict[Origin, tuple[State, pa.Table]] = {}  # the rows of builtin relations
         self._begin(None)
 
     def _begin(self, state: State | None) -> None:
@@ -53,18 +52,25 @@ class CatalogAnswers:
         self._computing: dict[Question, asyncio.Future[pa.Table]] = {}
 
     def forget_schema(self, name: str) -> None:
-        """Forget the rows of relations for search paths with a temporary schema that has ended."""
-        for origin in [*self.tables]:
+        """Forget the rows for search paths with a temporary schema that was dropped."""
+        for origin in [*self._tables]:
             if name in origin.search_path:
-                del self.tables[origin]
+                del self._tables[origin]
+
+    def rows(self, state: State, origin: Origin, make: Callable[[], pa.Table]) -> pa.Table:
+        """Return the rows of a builtin relation in `state`; `make` computes them if necessary."""
+        known = self._tables.get(origin)
+        if known is None or known[0] is not state:
+            known = self._tables[origin] = (state, make())
+        return known[1]
 
     async def answer(
         self, state: State, question: Question, evaluate: Callable[[], Awaitable[pa.Table]]
     ) -> pa.Table:
         """Return the rows that answer `question` in `state`, the present one.
 
-        If they are not known they are what `evaluate` gives, unless somebody else is at it. Raises
-        what that raises; those who have waited for it meanwhile try it, one after the other.
+        `evaluate` computes them if they are neither known nor being computed. If it raises, this
+        raises the same error, and the callers that waited for it evaluate one after the other.
         """
         if state is not self._state:
             self._begin(state)
@@ -82,7 +88,7 @@ class CatalogAnswers:
             rows = await evaluate()
             own.set_result(rows)
         finally:
-            own.cancel()  # unless it is done
+            own.cancel()  # no effect if it is done
             del computing[question]
         if self._state is state and rows.nbytes <= LARGEST_ANSWER:
             self._answers[question] = rows

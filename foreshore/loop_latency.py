@@ -1,10 +1,10 @@
-"""The latency of the message loop: how long what is ready waits until the loop comes to it.
+"""The latency of the event loop: how long ready work waits until the loop runs it.
 
-One loop handles what clients, replicas, storage and the background send. Whatever holds it up, a
-long computation or simply too much to do, holds up all of them, by about as much as it is late for
-a timer. So ten times a second a timer is set, and how much later than asked for it goes off is
-noted: a histogram for Prometheus, and for the system's relations what there was in each of the last
-60 seconds. A timer of the loop is good to a millisecond.
+One loop handles messages of clients, replicas and storage, and background work. A long computation
+or too much work delays all of them, by about as much as it delays a timer. So ten times a second a
+timer is set, and its delay is recorded: in a histogram for Prometheus, and for the system's
+relations as a summary of each of the last 60 seconds. A timer of the loop is exact to a
+millisecond.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ LATENCY = Histogram(
 
 @dataclass(frozen=True, slots=True)
 class LatencyWindow:
-    """How late the loop was in about a second; longer if it was held up for longer."""
+    """The delays in about a second, or in a longer time if the loop was blocked for longer."""
 
-    end: Timestamp  # the time of day
+    end: Timestamp  # by the wall clock
     length_ms: int
     probes: int
     average_ms: float
@@ -41,35 +41,35 @@ class LatencyWindow:
 
 
 class LoopLatency:
-    """Measures the running loop from `start` on until `close`."""
+    """Measures the running loop between `start` and `close`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._windows: deque[LatencyWindow] = deque(maxlen=WINDOWS)
-        self._delays: list[float] = []  # seconds, of the window at hand
+        self._delays: list[float] = []  # in seconds, of the current window
         self._began = self._set = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def windows(self) -> Sequence[LatencyWindow]:
-        """Return the last windows, oldest first; not that at hand."""
+        """Return the last windows, oldest first, without the current one."""
         return tuple(self._windows)
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start to measure."""
         self._began = perf_counter()
         self._set_timer()
 
     def close(self) -> None:
-        """Measure no more."""
+        """Stop."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _set_timer(self) -> None:
         self._set = perf_counter()
-        self._timer = asyncio.get_running_loop().call_later(PROBE_SECONDS, self._gone_off)
+        self._timer = asyncio.get_running_loop().call_later(PROBE_SECONDS, self._fired)
 
-    def _gone_off(self) -> None:
+    def _fired(self) -> None:
         now = perf_counter()
         delay = max(0.0, now - self._set - PROBE_SECONDS)
         LATENCY.observe(delay)
