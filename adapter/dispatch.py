@@ -14,7 +14,7 @@ from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.introspection.explain import explain
 from foreshore.adapter.introspection.explain_freshness import explain_freshness
-from foreshore.adapter.read.plan import wait_until_requested
+from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.read.row_locks import lock_table
 from foreshore.adapter.read.select import select

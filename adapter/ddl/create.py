@@ -13,9 +13,8 @@ from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_there, is_there_in, schema_of, skip_existing
 from foreshore.adapter.ddl.sequences import add_sequence
-from foreshore.adapter.read.as_of import requested_time, wait_for_time
-from foreshore.adapter.read.scalar_values import timestamp_of
-from foreshore.adapter.read.timestamp import choose
+from foreshore.adapter.read.bind import timestamp_of
+from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
 from foreshore.compute.controller.cluster import check_size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import add_table
 from foreshore.adapter.ddl.objects import is_there
-from foreshore.adapter.read.plan import wait_until_requested
+from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.check import check
 from foreshore.adapter.write.source import selection, with_row_outputs

@@ -16,13 +16,12 @@ from foreshore.adapter.read.access_path import (
     Keys,
     PeekPlan,
 )
-from foreshore.adapter.read.as_of import fixed_time, requested_time
 from foreshore.adapter.read.bind import bind_peek
 from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.key_lookup import literal_keys
-from foreshore.adapter.read.plan import plan_for_time, prepared_peek, refuse_past_of_system
+from foreshore.adapter.read.pipeline import plan_for_time, prepared_peek, refuse_past_of_system
 from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.read.timestamp import choose
+from foreshore.adapter.read.timestamp import choose, fixed_time, requested_time
 from foreshore.adapter.read.timestamp_selection import Selection
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster

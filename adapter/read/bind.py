@@ -1,4 +1,4 @@
-"""Binding: a plan with its arguments, session values and results of side effects put in."""
+"""Binding: plans and scalars with arguments, session values and results of side effects put in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,14 +9,16 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.read.access_path import AccessPath, PeekPlan
-from foreshore.adapter.read.scalar_values import row_count_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
+from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block
-from foreshore.expr.ir import Finishing
+from foreshore.expr.evaluate import constant
+from foreshore.expr.ir import Finishing, Scalar, type_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Query
-from foreshore.sql.rewrite.bind_parameters import Replace, bind_block
+from foreshore.sql.rewrite.bind_parameters import Replace, bind_block, bind_scalar
+from foreshore.types import Datum
 from foreshore.update import Timestamp
 
 # Rows, without `__diff`, of collections that only one statement knows.
@@ -88,3 +90,50 @@ def bound_finishing(context: StatementContext, query: Query) -> Finishing:
         offset = row_count_of(context, query.offset, "OFFSET") or 0
         finishing = msgspec.structs.replace(finishing, offset=offset)
     return finishing
+
+
+# --- scalars without columns: arguments of LIMIT, AS OF and their like ---------------------------
+
+
+def value_of(context: StatementContext, scalar: Scalar, time: Timestamp) -> Datum:
+    """Return the value of a scalar without columns; `time` is the value of mz_now()."""
+    found = constant(bind_scalar(scalar, context.bindings(time)))
+    if isinstance(found, str):
+        raise DataError.parse(found)
+    value: Datum = found.value
+    return value
+
+
+def timestamp_of(
+    context: StatementContext, scalar: Scalar, now: Timestamp | None = None
+) -> Timestamp:
+    """Return the time in a scalar of type mz_timestamp or timestamptz, in milliseconds.
+
+    `now` is the value of mz_now(); None is the newest time. Raises InvalidParameterValue for NULL
+    and for times before 1970.
+    """
+    if now is None:
+        now = context.coordinator.oracle.read_ts()
+    value = value_of(context, scalar, now)
+    if value is None:
+        raise InvalidParameterValue("a time is needed, not NULL")
+    assert isinstance(value, int), value
+    time = value // 1000 if type_of(scalar).name == "timestamptz" else value
+    if time < 0:
+        raise InvalidParameterValue(f"time {time} is before the beginning of time")
+    return time
+
+
+def row_count_of(context: StatementContext, scalar: Scalar | None, clause: str) -> int | None:
+    """Return the number of rows in LIMIT or OFFSET (`clause`); None if there is none.
+
+    Raises InvalidParameterValue if it is negative.
+    """
+    value = None if scalar is None else value_of(context, scalar, 0)
+    if value is None:
+        return None
+    number = int(str(value))
+    if number < 0:
+        code = "2201W" if clause == "LIMIT" else "2201X"
+        raise InvalidParameterValue(f"{clause} must not be negative", sqlstate=code)
+    return number

@@ -6,6 +6,7 @@ locks, under all unique constraints of the table.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from foreshore.adapter.read.bind import BoundPeek, bound_finishing
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.compute.arrange.key import key_words
+from foreshore.compute.arrange.key import Words, key_words
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.constraint import Unique
@@ -29,6 +30,7 @@ from foreshore.sql.rewrite.bind_parameters import Replace, bind_relation, bind_s
 from foreshore.update import Timestamp
 
 LiteralKeys = tuple[tuple[Literal, ...], ...]
+R = TypeVar("R")
 Found = tuple[frozenset[KeyLock], pa.RecordBatch]  # locks of the keys looked up; rows
 
 
@@ -73,9 +75,8 @@ async def locked_by_key(
         return None
     assert context.transaction.time is not None
     relation = bind_relation(lookup.relation, context.bindings(context.transaction.time))
-    return evaluate_linear(relation, {lookup.table: counted(rows)}), bound_finishing(
-        context, plan.query
-    )
+    found = evaluate_linear(relation, {lookup.table: counted(rows)})
+    return found, bound_finishing(context, plan.query)
 
 
 async def locked_rows(
@@ -88,8 +89,7 @@ async def locked_rows(
     index = await _index(context, table, constraint)
     if index is None:
         return None
-    hashes = index.layout.hashes(keys).tolist()
-    locks = frozenset(KeyLock(table, constraint.name, hash) for hash in hashes)
+    locks = _key_locks(index, index.layout.hashes(keys))
 
     def find(time: Timestamp) -> Found:
         written = context.transaction.rows(table)
@@ -111,25 +111,49 @@ async def _locked(
     nowait: bool = False,
 ) -> pa.RecordBatch | None:
     """Return the rows found after their keys have been locked; see `locked_by_key`."""
-    coordinator, transaction, table = context.coordinator, context.transaction, index.table
-    while True:
-        if not nowait:
-            await coordinator.locks.acquire_keys(locks, transaction, context.lock_timeout_ms)
-        elif not coordinator.locks.try_locks((), locks, transaction):
-            raise row_not_available(context, table)
-        move_forward(context)
-        time = read_time(context, (table,), None, by_key=True)
+
+    def find_all(
+        time: Timestamp,
+    ) -> tuple[frozenset[KeyLock], frozenset[KeyLock], pa.RecordBatch] | None:
         if not index.readable(time):
             return None
-        looked_up, rows = find(time)
-        transaction.read |= looked_up
-        indexes = coordinator.keys.of(table)
-        needed = locks | looked_up
-        if len(indexes) > 1:
-            needed = needed.union(*(locks_of_rows(each, rows) for each in indexes.values()))
-        if needed == locks:
+        read, rows = find(time)
+        indexes = context.coordinator.keys.of(index.table)
+        others = [locks_of_rows(each, rows) for each in indexes.values() if len(indexes) > 1]
+        return read, read.union(*others), rows
+
+    return await lock_and_find(context, index.table, locks, find_all, nowait=nowait)
+
+
+async def lock_and_find(
+    context: StatementContext,
+    table: GlobalId,
+    wanted: frozenset[KeyLock],
+    find: Callable[[Timestamp], tuple[frozenset[KeyLock], frozenset[KeyLock], R] | None],
+    *,
+    nowait: bool = False,
+) -> R | None:
+    """Return what `find` finds at the newest time, once all keys of that are locked.
+
+    `find` returns the keys that it has read, all keys of the rows that it has found, and these; or
+    None, if that time is not known. `wanted` are the keys to begin with.
+    """
+    locks, transaction = context.coordinator.locks, context.transaction
+    while True:
+        if nowait:
+            if not locks.try_locks((), wanted, transaction):
+                raise row_not_available(context, table)
+        elif not locks.try_keys(wanted, transaction):
+            await locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
+        move_forward(context)
+        found = find(read_time(context, (table,), None, by_key=True))
+        if found is None:
+            return None
+        read, needed, rows = found
+        transaction.read |= read
+        if needed <= wanted:
             return rows
-        locks = needed
+        wanted |= needed
 
 
 def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvailable:
@@ -140,9 +164,7 @@ def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvai
 
 def locks_of_rows(index: KeyIndex, rows: pa.RecordBatch) -> frozenset[KeyLock]:
     """Return the locks of the keys of rows."""
-    name = index.constraint.name
-    hashes = index.layout.key_hashes(rows).tolist()
-    return frozenset(KeyLock(index.table, name, hash) for hash in hashes)
+    return _key_locks(index, index.layout.key_hashes(rows))
 
 
 def literal_keys(keys: Keys, bindings: Replace) -> LiteralKeys:
@@ -191,9 +213,12 @@ def _find(
 
 
 def _locks_of(index: KeyIndex, keys: LiteralKeys) -> frozenset[KeyLock]:
+    return _key_locks(index, index.layout.hashes(_columns(keys))) if keys else frozenset()
+
+
+def _key_locks(index: KeyIndex, hashes: Words) -> frozenset[KeyLock]:
     name = index.constraint.name
-    hashes = index.layout.hashes(_columns(keys)).tolist() if keys else ()
-    return frozenset(KeyLock(index.table, name, hash) for hash in hashes)
+    return frozenset(KeyLock(index.table, name, hash) for hash in hashes.tolist())
 
 
 def _columns(keys: LiteralKeys) -> list[pa.Array]:

@@ -1,25 +1,91 @@
-"""The row under one whole key as a tuple: read, or locked to be changed.
+"""Statements about the row under one whole unique key, as a tuple: SELECT, UPDATE and DELETE.
 
-Both functions return None where the row has to be read another way (`adapter/read/key_lookup.py`).
+A `PointPlan` is compiled when the statement is prepared (`foreshore.expr.pointwise`), as columns of
+one value each cost more than all else that such a statement does. Its scalars are over one tuple:
+first the *givens*, arguments and what is asked of the environment, then the row.
+
+`row_by_key` and `locked_row` return None where the row has to be read another way
+(`adapter/read/key_lookup.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from foreshore.adapter.read.point_plan import PointPlan
-from foreshore.adapter.read.timestamp import move_forward, read_time
+from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.key_lookup import lock_and_find
+from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.compute.keys.key_index import NOTHING, KeyIndex
+from foreshore.catalog.catalog import Planned
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.layout import takes_tuples
+from foreshore.constraint import Unique
+from foreshore.errors import DataError
+from foreshore.expr.ir import walk_relations
+from foreshore.expr.pointwise import Cell, Step, compiled, projecting, row_steps
+from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
+from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.table_rows import Row
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 
 
+@dataclass(frozen=True, slots=True)
+class PointPlan:
+    """What a statement selects of the row of `table` under one key."""
+
+    table: GlobalId
+    constraint: Unique
+    planned: Planned  # the table as it was planned
+    unique: tuple[Unique, ...]  # all of its unique constraints
+    givens: Givens
+    cells: tuple[Cell, ...]  # of the key, over the givens
+    steps: tuple[Step, ...]
+
+    def key(self, givens: Sequence[Datum]) -> Row | None:
+        """Return the key; None if no row can have it, as a part is NULL or out of range."""
+        try:
+            key = tuple([cell(givens) for cell in self.cells])
+        except DataError:
+            return None
+        return None if None in key else key
+
+    def selected(self, givens: Sequence[Datum], row: Row) -> Row | None:
+        """Return the selected columns of a row, None if it is filtered out; raises DataError."""
+        found = [*givens, *row]
+        for step in self.steps:
+            left = step(found)
+            if left is None:
+                return None
+            found = left
+        return tuple(found[len(self.givens) :])
+
+
+def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
+    """Return `peek` compiled, if it is about one key and the table's keys can be tuples."""
+    lookup, query = peek.key, peek.query
+    if lookup is None or len(lookup.keys) != 1 or query.changes or query.row_outputs:
+        return None
+    limits = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
+    table = planned[lookup.table]
+    unique = tuple(table.unique)
+    if limits != (None,) * 4 or not all(takes_tuples(each, table.desc) for each in unique):
+        return None
+    (key,) = lookup.keys
+    scalars = [each for node in walk_relations(lookup.relation) for each in scalars_of(node)]
+    givens = Givens.of([*key, *scalars])
+    first = len(givens)
+    steps = row_steps(lookup.relation, lambda scalar: compiled(givens.placed(scalar)), first)
+    steps.append(projecting([*range(first), *(first + i for i in query.finishing.project)]))
+    cells = tuple(compiled(givens.placed(scalar)) for scalar in key)
+    return PointPlan(lookup.table, lookup.constraint, table, unique, givens, cells, tuple(steps))
+
+
 async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:
     """Return the selected columns of the row under a key, if there is one."""
     index = (await _indexes(context, point)).get(point.constraint.name)
-    if index is None or _own(context, index) is None:
+    if index is None:
         return None
     time = read_time(context, (point.table,), None, by_key=True)
     givens = _givens(context, point, time)
@@ -40,16 +106,12 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
 
     The row is locked by all unique constraints of the table. The list is empty if there is none.
     """
-    point, locks, transaction = (
-        context.prepared.point,
-        context.coordinator.locks,
-        context.transaction,
-    )
+    point = context.prepared.point
     if point is None:
         return None
     indexes = await _indexes(context, point)
     index = indexes.get(point.constraint.name)
-    if index is None or _own(context, index) is None:
+    if index is None:
         return None
     givens = _givens(context, point, context.coordinator.oracle.read_ts())
     key = point.key(givens)
@@ -58,50 +120,46 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
         return []
     hash = index.layout.hash(key)
     wanted = frozenset([KeyLock(point.table, point.constraint.name, hash)])
-    while True:
-        if not locks.try_keys(wanted, transaction):
-            await locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
-        move_forward(context)
-        time = read_time(context, (point.table,), None, by_key=True)
-        transaction.read |= wanted
+
+    def find(
+        time: Timestamp,
+    ) -> tuple[frozenset[KeyLock], frozenset[KeyLock], tuple[Timestamp, Row | None]] | None:
         found = _row(context, index, hash, key, time)
         if found is None:
             return None
         row = found[0]
-        if row is None:
-            return []
-        others = wanted if len(indexes) == 1 else wanted | _locks(point.table, indexes, row)
-        if others == wanted:
-            break
-        wanted = others
-    selected = point.selected(_givens(context, point, time), row)
+        others = wanted if row is None or len(indexes) == 1 else _locks(point.table, indexes, row)
+        return wanted, others, (time, row)
+
+    found = await lock_and_find(context, point.table, wanted, find)
+    if found is None:
+        return None
+    time, row = found
+    if row is None:
+        return []
+    if point.givens.names:
+        givens = _givens(context, point, time)
+    selected = point.selected(givens, row)
     return [] if selected is None else [(row, selected)]
 
 
-async def _indexes(context: StatementContext, point: PointPlan) -> dict[str, KeyIndex]:
+async def _indexes(context: StatementContext, point: PointPlan) -> Mapping[str, KeyIndex]:
     """Return the indexes of the table's keys; none if the table is not as it was planned."""
     coordinator = context.coordinator
     if context.transaction.catalog is not None:
         return {}
     await coordinator.keys.ready(point.table)
-    found = coordinator.keys.of(point.table)
     if coordinator.catalog.planned.get(point.table) is not point.planned:
         return {}
-    indexes = {each.name: found[each.name] for each in point.unique if each.name in found}
-    return indexes if len(indexes) == len(point.unique) == len(found) else {}
-
-
-def _own(context: StatementContext, index: KeyIndex) -> Mapping[Row, Row | None] | None:
-    """Return the rows that the transaction has written, by key; None if they are not tuples."""
-    written = context.transaction.rows(index.table)
-    return written.by_key(index.layout).newest if written else NOTHING
+    found = coordinator.keys.of(point.table)
+    return found if found.keys() == {each.name for each in point.unique} else {}
 
 
 def _givens(context: StatementContext, point: PointPlan, time: Timestamp) -> list[Datum]:
     return point.givens.values(context.args, context.environment_values(time))
 
 
-def _locks(table: GlobalId, indexes: dict[str, KeyIndex], row: Row) -> frozenset[KeyLock]:
+def _locks(table: GlobalId, indexes: Mapping[str, KeyIndex], row: Row) -> frozenset[KeyLock]:
     """Return the locks of a row by all keys of its table."""
     return frozenset(
         KeyLock(table, name, index.layout.hash(key))
@@ -113,12 +171,17 @@ def _locks(table: GlobalId, indexes: dict[str, KeyIndex], row: Row) -> frozenset
 def _row(
     context: StatementContext, index: KeyIndex, hash: int, key: Row, time: Timestamp
 ) -> tuple[Row | None] | None:
-    """Return the row under a key at `time`, in a tuple; None if it has been changed since."""
-    own = _own(context, index)
-    if own is None:
-        return None
-    if key in own:
-        return (own[key],)
+    """Return the row under a key at `time`, in a tuple.
+
+    None if it has been changed since, or the transaction has written rows that are no tuples.
+    """
+    written = context.transaction.rows(index.table)
+    if written:
+        own = written.by_key(index.layout).newest
+        if own is None:
+            return None
+        if key in own:
+            return (own[key],)
     entry = index.newest.newest(hash, key)
     if entry.time > time or not index.readable(time):
         return None

@@ -65,63 +65,35 @@ class RowSource(Protocol):
 
 
 class BatchSource:
-    """The rows of one batch in memory."""
+    """The rows of a batch, or of a result, whose scratch file is read on a thread."""
 
     streaming = False
+    has_ready = True
 
-    def __init__(self, rows: pa.RecordBatch) -> None:
-        self._rows = rows
-        self._at = 0
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether `next` need not wait."""
-        return True
+    def __init__(self, rows: pa.RecordBatch | Result) -> None:
+        in_memory = isinstance(rows, pa.RecordBatch)
+        self._rows: pa.RecordBatch | None = rows if in_memory else None
+        self._result: Result | None = None if in_memory else rows
 
     async def next(self, limit: int) -> pa.RecordBatch | None:
         """Return the next rows."""
-        if self._at >= self._rows.num_rows:
-            return None
-        batch = self._rows.slice(self._at, min(limit, BATCH_ROWS))
-        self._at += batch.num_rows
-        return batch
-
-    def close(self) -> None:
-        """Release the rows."""
-        self._rows = self._rows.slice(0, 0)
-
-
-class ResultSource:
-    """The rows of a result; those in its scratch file are read on a thread."""
-
-    streaming = False
-
-    def __init__(self, result: Result) -> None:
-        self._result = result
-        self._batch: BatchSource | None = None
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether `next` need not wait."""
-        return True
-
-    async def next(self, limit: int) -> pa.RecordBatch | None:
-        """Return the next rows."""
-        while self._batch is None or (rows := await self._batch.next(limit)) is None:
+        while self._rows is None or not self._rows.num_rows:
             result = self._result
-            if result.is_at_hand():
-                batch = result.take()
-            else:
-                batch = await blocking.run(None, result.take)
-            if batch is None:
+            if result is None:
                 return None
-            self._batch = BatchSource(batch)
-        return rows
+            at_hand = result.is_at_hand()
+            self._rows = result.take() if at_hand else await blocking.run(None, result.take)
+            if self._rows is None:
+                return None
+        rows, limit = self._rows, min(limit, BATCH_ROWS)
+        self._rows = rows.slice(limit) if limit < rows.num_rows else None
+        return rows if self._rows is None else rows.slice(0, limit)
 
     def close(self) -> None:
         """Release memory and file."""
-        self._batch = None
-        self._result.close()
+        self._rows = None
+        if self._result is not None:
+            self._result.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from foreshore.adapter.read.bind import Given
-from foreshore.adapter.read.pipeline import read_result
-from foreshore.adapter.read.plan import prepared_peek
+from foreshore.adapter.read.pipeline import prepared_peek, read_result
 from foreshore.adapter.read.point import row_by_key
-from foreshore.adapter.read.result import BatchSource, ResultSource, Selected, all_rows
+from foreshore.adapter.read.result import BatchSource, Selected, all_rows
 from foreshore.adapter.read.row_locks import lock_and_read
 from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.engine import rows_schema
@@ -33,7 +32,7 @@ async def selected(context: StatementContext, plan: Select, verb: str) -> Select
     result = await _result(context, plan)
     # After waiting for a time in the future the columns may be others than those of `plan`.
     desc = plan.desc if plan.locking is not None else prepared_peek(context).query.desc
-    return Selected(desc, ResultSource(result), verb)
+    return Selected(desc, BatchSource(result), verb)
 
 
 async def _result(context: StatementContext, plan: Select) -> Result:

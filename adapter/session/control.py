@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.read.bind import value_of
 from foreshore.adapter.read.result import BatchSource, Outcome, Selected
-from foreshore.adapter.read.scalar_values import value_of
 from foreshore.adapter.read.timestamp_selection import standard_level
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.context import StatementContext

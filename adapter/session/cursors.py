@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.result import ALL, Outcome, ResultSource, Selected
+from foreshore.adapter.read.result import ALL, BatchSource, Outcome, Selected
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.prepared import BoundPortal
@@ -87,7 +87,7 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
                 await blocking.run(None, rows.add, batch)
     if plan.move:
         return Completed(f"MOVE {taken}")
-    return Selected(result.desc, ResultSource(rows), "FETCH")
+    return Selected(result.desc, BatchSource(rows), "FETCH")
 
 
 def close(session: "Session", plan: CloseCursor) -> Completed:

@@ -12,7 +12,7 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.dispatch import described
 from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek, query_of
-from foreshore.adapter.read.point_plan import plan_point
+from foreshore.adapter.read.point import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.plan_cache import PlanKey
 from foreshore.adapter.session.prepared import Basis, Prepared

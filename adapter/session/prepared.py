@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.point_plan import PointPlan
+from foreshore.adapter.read.point import PointPlan
 from foreshore.adapter.read.result import Selected
 from foreshore.adapter.write.check import RowRules
 from foreshore.adapter.write.template import Template

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.bind import bind_peek
+from foreshore.adapter.read.bind import bind_peek, timestamp_of
 from foreshore.adapter.read.cluster_choice import answering_cluster
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected
-from foreshore.adapter.read.scalar_values import timestamp_of
 from foreshore.adapter.read.timestamp import choose, notify_of_waiting
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.plan import wait_until_requested
+from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.check import check

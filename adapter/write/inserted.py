@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.plan import prepared_peek
+from foreshore.adapter.read.pipeline import prepared_peek
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import call_nextval, results_of

@@ -3,7 +3,7 @@
 `compiled` does for one row what `foreshore.expr.evaluate.outcome` does for columns. Single-value
 columns are the largest cost of a statement about one row. So functions that declare `one` are
 called on datums directly; all other scalars are evaluated by the kernels, over single-value
-columns.
+columns. `row_steps` does the same for a relation that is Map, Filter and Project.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,10 +15,25 @@ from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import scalar_function, signature
 from foreshore.expr.functions.rows import Failure
-from foreshore.expr.ir import And, Call, Column, Literal, Or, Scalar, type_of, walk_scalars
+from foreshore.expr.ir import (
+    And,
+    Call,
+    Column,
+    Filter,
+    Get,
+    Literal,
+    Map,
+    Or,
+    Project,
+    Relation,
+    Scalar,
+    type_of,
+    walk_scalars,
+)
 from foreshore.types import Datum
 
 Cell = Callable[[Sequence[Datum]], Datum]
+Step = Callable[[list[Datum]], list[Datum] | None]  # from a row to the next; None: filtered out
 
 
 def compiled(scalar: Scalar) -> Cell:
@@ -93,3 +108,38 @@ def _by_kernels(scalar: Scalar) -> Cell:
         return from_array(values, result)[0]
 
     return cell
+
+
+def row_steps(relation: Relation, cell: Callable[[Scalar], Cell], first: int) -> list[Step]:
+    """Return the steps that `relation`, Map, Filter and Project over a Get, does to one row.
+
+    The row's columns come after `first` others, which are kept; `cell` compiles scalars over all.
+    """
+    match relation:
+        case Get():
+            return []
+        case Map(input=input, scalars=scalars):
+            return [*row_steps(input, cell, first), _mapping(list(map(cell, scalars)))]
+        case Filter(input=input, predicates=predicates):
+            whole = cell(predicates[0] if len(predicates) == 1 else And(predicates))
+            steps = row_steps(input, cell, first)
+            return [*steps, lambda row: row if whole(row) is True else None]
+        case Project(input=input, outputs=outputs):
+            places = [*range(first), *(first + i for i in outputs)]
+            return [*row_steps(input, cell, first), projecting(places)]
+        case _:
+            raise AssertionError(f"not about one row: {relation}")
+
+
+def _mapping(cells: Sequence[Cell]) -> Step:
+    def step(row: list[Datum]) -> list[Datum]:
+        for cell in cells:
+            row.append(cell(row))
+        return row
+
+    return step
+
+
+def projecting(places: Sequence[int]) -> Step:
+    """Return the step that takes columns at `places`."""
+    return lambda row: [row[i] for i in places]
