@@ -16,6 +16,7 @@ from foreshore.compute.flow.convert import Form, is_direct, words_of_values
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import vm
 from foreshore.compute.flow.layout import Layout, kind_of, layout_of
+from foreshore.compute.flow.memo import Memo
 from foreshore.compute.flow.program import Given, Program, Registers
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
@@ -31,7 +32,7 @@ from foreshore.expr.ir import (
     type_of,
     with_operands,
 )
-from foreshore.expr.split import can_fail
+from foreshore.expr.split import can_fail, columns_used
 from foreshore.types import ColumnType
 
 
@@ -222,7 +223,12 @@ class Compiler:
         return found
 
     def _given_in(self, form: Form, scalar: Scalar) -> int:
-        self._given.append(Given(scalar, form))
+        used = columns_used(scalar)
+        place = self.layout.places[next(iter(used))] if len(used) == 1 else None
+        if place is None or place.kind != "bytes":
+            self._given.append(Given(scalar, form))
+        else:
+            self._given.append(Given(scalar, form, Memo(), place))
         return self.emit(vm.GIVEN, len(self._given) - 1)
 
     def constant(self, low: int, high: int, third: int = 0) -> int:

@@ -1,6 +1,6 @@
 """Linear programs: Map, Filter and Project over rows in words, as `compiler.py` makes them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,23 +10,61 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.flow.batch import Batch, Ints, empty
-from foreshore.compute.flow.convert import Form, column_at, flat, words_of_values
+from foreshore.compute.flow.convert import Form, array_of, column_at, flat, words_of_values
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import vm
 from foreshore.compute.flow.kernels.rows import pick_words
-from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.layout import Layout, Place
+from foreshore.compute.flow.memo import Memo, Values
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar, type_of
+from foreshore.expr.split import columns_used
 
 Sign = OneOf[1, -1]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """A scalar that the registry's functions evaluate, and the form of its words."""
+    """A scalar that the registry's functions evaluate, and the form of its words.
+
+    If it depends on one column of strings only, there is a memo and the column's place.
+    """
 
     scalar: Scalar
     form: Form
+    memo: Memo | None = None
+    place: Place | None = None
+
+    def evaluated(
+        self, columns: "Columns | Mapping[int, pa.Array]", rows: int, to: Interner
+    ) -> Values:
+        """Return the words of the values, where they are NULL, and the numbers of their errors."""
+        found, failed = outcome(self.scalar, columns, rows)
+        found = flat(found)
+        parts = words_of_values(found, type_of(self.scalar), self.form, to)
+        low = np.array(parts[0])
+        high = parts[1] if len(parts) == 2 else low >> np.int64(63)
+        null = np.zeros(rows, np.bool_)
+        if found.null_count:
+            null = found.is_null().to_numpy(zero_copy_only=False)
+            low[null] = 0
+            high = np.where(null, 0, high)
+        error = np.zeros(rows, np.int64) if failed is None else to.numbers(flat(failed))
+        return low, high, null, error
+
+    def of_strings(self, ids: Ints, to: Interner) -> Values:
+        """Return what `evaluated` does, given the numbers of the strings of its only column."""
+        place = self.place
+        assert place is not None
+
+        def evaluate(new: Ints) -> Values:
+            null = new == 0
+            strings = array_of(new, None, null if null.any() else None, place, to)
+            (column,) = columns_used(self.scalar)
+            return self.evaluated({column: strings}, len(new), to)
+
+        assert self.memo is not None
+        return self.memo.values(ids, evaluate)
 
 
 class Context:
@@ -149,16 +187,11 @@ class Program:
         error = np.zeros((count, rows), np.int64)
         columns = Columns(batch, self.layout, interner)
         for i, each in enumerate(self.given):
-            found, failed = outcome(each.scalar, columns, rows)
-            found = flat(found)
-            parts = words_of_values(found, type_of(each.scalar), each.form, interner)
-            given[i, :, 0] = parts[0]
-            given[i, :, 1] = parts[1] if len(parts) == 2 else given[i, :, 0] >> np.int64(63)
-            if found.null_count:
-                null[i] = found.is_null().to_numpy(zero_copy_only=False)
-                given[i, null[i]] = 0
-            if failed is not None:
-                error[i] = interner.numbers(flat(failed))
+            if each.place is None:
+                values = each.evaluated(columns, rows, interner)
+            else:
+                values = each.of_strings(batch.words[:, each.place.word], interner)
+            given[i, :, 0], given[i, :, 1], null[i], error[i] = values
         return given, null, error
 
 

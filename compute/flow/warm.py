@@ -51,7 +51,12 @@ _VIEWS: tuple[Relation, ...] = (
             Aggregate("count", (_KEY,), INT8, True),
         ),
     ),
-    TopK(_TABLE, (0,), (OrderKey(_TEXT),), Literal(1, INT8)),
+    TopK(
+        Map(_TABLE, (Call("upper(text)", (_TEXT,), TEXT),)),
+        (0,),
+        (OrderKey(_TEXT),),
+        Literal(1, INT8),
+    ),
     Threshold(_TABLE),
 )
 

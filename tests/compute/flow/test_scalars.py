@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from foreshore.compute.flow import memo
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.compiler import Compiler
 from foreshore.compute.flow.convert import columns_of, words_of
@@ -215,3 +216,36 @@ def test_fields_of_times(unit: str) -> None:
 def test_truncated_timestamps(unit: str) -> None:
     args = (Literal(unit, TEXT), Column(0, TIMESTAMP))
     check(Call("date_trunc(text,timestamp)", args, TIMESTAMP), (TIMESTAMP,))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [("like_total(text,text)", ("%special%",), BOOL), ("upper(text)", (), TEXT),
+     ("substring(text,int4,int4)", (2, 1), TEXT), ("cast(text,int4)", (), INT4)],
+)  # fmt: skip
+def test_functions_of_strings_are_remembered(case: tuple[str, tuple[Any, ...], SqlType]) -> None:
+    function, values, result = case
+    literals = tuple(Literal(each, TEXT if isinstance(each, str) else INT4) for each in values)
+    check(Call(function, (Column(0, TEXT), *literals), result), (TEXT,), native=False)
+
+
+def test_memo_evaluates_each_string_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo, "MOST", 64)
+    evaluated: list[int] = []
+
+    def negated(ids: np.ndarray) -> memo.Values:
+        evaluated.extend(ids.tolist())
+        return -ids, ids >> 63, ids % 2 == 0, ids % 3
+
+    kept, random = memo.Memo(), np.random.default_rng(1)
+    for _ in range(200):
+        ids = random.integers(0, 30, 16)
+        assert [each.tolist() for each in kept.values(ids, negated)] == [
+            (-ids).tolist(), (ids >> 63).tolist(), (ids % 2 == 0).tolist(), (ids % 3).tolist()
+        ]  # fmt: skip
+    assert sorted(evaluated) == list(range(30))
+    many = np.arange(100, 116)
+    for start in (0, 16, 32, 48):
+        kept.values(many + start, negated)
+    assert kept.values(np.array([5, 5]), negated)[0].tolist() == [-5, -5]
+    assert evaluated.count(5) == 2
