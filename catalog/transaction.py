@@ -529,3 +529,16 @@ def check_not_system_name(name: str, kind: str) -> None:
             sqlstate="42939",
             detail='The prefixes "mz_" and "pg_" are reserved for the system.',
         )
+
+
+def check_identity_sequences(state: State, targets: Iterable[Object]) -> None:
+    """Raise if `targets` have the sequence of an identity column that remains."""
+    ids = {each.id for each in targets}
+    for each in targets:
+        owner = each.owned_by if isinstance(each, Item) else None
+        if owner and owner.identity and owner.table not in ids:
+            column = f"column {owner.column} of table {state.item(owner.table).name}"
+            raise DependentObjectsStillExist(
+                f"cannot drop sequence {each.name} because {column} requires it",
+                hint=f"You can drop {column} instead.",
+            )

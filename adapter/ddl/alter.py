@@ -15,25 +15,20 @@ from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
 from foreshore.adapter.ddl.table_rewrite import plan_dependents, rewrite_table
-from foreshore.adapter.ddl.verify_constraints import (
-    Columns,
-    added_constraints,
-    previous_key,
-    together,
-    verify,
-)
+from foreshore.adapter.ddl.verify_constraints import together, verify
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.stage import committed_index
 from foreshore.adapter.write.target import committed_rows, lock_to_alter
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.known_columns import remember_columns, rename_columns
-from foreshore.catalog.state import State
+from foreshore.catalog.table_changes import (
+    added_constraints,
+    are_moved,
+    check_dropped_constraints,
+)
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.keys.key_index import KeyIndex
-from foreshore.constraint import same
-from foreshore.errors import DependentObjectsStillExist
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AlterTable
 from foreshore.sql.rewrite.column_names import index_with_column_renamed
@@ -54,7 +49,7 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     table = change.state.item(id)
     old = context.planner.reader().planned[id]
     refuse_reserved([n for n in plan.definition.desc.names if n not in old.desc.names])
-    is_moved = list(plan.columns) != list(range(len(old.desc.names)))
+    is_moved = are_moved(old, plan.columns)
     time = coordinator.oracle.read_ts()
     if id in coordinator.state.objects:
         await coordinator.keys.ready(id)
@@ -66,7 +61,7 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     if definition.sequences:
         definition = with_sequences(context, id, definition)
     new = plan_created_table(definition, () if is_moved else old.desc.stored or old.desc.names)
-    _check_dropped_constraints(context, change.state, table, old, new, plan.columns)
+    check_dropped_constraints(context.planner.reader(), table, old, new, plan.columns)
     added = added_constraints(old, new, plan.columns)
     if is_moved or added:
         refuse_subscribed(context, table)
@@ -126,39 +121,3 @@ def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str,
             index = committed_index(context, id, constraint, planned.desc)
             found[id][constraint.name] = index or KeyIndex(id, constraint, planned.desc, 0)
     return found
-
-
-def _check_dropped_constraints(
-    context: StatementContext,
-    state: State,
-    table: Item,
-    old: Planned,
-    new: Planned,
-    columns: Columns,
-) -> None:
-    """Raise if a maintained view or its index may rely on a constraint that is dropped."""
-    kept, describe = new.unique, context.planner.reader().describe
-    lost = [
-        f"constraint {each.name} on {describe(table)}"
-        for each in old.unique
-        if set(each.columns) <= set(columns)  # else it goes with its column
-        and not any((now := previous_key(other, columns)) and same(each, now) for other in kept)
-    ]
-    lost += [
-        f"NOT NULL of column {old.desc.names[at]} of {describe(table)}"
-        for at, after in zip(columns, new.desc.columns, strict=True)
-        if at is not None and after.nullable and not old.desc.columns[at].nullable
-    ]
-    if not lost:
-        return
-    relying = [
-        item
-        for item in state.items_above(table.id)
-        if item.type == "materialized view" or (item.on is not None and item.on != table.id)
-    ]
-    if relying:
-        raise DependentObjectsStillExist(
-            f"cannot drop {lost[0]} because other objects depend on it",
-            detail="\n".join(f"{describe(item)} depends on {lost[0]}" for item in relying),
-            hint="Drop what is maintained over the table first, and create it again.",
-        )

@@ -17,12 +17,11 @@ from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
+from foreshore.catalog.replaced_view import check_replaceable, keep_comments
 from foreshore.compute.controller.cluster import check_size
 from foreshore.errors import (
-    DependentObjectsStillExist,
     InvalidCatalogName,
     InvalidColumnDefinition,
-    InvalidObjectDefinition,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
     WrongObjectType,
@@ -173,54 +172,18 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
     if isinstance(plan, CreateMaterializedView):
         fields = {"cluster": _cluster(context, plan.cluster).id, "retain_ms": plan.retain_ms}
         refuse_reserved(names)
-    old = _replaced(context, schema, plan, kind) if plan.or_replace else None
+    change, planned = context.catalog_change(), context.planner.reader().planned
+    old = change.state.item_in(schema.id, plan.name.item) if plan.or_replace else None
+    if old is not None:
+        check_replaceable(change.state, old, kind, plan.depends_on)
+        drop_objects(context, [old], cascade=False)
     if not is_there(context, plan.name, if_not_exists=plan.if_not_exists):
         if isinstance(plan, CreateMaterializedView) and plan.as_of is not None:
             fields["since"] = _beginning(context, inputs, plan.as_of)
         item = add_item(context, plan, schema, plan.name.item, plan.depends_on, **fields)
         if old is not None:
-            _keep_comments(context, *old, item, names)
+            keep_comments(change, old, planned[old.id].desc.names, item, names)
     return Completed(f"CREATE {kind.upper()}")
-
-
-def _replaced(
-    context: StatementContext, schema: Schema, plan: CreateView | CreateMaterializedView, kind: str
-) -> tuple[Item, tuple[str, ...]] | None:
-    """Drop the view that CREATE OR REPLACE replaces; return it and its columns."""
-    state, name = context.catalog_change().state, plan.name.item
-    old = state.item_in(schema.id, name)
-    if old is None:
-        return None
-    if old.type != kind:
-        raise WrongObjectType(f'"{name}" is not a {kind}')
-    if old.id in plan.depends_on:
-        raise InvalidObjectDefinition(f'infinite recursion detected in {kind} "{name}"')
-    dependents = map(state.item, state.dependents.get(old.id, ()))
-    others = sorted((each for each in dependents if each.on != old.id), key=lambda each: each.oid)
-    if others:
-        raise DependentObjectsStillExist(
-            f"cannot replace {kind} {name} because other objects depend on it",
-            detail="\n".join(f"{o.kind} {o.name} depends on {kind} {name}" for o in others),
-        )
-    columns = context.planner.reader().planned[old.id].desc.names
-    drop_objects(context, [old], cascade=False)
-    return old, columns
-
-
-def _keep_comments(
-    context: StatementContext,
-    old: Item,
-    old_columns: Sequence[str],
-    new: Item,
-    columns: Sequence[str],
-) -> None:
-    """Give a new view the comments on the one that it replaces, and on its remaining columns."""
-    change = context.catalog_change()
-    change.comment(new, old.comment or None)
-    for position, text in (old.column_comments or {}).items():
-        name = old_columns[position - 1]
-        if name in columns:
-            change.comment_column(change.state.item(new.id), columns.index(name) + 1, text)
 
 
 async def wait_for_start(context: StatementContext, plan: CreateMaterializedView) -> None:

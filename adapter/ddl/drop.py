@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
-from foreshore.adapter.ddl.sequences import drop_default, refuse_parts
+from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import ColumnOf, Database, Item, Object
-from foreshore.catalog.transaction import Dropped
+from foreshore.catalog.transaction import Dropped, check_identity_sequences
 from foreshore.errors import FeatureNotSupported, ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Drop, Rename, Retain
@@ -25,7 +25,7 @@ async def drop(context: StatementContext, plan: Drop) -> Completed:
         raise ObjectNotInPrerequisiteState(
             "cannot drop the currently open database", sqlstate="55006"
         )
-    refuse_parts(context, targets)
+    check_identity_sequences(context.planner.state, targets)
     dropped = drop_objects(context, targets, cascade=plan.cascade)
     await lock_to_alter(context, _tables(dropped.objects))
     tell_cascaded(context, dropped)

@@ -1,15 +1,13 @@
 """CREATE and ALTER SEQUENCE, and the columns that use a sequence."""
 
-from collections.abc import Iterable
-
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table
 from foreshore.adapter.ddl.objects import add_item, schema_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Item, Object, OwnedBy
+from foreshore.catalog.item import Item, OwnedBy
 from foreshore.catalog.sequence_numbers import generation_of
-from foreshore.errors import DependentObjectsStillExist, FeatureNotSupported
+from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Call, Literal, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.sequence import Position, Sequence
@@ -87,20 +85,6 @@ def restart_identity(context: StatementContext, table: GlobalId) -> None:
 
 
 # --- columns that use a sequence -----------------------------------------------------------
-
-
-def refuse_parts(context: StatementContext, targets: Iterable[Object]) -> None:
-    """Raise if `targets` have the sequence of an identity column that stays."""
-    state = context.planner.reader().state
-    ids = {each.id for each in targets}
-    for each in targets:
-        owner = each.owned_by if isinstance(each, Item) else None
-        if owner and owner.identity and owner.table not in ids:
-            column = f"column {owner.column} of table {state.item(owner.table).name}"
-            raise DependentObjectsStillExist(
-                f"cannot drop sequence {each.name} because {column} requires it",
-                hint=f"You can drop {column} instead.",
-            )
 
 
 def drop_default(context: StatementContext, table: Item, sequence: Item, cascade: bool) -> str:

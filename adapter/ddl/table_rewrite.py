@@ -9,7 +9,7 @@ The new shard begins with the committed rows as of the time when the table was l
 read earlier. The transaction's own rows follow when it commits.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,12 +18,7 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table, plan_item
 from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
-from foreshore.adapter.ddl.verify_constraints import (
-    AddedConstraints,
-    added_constraints,
-    together,
-    verify,
-)
+from foreshore.adapter.ddl.verify_constraints import together, verify
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.adapter.transaction.transaction import AlteredTable
@@ -37,12 +32,16 @@ from foreshore.catalog.known_columns import (
     views_naming,
     without_column,
 )
-from foreshore.catalog.state import State
+from foreshore.catalog.table_changes import (
+    AddedConstraints,
+    added_constraints,
+    indexes_of_shard,
+    parts_of_column,
+)
 from foreshore.errors import DatabaseError, DataError, FeatureNotSupported
 from foreshore.expr.datum import repeat
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Call, Scalar, sources_of, walk_scalars
-from foreshore.expr.split import columns_used
+from foreshore.expr.ir import Call, Scalar, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.rows import negated, repeated, split_diffs
 from foreshore.sql.optimize.projection import narrow
@@ -66,13 +65,13 @@ async def rewrite_table(
     assert definition is not None
     dropped = [
         (
-            _parts(change.state, planned, table.id, place),
+            parts_of_column(change.state, planned, table.id, place),
             await blocking.run(None, _users, context, table, place),
         )
         for place, _ in plan.dropped
     ]
     ids = {table.id: change.allot_item()}
-    for index in _indexes_of(change.state, planned, table.id):
+    for index in indexes_of_shard(change.state, planned, table.id):
         ids[index.id] = change.allot_item()
     remember_columns(change, table.id, old.desc, [place for place, _ in plan.dropped])
     added = added_constraints(old, plan_created_table(definition), plan.columns)
@@ -117,38 +116,7 @@ async def plan_dependents(context: StatementContext, id: GlobalId) -> None:
     change.planned.update(await blocking.run(None, plan))
 
 
-def _indexes_of(
-    state: State, planned: Mapping[GlobalId, Planned], table: GlobalId
-) -> Iterator[Item]:
-    """Yield the indexes whose contents come from the table's shard."""
-    for item in state.items_above(table):
-        if item.on is not None:
-            definition = planned[item.on].definition
-            is_view = state.item(item.on).type == "view"
-            if item.on == table or (
-                is_view and definition is not None and table in sources_of(definition)
-            ):
-                yield item
-
-
 # --- dropped columns -----------------------------------------------------------------------
-
-
-def _parts(
-    state: State, planned: Mapping[GlobalId, Planned], table: GlobalId, at: int
-) -> list[GlobalId]:
-    """Return the indexes over a column of a table, and the sequences that it owns."""
-    name = planned[table].desc.names[at]
-    indexes = [
-        item.id
-        for item in state.indexes_on(table)
-        if any(at in columns_used(scalar) for scalar in planned[item.id].key)
-    ]
-    return indexes + [
-        item.id
-        for item in state.sequences_of(table)
-        if item.owned_by and item.owned_by.column == name
-    ]
 
 
 def _users(context: StatementContext, table: Item, at: int) -> list[GlobalId]:

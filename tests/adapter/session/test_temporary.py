@@ -208,6 +208,9 @@ def test_show_create_shows_temporary(tmp_path: Path) -> None:
             f"foreshore.{schema}.v|CREATE TEMPORARY VIEW v AS SELECT a FROM foreshore.{schema}.t"
             "\nSHOW"
         )
+        await env.query("a", "CREATE INDEX i ON t (a)")
+        shown = f"foreshore.{schema}.i|CREATE INDEX i IN CLUSTER quickstart ON "
+        assert (await env.query("a", "SHOW CREATE INDEX i")).startswith(shown)
 
     with_environment(tmp_path, body)
 

@@ -1,0 +1,70 @@
+"""Write the statement of an item as SHOW CREATE shows it: with another name, cluster and options.
+
+The planner writes the beginning of a definition in one form, so a regular expression finds it.
+"""
+
+import re
+
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.text import format_text
+from foreshore.types import INTERVAL
+
+_NAME = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
+_FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
+_HEAD = re.compile(rf"\A(?P<create>CREATE (?P<kind>TABLE|VIEW|SEQUENCE|SUBSCRIPTION)) {_FULL_NAME}")
+_MATERIALIZED_HEAD = re.compile(
+    rf"\A(?P<create>CREATE MATERIALIZED VIEW) {_FULL_NAME}"
+    rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})? AS "
+)
+_INDEX_HEAD = re.compile(
+    rf"\A(?P<create>CREATE (?:DEFAULT )?INDEX)(?: (?!ON |IN ){_NAME})?(?: IN CLUSTER {_NAME})? ON "
+)
+
+
+def with_name(sql: str, name: str) -> str:
+    """Return the definition of a table, view, sequence or subscription called `name`."""
+    return _HEAD.sub(lambda m: f"{m['create']} {name}", sql, count=1)
+
+
+def with_temporary_name(sql: str, name: str) -> str:
+    """Return the definition as that of a temporary item called `name`."""
+    return _HEAD.sub(lambda m: f"CREATE TEMPORARY {m['kind']} {name}", sql, count=1)
+
+
+def index_in_cluster(sql: str, name: str, cluster: str) -> str:
+    """Return the definition of an index called `name` in `cluster`."""
+    head = f"{name} IN CLUSTER {quote_identifier(cluster)} ON "
+    return _INDEX_HEAD.sub(lambda m: f"{m['create']} {head}", sql, count=1)
+
+
+def materialized_view_in_cluster(sql: str, name: str, cluster: str, options: str) -> str:
+    """Return the definition of a materialized view called `name` in `cluster`, with `options`."""
+    tail = f" IN CLUSTER {quote_identifier(cluster)}{options} AS "
+    return _MATERIALIZED_HEAD.sub(
+        lambda m: f"{m['create']} {name}{m['columns']}{tail}", sql, count=1
+    )
+
+
+def retain_option(retain_ms: int | None) -> str:
+    """Return the option that keeps history for `retain_ms`, nothing for the default."""
+    if not retain_ms:
+        return ""
+    return f" WITH (RETAIN HISTORY FOR '{format_text((0, 0, retain_ms * 1000), INTERVAL)}')"
+
+
+def create_cluster(name: str, size: str, replicas: int, tick_interval_ms: str | None) -> str:
+    """Return a CREATE CLUSTER."""
+    tick = "" if tick_interval_ms is None else f", TICK INTERVAL = '{tick_interval_ms}ms'"
+    return (
+        f"CREATE CLUSTER {quote_identifier(name)} (SIZE = '{size}', "
+        f"REPLICATION FACTOR = {replicas}{tick})"
+    )
+
+
+def create_replica(cluster: str, name: str, size: str, address: str | None) -> str:
+    """Return a CREATE CLUSTER REPLICA."""
+    at = f", ADDRESS = '{address}'" if address else ""
+    return (
+        f"CREATE CLUSTER REPLICA {quote_identifier(cluster)}.{quote_identifier(name)} "
+        f"(SIZE = '{size}'{at})"
+    )
