@@ -22,8 +22,8 @@ from foreshore.adapter.ddl.definitions import plan_items
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
-from foreshore.adapter.session.plan_cache import PlanCache
 from foreshore.adapter.session.planning_cost import PlanningCost
+from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.session.temporary import TemporarySchemas
 from foreshore.adapter.session.variables import Variables
@@ -311,7 +311,7 @@ class Environment:
 
     def forget_retired(self) -> None:
         """Forget tables that were gone when the oldest running transaction began."""
-        running = (session.transaction for session in self.sessions.values())
+        running = (session.transactions.running for session in self.sessions.values())
         began = (transaction.began for transaction in running if transaction is not None)
         now = self.coordinator.oracle.read_ts()
         self.coordinator.group.forget_retired(min(began, default=now))
@@ -352,9 +352,7 @@ class Environment:
         variables.set_fixed("session_authorization", role.name)
         variables.set_fixed("data_directory", self._data_directory)
         pid = next(self._pids)
-        session = Session(
-            self, pid, role, variables, self.coordinator.clock.now() * 1000, startup.peer
-        )
+        session = Session(self, pid, role, variables, startup.peer)
         for name in unknown:
             session.notice(f'unrecognized configuration parameter "{name}"', severity="WARNING")
         self.sessions[pid] = session

@@ -52,9 +52,9 @@ def _sessions(context: StatementContext) -> Iterator[Row]:
             "role": each.role.name,
             "database": each.database,
             "application_name": each.variables["application_name"],
-            "state": each.state,
-            "query": each.query,
-            "connected_at": each.connected_at,
+            "state": each.activity.state(each.transaction_status),
+            "query": each.activity.query,
+            "connected_at": each.activity.connected_at,
             "client_address": each.peer or None,
         }
 
@@ -63,6 +63,7 @@ def _activity(context: StatementContext) -> Iterator[Row]:
     state = context.planner.state
     for each in context.sessions.values():
         database, role = state.database(each.database), state.role(each.role.name)
+        running = each.transactions.running
         yield {
             "datid": database.oid if database else None,
             "datname": each.database,
@@ -71,12 +72,12 @@ def _activity(context: StatementContext) -> Iterator[Row]:
             "usename": each.role.name,
             "application_name": each.variables["application_name"],
             "client_addr": each.peer or None,
-            "backend_start": each.connected_at,
-            "xact_start": each.transaction.started if each.transaction is not None else None,
-            "query_start": each.query_at,
-            "state_change": each.state_at,
-            "state": each.state,
-            "query": each.query,
+            "backend_start": each.activity.connected_at,
+            "xact_start": running.started if running is not None else None,
+            "query_start": each.activity.query_at,
+            "state_change": each.activity.state_at,
+            "state": each.activity.state(each.transaction_status),
+            "query": each.activity.query,
             "backend_type": "client backend",
         }
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
-from foreshore.adapter.session.interrupt import Interrupts
+from foreshore.adapter.session.activity import Interrupts
 from foreshore.compute.finish import expanded, finish, finished_parts
 from foreshore.compute.result import KEPT_BYTES, Result, collected
 from foreshore.expr.ir import Finishing

@@ -25,8 +25,7 @@ from foreshore.update import Timestamp
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
     from foreshore.adapter.read.result import RowSource
-    from foreshore.adapter.retry import SideEffectLog
-    from foreshore.adapter.session.interrupt import Interrupts
+    from foreshore.adapter.session.activity import Interrupts
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.prepared import Prepared
     from foreshore.adapter.session.session import Session
@@ -77,7 +76,7 @@ class StatementContext:
     role: "Role"
     variables: "Variables"
     last_values: "LastValues"
-    side_effects: "SideEffectLog"
+    lasting_effects: set[str]  # the functions called that did something no transaction undoes
     met_alter: bool  # the transaction was tried again because of ALTER TABLE
     interrupts: "Interrupts"
     notice: Notify

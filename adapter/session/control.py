@@ -1,92 +1,63 @@
-"""Statements about the session: transactions, variables, prepared statements."""
+"""Statements about the session itself: transactions and variables, DISCARD, VACUUM and its kin."""
 
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.bind import value_of
-from foreshore.adapter.read.result import BatchSource, Outcome, Selected
+from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.read.timestamp_selection import standard_level
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.planning_cost import is_short
-from foreshore.adapter.session.prepared import Prepared
-from foreshore.adapter.session.savepoints import find_savepoint
 from foreshore.errors import (
     ActiveSqlTransaction,
-    DatatypeMismatch,
-    DuplicatePreparedStatement,
     InFailedSqlTransaction,
     InvalidParameterValue,
-    InvalidSqlStatementName,
     NoActiveSqlTransaction,
-    SyntaxError_,
 )
-from foreshore.expr.functions.registry import resolve_cast
-from foreshore.expr.ir import Call, Literal, Scalar, type_of
 from foreshore.settings import BOUNDED_STALENESS
-from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import (
-    Begin,
-    Commit,
-    Deallocate,
-    Discard,
-    Execute,
-    Maintain,
-    Prepare,
-    ResetVariable,
-    Rollback,
-    Savepoint,
-    SetTransaction,
-    SetVariable,
-    ShowVariable,
-)
-from foreshore.sql.rewrite.session_zone import SessionZone
-from foreshore.text import parse_text
-from foreshore.types import Datum, SqlType
+from foreshore.sql import plan as plans
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
 
 
-# --- transactions --------------------------------------------------------------------------
-
-
-def begin(session: "Session", plan: Begin) -> Completed:
+def begin(session: "Session", context: StatementContext, plan: plans.Begin) -> Completed:
     """Run BEGIN."""
-    transaction = session.begin()
+    transaction = session.transactions.begin()
     if transaction.block:
         session.notice(
             "there is already a transaction in progress", severity="WARNING", sqlstate="25001"
         )
-    session.begin(block=True)
-    _characteristics(session, plan.read_only, plan.isolation)
+    session.transactions.begin(block=True)
+    _set_characteristics(session, plan.read_only, plan.isolation)
     return Completed("START TRANSACTION" if plan.started else "BEGIN")
 
 
-async def commit(session: "Session", plan: Commit) -> Completed:
+async def commit(session: "Session", context: StatementContext, plan: plans.Commit) -> Completed:
     """Run COMMIT; of a failed transaction it is a rollback."""
-    if session.failed:
-        await session.rollback()
+    if session.transactions.failed:
+        await session.transactions.rollback()
         tag = "ROLLBACK"
     else:
-        if not session.begin().block:
+        if not session.transactions.in_block:
             _no_transaction(session)
-        await session.commit()
+        await session.transactions.commit()
         tag = "COMMIT"
     if plan.chain:
-        session.begin(block=True)
+        session.transactions.begin(block=True)
     return Completed(tag)
 
 
-async def rollback(session: "Session", plan: Rollback) -> Completed:
+async def rollback(
+    session: "Session", context: StatementContext, plan: plans.Rollback
+) -> Completed:
     """Run ROLLBACK."""
-    if not session.begin().block:
+    if not session.transactions.in_block:
         _no_transaction(session)
-    await session.rollback()
+    await session.transactions.rollback()
     if plan.chain:
-        session.begin(block=True)
+        session.transactions.begin(block=True)
     return Completed("ROLLBACK")
 
 
@@ -94,29 +65,31 @@ def _no_transaction(session: "Session") -> None:
     session.notice("there is no transaction in progress", severity="WARNING", sqlstate="25P01")
 
 
-def savepoint(session: "Session", plan: Savepoint) -> Completed:
+def savepoint(session: "Session", context: StatementContext, plan: plans.Savepoint) -> Completed:
     """Run SAVEPOINT, RELEASE or ROLLBACK TO."""
-    transaction = session.begin()
+    transaction = session.transactions.begin()
     what = "ROLLBACK TO SAVEPOINT" if plan.kind == "rollback to" else plan.kind.upper()
     if not transaction.block:
         what = "RELEASE SAVEPOINT" if plan.kind == "release" else what
         raise NoActiveSqlTransaction(f"{what} can only be used in transaction blocks")
     match plan.kind:
         case "savepoint":
-            if session.failed:
+            if session.transactions.failed:
                 raise InFailedSqlTransaction
-            session.set_savepoint(plan.name)
+            session.transactions.set_savepoint(plan.name)
         case "release":
-            if session.failed:
+            if session.transactions.failed:
                 raise InFailedSqlTransaction
-            del session.savepoints[find_savepoint(session.savepoints, plan.name) :]
+            session.transactions.release_savepoint(plan.name)
         case "rollback to":
-            session.return_to(find_savepoint(session.savepoints, plan.name))
+            session.transactions.return_to(plan.name)
             return Completed("ROLLBACK")
     return Completed(plan.kind.upper())
 
 
-def set_transaction(session: "Session", plan: SetTransaction) -> Completed:
+def set_transaction(
+    session: "Session", context: StatementContext, plan: plans.SetTransaction
+) -> Completed:
     """Run SET TRANSACTION and SET SESSION CHARACTERISTICS."""
     if plan.session:
         if plan.isolation is not None:
@@ -125,19 +98,20 @@ def set_transaction(session: "Session", plan: SetTransaction) -> Completed:
             value = "on" if plan.read_only else "off"
             session.variables.set("default_transaction_read_only", (value,))
         return Completed("SET")
-    if not session.begin().block:
+    if not session.transactions.in_block:
         session.notice(
             "SET TRANSACTION can only be used in transaction blocks",
             severity="WARNING",
             sqlstate="25P01",
         )
         return Completed("SET")
-    _characteristics(session, plan.read_only, plan.isolation)
+    _set_characteristics(session, plan.read_only, plan.isolation)
     return Completed("SET")
 
 
-def _characteristics(session: "Session", read_only: bool | None, isolation: str | None) -> None:
-    transaction = session.begin()
+def _set_characteristics(session: "Session", read_only: bool | None, isolation: str | None) -> None:
+    """Set how the running transaction reads and whether it writes; None leaves it as it is."""
+    transaction = session.transactions.begin()
     variables = session.variables
     if isolation is not None:
         if transaction.settled:
@@ -157,10 +131,12 @@ def _characteristics(session: "Session", read_only: bool | None, isolation: str 
 # --- variables -----------------------------------------------------------------------------
 
 
-def set_variable(session: "Session", plan: SetVariable) -> Completed:
+def set_variable(
+    session: "Session", context: StatementContext, plan: plans.SetVariable
+) -> Completed:
     """Run SET."""
     name = plan.name.lower()
-    if plan.local and not session.begin().block:
+    if plan.local and not session.transactions.in_block:
         session.notice(
             "SET LOCAL can only be used in transaction blocks",
             severity="WARNING",
@@ -169,8 +145,8 @@ def set_variable(session: "Session", plan: SetVariable) -> Completed:
     if plan.values is not None and len(plan.values) == 1:
         value = plan.values[0]
         if name == "transaction_isolation":
-            _characteristics(session, None, value)
-            if not session.begin().block:  # for all that follow, as there is none that is running
+            _set_characteristics(session, None, value)
+            if not session.transactions.in_block:  # it is for the next transactions
                 session.variables.set("default_transaction_isolation", (value,))
             return Completed("SET")
         state = session.planner.reader().state
@@ -189,12 +165,14 @@ def _set(
     session: "Session", name: str, values: tuple[str, ...] | None, *, local: bool = False
 ) -> None:
     """Set a variable; None is its default."""
-    if name.lower() == "transaction_isolation" and not local and not session.begin().block:
+    if name.lower() == "transaction_isolation" and not local and not session.transactions.in_block:
         session.variables.set("default_transaction_isolation", values)  # as SET has set both
     session.variables.set(name, values, local=local)
 
 
-def reset_variable(session: "Session", plan: ResetVariable) -> Completed:
+def reset_variable(
+    session: "Session", context: StatementContext, plan: plans.ResetVariable
+) -> Completed:
     """Run RESET."""
     if plan.name is None:
         session.variables.reset_all()
@@ -203,7 +181,9 @@ def reset_variable(session: "Session", plan: ResetVariable) -> Completed:
     return Completed("RESET")
 
 
-def show_variable(session: "Session", plan: ShowVariable) -> Selected:
+def show_variable(
+    session: "Session", context: StatementContext, plan: plans.ShowVariable
+) -> Selected:
     """Run SHOW."""
     if plan.name == "all":
         rows = list(session.variables.show_all())
@@ -217,14 +197,14 @@ def show_variable(session: "Session", plan: ShowVariable) -> Selected:
     return Selected(plan.desc, BatchSource(batch), "SHOW")
 
 
-async def discard(session: "Session", context: StatementContext, plan: Discard) -> Completed:
+async def discard(session: "Session", context: StatementContext, plan: plans.Discard) -> Completed:
     """Run DISCARD."""
     if plan.what in ("all", "plans"):
         if plan.what == "all":
-            if session.is_one_of_several or session.begin().block:
+            if session.is_one_of_several or session.transactions.in_block:
                 raise ActiveSqlTransaction("DISCARD ALL cannot run inside a transaction block")
             session.statements.clear()
-            session.close_portals()
+            session.portals.close_but()
             session.variables.reset_all()
             session.coordinator.advisory.release_session(session.pid)
         else:
@@ -237,10 +217,12 @@ async def discard(session: "Session", context: StatementContext, plan: Discard) 
     return Completed(f"DISCARD {plan.what.upper()}")
 
 
-async def maintain(session: "Session", plan: Maintain) -> Completed:
+async def maintain(
+    session: "Session", context: StatementContext, plan: plans.Maintain
+) -> Completed:
     """Run VACUUM, ANALYZE or CHECKPOINT."""
     verb = plan.verb.upper()
-    if plan.verb == "vacuum" and (session.is_one_of_several or session.begin().block):
+    if plan.verb == "vacuum" and (session.is_one_of_several or session.transactions.in_block):
         raise ActiveSqlTransaction("VACUUM cannot run inside a transaction block")
     for name in plan.skipped:
         session.notice(
@@ -253,66 +235,6 @@ async def maintain(session: "Session", plan: Maintain) -> Completed:
     return Completed(verb)
 
 
-# --- prepared statements -------------------------------------------------------------------
-
-
-async def prepare(session: "Session", plan: Prepare) -> Completed:
-    """Run PREPARE."""
-    if plan.name in session.statements:
-        raise DuplicatePreparedStatement(f'prepared statement "{plan.name}" already exists')
-    syntaxes = await session.run_aside(is_short(plan.sql), parse, plan.sql)
-    if len(syntaxes) != 1:
-        raise SyntaxError_("PREPARE takes one statement")
-    prepared = Prepared(plan.name, syntaxes[0], plan.parameters)
-    await session.planner.ready(prepared)
-    prepared.batch = -1  # its columns are known from here on
-    session.statements[plan.name] = prepared
-    return Completed("PREPARE")
-
-
-def named(session: "Session", name: str) -> Prepared:
-    """Return the prepared statement of EXECUTE or DEALLOCATE."""
-    prepared = session.statements.get(name)
-    if prepared is None or not name:
-        raise InvalidSqlStatementName(f'prepared statement "{name}" does not exist')
-    return prepared
-
-
-def execute_args(context: StatementContext, plan: Execute, prepared: Prepared) -> list[Datum]:
-    """Return the arguments of EXECUTE, as data of the parameters' types."""
-    wanted = prepared.parameters
-    if len(plan.args) != len(wanted):
-        raise SyntaxError_(
-            f'wrong number of parameters for prepared statement "{plan.name}"',
-            detail=f"Expected {len(wanted)} parameters but got {len(plan.args)}.",
-        )
-    return [
-        _argument(context, number, arg, type)
-        for number, (arg, type) in enumerate(zip(plan.args, wanted, strict=True), 1)
-    ]
-
-
-def _argument(context: StatementContext, number: int, arg: Scalar, type: SqlType) -> Datum:
-    source = type_of(arg)
-    if isinstance(arg, Literal) and source.name == "unknown":
-        value = arg.value
-        return None if value is None else parse_text(str(value), type, zone=context.time_zone)
-    if source == type:
-        return value_of(context, arg, 0)
-    cast = resolve_cast(source, type, "assignment")
-    if cast is None:
-        raise DatatypeMismatch(
-            f"parameter ${number} of type {source} cannot be coerced to the expected type {type}"
-        )
-    call = SessionZone(context.time_zone).applied(Call(cast.key, (arg,), cast.result))
-    return value_of(context, call, 0)
-
-
-def deallocate(session: "Session", plan: Deallocate) -> Outcome:
-    """Run DEALLOCATE."""
-    if plan.name is None:
-        session.statements.clear()
-        return Completed("DEALLOCATE ALL")
-    named(session, plan.name)
-    del session.statements[plan.name]
-    return Completed("DEALLOCATE")
+def unlisten(session: "Session", context: StatementContext, plan: plans.Unlisten) -> Completed:
+    """Run UNLISTEN; there is nothing to listen to."""
+    return Completed("UNLISTEN")

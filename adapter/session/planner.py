@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
-from foreshore.adapter.dispatch import described
 from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek, query_of
 from foreshore.adapter.read.point import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog
-from foreshore.adapter.session.plan_cache import PlanKey
-from foreshore.adapter.session.prepared import Basis, Prepared
+from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared
 from foreshore.adapter.session.side_effects import calls_in
 from foreshore.adapter.write.check import rules_of
 from foreshore.adapter.write.template import template_of
@@ -31,8 +29,10 @@ from foreshore.sql.plan import (
     CreateTableAs,
     Declare,
     Delete,
+    Execute,
     Explain,
     ExplainFreshness,
+    Fetch,
     Insert,
     Merge,
     Plan,
@@ -64,7 +64,7 @@ class SessionPlanner:
     @property
     def state(self) -> State:
         """The catalog's state as the running transaction sees it."""
-        transaction = self._session.transaction
+        transaction = self._session.transactions.running
         change = None if transaction is None else transaction.staged.catalog
         return self._coordinator.catalog.state if change is None else change.state
 
@@ -73,7 +73,7 @@ class SessionPlanner:
 
         Its views are for a plan that rests on `basis`; without one they are as defined.
         """
-        transaction = self._session.transaction
+        transaction = self._session.transactions.running
         change = None if transaction is None else transaction.staged.catalog
         planned = self._coordinator.catalog.planned
         if change is not None:
@@ -105,11 +105,11 @@ class SessionPlanner:
 
     def basis(self) -> Basis:
         """Return what a plan made now would rest on."""
-        transaction, version = self._session.transaction, self._session.variables.version
+        transaction = self._session.transactions.running
         seen = self.state.parts_seen_with(self._session.temporary_schema)
         if transaction is not None and transaction.changes_data:
-            return Basis(seen, version, _NOTHING, frozenset(transaction.staged.rows))
-        return Basis(seen, version, self._coordinator.arranged(self._session.cluster))
+            return Basis(seen, _NOTHING, frozenset(transaction.staged.rows))
+        return Basis(seen, self._coordinator.arranged(self._session.cluster))
 
     def verify_sql_round_trip(self, before: State) -> None:
         """Raise if what the transaction has defined since `before` is not what its text says."""
@@ -118,7 +118,7 @@ class SessionPlanner:
 
     def _is_own(self, id: GlobalId) -> bool:
         """Whether the running transaction has written to `id`, or made it."""
-        transaction = self._session.transaction
+        transaction = self._session.transactions.running
         return transaction is not None and transaction.reads_own_writes((id,))
 
     async def ready(self, prepared: Prepared) -> None:
@@ -128,25 +128,39 @@ class SessionPlanner:
         made anew, so that it is good when this returns.
         """
         syntax = prepared.syntax
-        while syntax is not None and not self._is_good(prepared, self.basis()):
+        while syntax is not None and not self._is_valid(prepared):
             is_small = self._session.environment.planning_cost.is_small(syntax.text, self.state)
             await self._session.run_aside(is_small, self._prepare, prepared)
 
-    def _is_good(self, prepared: Prepared, basis: Basis) -> bool:
-        """Whether the plan of a statement, if it has one, is what would be made now."""
-        return prepared.basis is not None and prepared.basis.is_still(
-            basis, tables_only=prepared.tables_only
-        )
+    def _is_valid(self, prepared: Prepared) -> bool:
+        """Whether the plan of a statement, if it has one, is the one that would be made now."""
+        variables = self._session.variables.version
+        return prepared.variables == variables and self._is_valid_if_shared(prepared)
+
+    def _is_valid_if_shared(self, prepared: Prepared) -> bool:
+        """Whether a plan is valid; of the session's variables its key in the cache has the values.
+
+        A plan that uses tables alone does not depend on what is maintained over them.
+        """
+        basis = prepared.basis
+        if basis is None:
+            return False
+        if basis.seen != self.state.parts_seen_with(self._session.temporary_schema):
+            return False
+        if prepared.tables_only:
+            return True
+        now = self.basis()
+        return basis.arranged is now.arranged and basis.own == now.own
 
     def prepare_again(self, prepared: Prepared) -> None:
         """Make the plan of a statement of few words anew, at once, if it is good no longer."""
-        if prepared.syntax is not None and not self._is_good(prepared, self.basis()):
+        if prepared.syntax is not None and not self._is_valid(prepared):
             self._prepare(prepared)
 
     def _prepare(self, prepared: Prepared) -> None:
         """Make the plan of a statement."""
         assert prepared.syntax is not None
-        basis = self.basis()
+        basis, variables = self.basis(), self._session.variables.version
         declared = prepared.declared if prepared.basis is None else prepared.parameters
         types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
         reader = self.reader(basis)
@@ -167,7 +181,7 @@ class SessionPlanner:
                 "cached plan must not change result type", routine="RevalidateCachedQuery"
             )
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
-        prepared.init_plans = init_plans
+        prepared.variables, prepared.init_plans = variables, init_plans
         prepared.used = frozenset(reader.used)
         for _, each in init_plans:
             each.used = prepared.used
@@ -192,6 +206,8 @@ class SessionPlanner:
             prepared.point = plan_point(peek, planned)
             if prepared.point is not None and isinstance(plan, Update):
                 prepared.rules = rules_of(planned[plan.table])
+        by_key = prepared.point is not None and peek is not None and peek.index is None
+        prepared.tables_only = prepared.template is not None or by_key
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = followed_by(plan)
@@ -257,7 +273,19 @@ class SessionPlanner:
         return [] if planned is None else planned.unique
 
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
-        return described(self._session, plan) or result_desc(plan)
+        return self.named_desc(plan) or result_desc(plan)
+
+    def named_desc(self, plan: Plan) -> RelationDesc | None:
+        """Return the columns of the cursor of FETCH, or of the statement of EXECUTE."""
+        match plan:
+            case Fetch(name=name, move=False):
+                portal = self._session.portals.get(name)
+                return None if portal is None else portal.desc
+            case Execute(name=name):
+                named = self._session.statements.get(name)
+                return None if named is None else named.desc
+            case _:
+                return None
 
     async def prepared_of(self, syntax: Syntax) -> Prepared:
         """Return a statement of a Query message, planned."""
@@ -269,7 +297,9 @@ class SessionPlanner:
 
     def known(self, text: str, parameter_oids: Sequence[int] = ()) -> Prepared | None:
         """Return the one statement of a text, if some session has planned it as this one would."""
-        return self._session.environment.plans.get(self._key(text, parameter_oids), self.basis())
+        plans, variables = self._session.environment.plans, self._session.variables.version
+        found = plans.get(self._key(text, parameter_oids), self._is_valid_if_shared)
+        return None if found is None else replace(found, variables=variables)
 
     def remember(self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = ()) -> None:
         """Let other sessions, and this one, know of what has been planned for a text."""

@@ -1,46 +1,41 @@
-"""Prepared statements and portals: what a session keeps between the messages about one query.
+"""Prepared statements, and the plan cache by which sessions share them.
 
-A `Prepared` keeps its text's syntax tree and the plan, made once. The plan stays good while what it
-was made from does: what the session sees of the catalog, the variables that names and constants
-depend on, and which relations have an index. When one of these changes it is made anew at the next
-use; a result whose columns then differ is refused, as clients rely on what they were told.
+A `Prepared` keeps the syntax tree of its text and the plan, made once. The plan is valid while what
+it was made from is the same: what the session sees of the catalog, the variables that names and
+constants depend on, and which relations have an index. Otherwise it is made anew at the next use; a
+result whose columns then differ is refused, as clients rely on the columns that they know.
+
+Clients of the simple protocol, and drivers that prepare nothing by name, send the same text again
+and again. So the cache returns plans by text, types of parameters, and what they depend on of the
+session: the database, search path and cluster, and the time zone if the plan depends on it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.point import PointPlan
-from foreshore.adapter.read.result import Selected
 from foreshore.adapter.write.check import RowRules
 from foreshore.adapter.write.template import Template
 from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.plan import Plan, WritePlan
-from foreshore.types import Datum, RelationDesc, SqlType
+from foreshore.sql.plan import Plan
+from foreshore.types import RelationDesc, SqlType
+
+MOST_TEXTS = 512
+LONGEST_TEXT = 16_384  # characters; a longer one hardly comes again
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a plan was made from; compared by identity where that is cheap and enough."""
+    """What a plan was made from, besides variables; parts are compared by identity."""
 
-    seen: tuple[Part, Part | None]  # of the catalog: other sessions' temporary objects are not
-    variables: int  # the session's version of them
+    seen: tuple[Part, Part | None]  # of the catalog, without other sessions' temporary objects
     arranged: frozenset[GlobalId]
     # What the transaction has written to, if it has changed anything: it sees that otherwise.
     own: frozenset[GlobalId] | None = None
-
-    def is_still(self, other: "Basis", *, tables_only: bool = False) -> bool:
-        """Whether a plan from this basis is good on `other`.
-
-        One that makes use of tables alone does not depend on what is maintained.
-        """
-        return (
-            self.seen == other.seen
-            and self.variables == other.variables
-            and (tables_only or (self.arranged is other.arranged and self.own == other.own))
-        )
 
 
 @dataclass(eq=False, slots=True)
@@ -55,11 +50,13 @@ class Prepared:
     desc: RelationDesc | None = None
     plan: Plan | None = None
     basis: Basis | None = None
+    variables: int = -1  # the version of the session's variables for which it is known to be valid
     used: frozenset[GlobalId] = frozenset()  # the items that its names were resolved to
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
     rules: RowRules | None = None  # of the table that it writes tuples to, compiled
     batch: int | None = None  # of messages that it came in; from the next on its columns are known
+    tables_only: bool = False  # its plan uses tables and nothing maintained over them
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone
     # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
@@ -71,40 +68,53 @@ class Prepared:
         """Whether the text held no statement."""
         return self.syntax is None
 
-    @property
-    def tables_only(self) -> bool:
-        """Whether its plan makes use of tables alone, and of nothing maintained over them."""
-        if self.template is not None:
-            return True
-        return self.point is not None and self.peek is not None and self.peek.index is None
-
 
 NO_STATEMENT = Prepared("", None)
 
 
-@dataclass(eq=False, slots=True)
-class BoundPortal:
-    """A statement with its arguments, and what is left of its result; or a cursor."""
+@dataclass(frozen=True, slots=True)
+class PlanKey:
+    """What a plan is looked up by."""
 
-    name: str
-    statement: Prepared
-    args: Sequence[Datum] = ()
-    formats: Sequence[int] = ()
-    result: Selected | None = None
-    done: bool = False
-    hold: bool = False  # it is to outlive its transaction
-    held: bool = False  # it has
-    cursor: bool = False
-    desc: RelationDesc | None = field(default=None)
+    text: str
+    parameter_oids: tuple[int, ...]
+    database: str
+    search_path: tuple[str, ...]
+    cluster: str
+    time_zone: str | None  # None: good in all
 
-    @property
-    def changes(self) -> bool:
-        """Whether running it may leave something to commit."""
-        return isinstance(self.statement.plan, WritePlan)
 
-    def close(self) -> None:
-        """Give up what is left of the result."""
-        if self.result is not None:
-            self.result.source.close()
-            self.result = None
-        self.done = True
+class PlanCache:
+    """The plans last used, each of a text of one statement."""
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[PlanKey, Prepared] = OrderedDict()
+
+    def get(self, key: PlanKey, is_valid: Callable[[Prepared], bool]) -> Prepared | None:
+        """Return the planned statement of a text; None if there is none that `is_valid`."""
+        everywhere = replace(key, time_zone=None)
+        key = everywhere if everywhere in self._plans else key
+        known = self._plans.get(key)
+        if known is None:
+            return None
+        if not is_valid(known):
+            del self._plans[key]
+            return None
+        self._plans.move_to_end(key)
+        return known
+
+    def put(self, key: PlanKey, prepared: Prepared) -> None:
+        """Keep what has just been planned, if it may be planned the same for another session."""
+        basis = prepared.basis
+        if (
+            len(key.text) > LONGEST_TEXT
+            or prepared.peek is None
+            or basis is None
+            or basis.own is not None
+        ):
+            return
+        if not prepared.depends_on_zone:
+            key = replace(key, time_zone=None)
+        self._plans[key] = replace(prepared, name="", batch=None)
+        if len(self._plans) > MOST_TEXTS:
+            self._plans.popitem(last=False)

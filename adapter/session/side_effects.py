@@ -4,7 +4,7 @@
     current_setting(name [, missing_ok]) SHOW as a function, for names that are arguments
     pg_sleep(seconds)                    waits
     nextval(sequence), ...               numbers of sequences (`adapter/write/nextval.py`)
-    pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/signals.py`)
+    pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/activity.py`)
     pg_advisory_lock(key), ...           locks (`adapter/transaction/advisory_locks.py`)
 
 In a plan they are calls of volatile functions that no engine can evaluate. If their arguments are
@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter.session import signals
+from foreshore.adapter.session.activity import signal
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.adapter.write import nextval as numbering
@@ -52,6 +52,8 @@ from foreshore.sql.rewrite.bind_parameters import Replace, bind_scalar
 from foreshore.types import INT8, ColumnType, Datum, arrow_type
 
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
+# No transaction undoes these, and a second call has another effect than the first.
+LASTING = {"setval", *SIGNALS, *(each for each in ADVISORY if not advisory.ends(each))}
 ROWS_AT_ONCE = 256
 _ROWS = GlobalId("t0")  # stands for the rows of the result
 
@@ -87,20 +89,11 @@ async def results_of(context: StatementContext, calls: Sequence[Call]) -> dict[S
 
 
 async def _value(context: StatementContext, call: Call, args: Sequence[Datum]) -> Datum:
-    """Return the result of a call; lasting side effects are not repeated by a retry."""
-    value = context.side_effects.take(call.function, args)
-    if value is None:
-        value = await _call(context, call, args)
-        if value is not None and _outlasts_rollback(call.function, value):
-            context.side_effects.note(call.function, args, value)
+    """Return the result of a call, and note a lasting side effect: it must not be repeated."""
+    value = await _call(context, call, args)
+    if call.function in LASTING and value not in (None, False):
+        context.lasting_effects.add(call.function)
     return value
-
-
-def _outlasts_rollback(function: str, value: Datum) -> bool:
-    """Whether the side effect of a call stays after its transaction is rolled back."""
-    if function in SETTINGS:
-        return False  # has no effect
-    return function not in ADVISORY or (value is not False and not advisory.ends(function))
 
 
 async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) -> Datum:
@@ -109,7 +102,7 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
     if call.function in ADVISORY:
         return await advisory.value(context, call.function, args)
     if call.function in SIGNALS:
-        return await signals.value(context, call.function, args)
+        return await signal(context, call.function, args)
     if call.function == SLEEP:
         seconds = None if args[0] is None else float(str(args[0]))
         if seconds is not None and seconds > 0:  # NaN is not

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from foreshore.adapter.session.context import StatementContext
 from foreshore.errors import Conflict, LockNotAvailable
-from foreshore.expr.functions.system import ADVISORY
 from foreshore.types import Datum
 
 Mode = OneOf["exclusive", "shared"]
@@ -59,7 +58,7 @@ class AdvisoryLocks:
     def __init__(self) -> None:
         self._holders: dict[Key, dict[int, Counter[Had]]] = {}
         self._held: dict[int, set[Key]] = {}
-        self._by_transactions: dict[int, list[tuple[Key, Had]]] = {}  # in the order of taking
+        self.by_transactions: dict[int, list[tuple[Key, Had]]] = {}  # in the order of taking
         self._waiting: list[_Request] = []
 
     # --- taking
@@ -110,18 +109,18 @@ class AdvisoryLocks:
 
     def mark(self, pid: int) -> int:
         """Return how often a session has taken something for its transaction."""
-        return len(self._by_transactions.get(pid, ()))
+        return len(self.by_transactions.get(pid, ()))
 
     def release_transaction(self, pid: int, since: int = 0) -> None:
         """Give back what a session has taken for its transaction `since` that `mark`."""
-        taken = self._by_transactions.get(pid, [])
+        taken = self.by_transactions.get(pid, [])
         if len(taken) <= since:
             return
         for key, had in taken[since:]:
             self._give(pid, key, had)
         del taken[since:]
         if not taken:
-            del self._by_transactions[pid]
+            del self.by_transactions[pid]
         self._wake()
 
     def release_session(self, pid: int) -> None:
@@ -194,7 +193,7 @@ class AdvisoryLocks:
         holders.setdefault(request.pid, Counter())[request.had] += 1
         self._held.setdefault(request.pid, set()).add(request.key)
         if request.had.scope == "transaction":
-            taken = self._by_transactions.setdefault(request.pid, [])
+            taken = self.by_transactions.setdefault(request.pid, [])
             taken.append((request.key, request.had))
         if not request.granted.done():
             request.granted.set_result(None)
@@ -241,15 +240,6 @@ async def value(
 def ends(function: str) -> bool:
     """Whether what a call takes ends with its transaction."""
     return "_xact_" in function
-
-
-def undo(
-    locks: AdvisoryLocks, pid: int, database: str, function: str, args: Sequence[Datum]
-) -> None:
-    """Give back what a call has taken for the session; nothing to do for any other function."""
-    if function in ADVISORY and "unlock" not in function:
-        key, had = _asked(database, function, args)
-        locks.give_back(pid, key, had.mode)
 
 
 def _asked(database: str, function: str, args: Sequence[Datum]) -> tuple[Key, Had]:

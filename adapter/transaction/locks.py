@@ -15,9 +15,9 @@ for who has its table; who takes that in the moment in which it is committed clo
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.catalog.state import State, name_key
@@ -27,15 +27,6 @@ from foreshore.ids import GlobalId
 Owner = object  # whoever takes locks, by identity
 
 
-class Mark(NamedTuple):
-    """How much an owner has: what it takes later comes behind that."""
-
-    tables: int
-    altering: int
-    keys: int
-
-
-NOTHING = Mark(0, 0, 0)
 CATALOG = GlobalId("catalog")  # stands for all permanent objects
 
 
@@ -45,6 +36,15 @@ class KeyLock(NamedTuple):
     table: GlobalId
     constraint: str
     hash: int
+
+
+class _Altering(NamedTuple):
+    """An intention: its owner, who has all of `table`, is going to alter it."""
+
+    table: GlobalId
+
+
+Lock: TypeAlias = GlobalId | KeyLock | _Altering  # all of a table; a key; see there
 
 
 @dataclass(eq=False, slots=True)
@@ -70,12 +70,12 @@ class Locks:
     def __init__(self, group: GroupCommit, state: Callable[[], State]) -> None:
         self._group = group
         self._state = state
-        self._tables: dict[GlobalId, Owner] = {}
+        self.tables: dict[GlobalId, Owner] = {}  # of which somebody has all
         self._keys: dict[KeyLock, Owner] = {}
         self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # how many keys of a table each has
-        self._held: dict[Owner, dict[KeyLock, None]] = {}  # in the order of taking, as the others
+        self.held: dict[Owner, list[Lock]] = {}  # what each owner has, in the order of taking
         self._waiting: list[_Request] = []
-        self._altering: dict[GlobalId, Owner] = {}  # those tables that are to become others
+        self.altering: dict[GlobalId, Owner] = {}  # tables that are to become others
 
     async def acquire(self, tables: Iterable[GlobalId], owner: Owner, timeout_ms: int) -> None:
         """Take all of `tables`, and close them to the plain writes of others.
@@ -113,20 +113,17 @@ class Locks:
         """Take `tables`, as `acquire` does, and let those who want to write them know why."""
         wanted = frozenset(tables)
         await self.acquire(wanted, owner, timeout_ms)
-        self._altering.update(dict.fromkeys(wanted, owner))
-
-    @property
-    def any_table(self) -> bool:
-        """Whether somebody has all of some table."""
-        return bool(self._tables)
+        for id in wanted - self.altering.keys():
+            self.altering[id] = owner
+            self.held[owner].append(_Altering(id))
 
     def is_taken(self, table: GlobalId, owner: Owner) -> bool:
         """Whether somebody else than `owner` has all of `table`."""
-        return self._tables.get(table, owner) is not owner
+        return self.tables.get(table, owner) is not owner
 
     def alters_another(self, table: GlobalId, owner: Owner) -> bool:
         """Whether somebody else than `owner` has `table` to alter it."""
-        return self._altering.get(table, owner) is not owner
+        return self.altering.get(table, owner) is not owner
 
     async def acquire_beside(
         self, table: GlobalId, owner: Owner, timeout_ms: int, *, by_name: bool = True
@@ -151,7 +148,7 @@ class Locks:
 
     def has_catalog(self, owner: Owner) -> bool:
         """Return whether `owner` holds the catalog lock."""
-        return self._tables.get(CATALOG) is owner
+        return self.tables.get(CATALOG) is owner
 
     async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner, timeout_ms: int) -> None:
         """Take all of `keys`; raises as `acquire` does."""
@@ -164,7 +161,7 @@ class Locks:
         for key in keys:
             if self._keys.get(key, owner) is not owner:
                 return False
-            if self._tables and self._tables.get(key.table, owner) is not owner:
+            if self.tables and self.tables.get(key.table, owner) is not owner:
                 return False
         self._grant_keys(keys, owner)
         return True
@@ -182,33 +179,34 @@ class Locks:
     def holds(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
         """Whether `owner` has all of `keys`, or their tables."""
         return all(
-            self._keys.get(key) is owner or self._tables.get(key.table) is owner for key in keys
+            self._keys.get(key) is owner or self.tables.get(key.table) is owner for key in keys
         )
 
-    def mark(self, owner: Owner) -> Mark:
-        """Return what `release` needs to give up no more than what `owner` takes from now on."""
-        tables, altering = _of(self._tables, owner), _of(self._altering, owner)
-        return Mark(len(tables), len(altering), len(self._held.get(owner, ())))
+    def mark(self, owner: Owner) -> int:
+        """Return the number of locks of `owner`, for `release`."""
+        return len(self.held.get(owner, ()))
 
-    def release(self, owner: Owner, since: Mark = NOTHING) -> None:
-        """Give up what `owner` has taken `since`; all, unless that is said."""
-        for id in _of(self._altering, owner)[since.altering :]:
-            del self._altering[id]
-        tables = _of(self._tables, owner)[since.tables :]
-        for id in tables:
-            del self._tables[id]
+    def release(self, owner: Owner, since: int = 0) -> None:
+        """Give up what `owner` has taken `since` that mark; all, unless that is said."""
+        held = self.held.get(owner, [])
+        tables: list[GlobalId] = []
+        while len(held) > since:
+            match held.pop():
+                case KeyLock() as key:
+                    del self._keys[key]
+                    holders = self._with_keys[key.table]
+                    holders[owner] -= 1
+                    if not holders[owner]:
+                        del holders[owner]
+                case _Altering(table):
+                    del self.altering[table]
+                case table:
+                    del self.tables[table]
+                    tables.append(table)
+        if not held:
+            self.held.pop(owner, None)
         if tables:
             self._group.unblock(tables)
-        held = self._held.get(owner, {})
-        while len(held) > since.keys:
-            key, _ = held.popitem()
-            del self._keys[key]
-            holders = self._with_keys[key.table]
-            holders[owner] -= 1
-            if not holders[owner]:
-                del holders[owner]
-        if not held:
-            self._held.pop(owner, None)
         self._wake()
 
     # --- waiting
@@ -251,17 +249,17 @@ class Locks:
         """Yield those for whom `request`, at `place` of those who wait, has to wait."""
         owner = request.owner
         for id in request.tables:
-            if self._tables.get(id, owner) is not owner:
-                yield self._tables[id]
+            if self.tables.get(id, owner) is not owner:
+                yield self.tables[id]
             yield from (each for each in self._with_keys.get(id, ()) if each is not owner)
         for key in request.keys:
             holder = self._keys.get(key, owner)
             if holder is not owner:
                 yield holder
-            holder = self._tables.get(key.table, owner)
+            holder = self.tables.get(key.table, owner)
             if holder is not owner:
                 yield holder
-        if not self.holds_any(owner):
+        if owner not in self.held:
             # Nobody waits for who has nothing yet, so its place in the queue closes no circle.
             for other in self._waiting[:place]:
                 if other.owner is not owner and request.conflicts(other):
@@ -269,7 +267,7 @@ class Locks:
 
     def _waits_for(self, request: _Request, owner: Owner) -> bool:
         """Whether those for whom `request` would wait wait for `owner` themselves."""
-        if not self.holds_any(owner):
+        if owner not in self.held:
             return False  # at once: there may be many who wait, each for all before
         places = {each.owner: place for place, each in enumerate(self._waiting)}
         seen: set[Owner] = set()
@@ -284,24 +282,22 @@ class Locks:
             stack += self._before(self._waiting[places[each]], places[each])
         return False
 
-    def holds_any(self, owner: Owner) -> bool:
-        """Return whether `owner` holds a lock."""
-        return owner in self._held or owner in self._tables.values()
-
     def _grant(self, request: _Request) -> None:
-        self._tables.update(dict.fromkeys(request.tables, request.owner))
-        self._grant_keys(request.keys, request.owner)
+        owner = request.owner
+        if new := request.tables - self.tables.keys():
+            self.tables.update(dict.fromkeys(new, owner))
+            self.held.setdefault(owner, []).extend(new)
+        self._grant_keys(request.keys, owner)
         if not request.granted.done():
             request.granted.set_result(None)
 
     def _grant_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
         for key in keys:
-            if self._keys.setdefault(key, owner) is owner:
-                held = self._held.setdefault(owner, {})
-                if key not in held:
-                    held[key] = None
-                    holders = self._with_keys.setdefault(key.table, {})
-                    holders[owner] = holders.get(owner, 0) + 1
+            if key not in self._keys:
+                self._keys[key] = owner
+                self.held.setdefault(owner, []).append(key)
+                holders = self._with_keys.setdefault(key.table, {})
+                holders[owner] = holders.get(owner, 0) + 1
 
     def _wake(self) -> None:
         """Grant what can be granted now, in the order of asking."""
@@ -314,8 +310,3 @@ class Locks:
                 del self._waiting[place]
                 self._grant(request)
                 place = 0
-
-
-def _of(holders: Mapping[GlobalId, Owner], owner: Owner) -> list[GlobalId]:
-    """Return the tables that `owner` has, in the order of taking."""
-    return [id for id, each in holders.items() if each is owner]

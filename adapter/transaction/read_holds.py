@@ -62,7 +62,7 @@ class ReadHolds:
     def __init__(self, lag_ms: int = DEFAULT_LAG_MS) -> None:
         self.lag_ms = lag_ms
         self.collections: dict[GlobalId, _Collection] = {}
-        self._owned: dict[object, list[Hold]] = {}  # by transactions
+        self.owned: dict[object, list[Hold]] = {}  # by transactions
 
     def add(
         self,
@@ -132,20 +132,20 @@ class ReadHolds:
         self, owner: object, ids: Iterable[GlobalId], time: Timestamp, pid: int | None = None
     ) -> None:
         """Hold `ids` at `time` for the transaction `owner`, of session `pid`, until its end."""
-        self._owned.setdefault(owner, []).append(self.acquire(ids, time, "transaction", pid))
+        self.owned.setdefault(owner, []).append(self.acquire(ids, time, "transaction", pid))
 
     def move(
         self, owner: object, ids: Iterable[GlobalId], time: Timestamp, pid: int | None = None
     ) -> None:
         """Hold `ids` at `time` for `owner`, and release what it held before."""
-        before = self._owned.pop(owner, [])
+        before = self.owned.pop(owner, [])
         self.hold_for(owner, ids, time, pid)
         for hold in before:
             hold.release()
 
     def release(self, owner: object) -> None:
         """Release all holds of the transaction `owner`."""
-        for hold in self._owned.pop(owner, ()):
+        for hold in self.owned.pop(owner, ()):
             hold.release()
 
     def on(self, id: GlobalId) -> Iterator[Hold]:

@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.read.result import Selected, Taking
-from foreshore.adapter.retry import attempted
+from foreshore.adapter.read.result import Taking
+from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
+from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.check import check
 from foreshore.adapter.write.stage import stage
 from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
 from foreshore.errors import DatatypeMismatch, UndefinedColumn
 from foreshore.expr.ir import Column, Scalar
 from foreshore.rows import counted
-from foreshore.sql.plan import CopyFrom, CopyOptions
+from foreshore.sql.plan import CopyFrom, CopyTo, Select
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
@@ -60,7 +61,7 @@ class _Rows:
     async def finish(self, *, last: bool) -> str:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""
         prepared, alone = self._context.prepared, self._context.alone and last
-        await attempted(self._session, self._write, prepared, (), alone=alone)
+        await self._session.attempt(self._write, prepared, (), alone=alone)
         return f"COPY {sum(part.num_rows for part in self._received)}"
 
     async def _write(self, context: StatementContext) -> None:
@@ -76,7 +77,7 @@ class _Rows:
             rows = pa.concat_tables([each.table for each in self._rows])
             await stage(context, target, inserted=[TableRows.of_table(target.desc, rows)])
         if context.alone:
-            await self._session.commit_implicit()
+            await self._session.transactions.commit_implicit()
 
     def _follow_table(self) -> None:
         """Make the rows again if the table has been altered since."""
@@ -142,13 +143,18 @@ class _Table:
         return rows
 
 
-def copy_to(context: StatementContext, options: CopyOptions, selected: Selected) -> CopyOut:
-    """Return the rows of `selected` as a COPY ... TO STDOUT."""
+async def copy_to(context: StatementContext, plan: CopyTo) -> CopyOut:
+    """Run COPY ... TO STDOUT."""
+    source = plan.source
+    if isinstance(source, Select):
+        selected = await select(context, source)
+    else:
+        selected = await subscribe(context, source)
     context.close_at_end(selected.source)
     taking = Taking(selected, 0, context.interrupts)
     return CopyOut(
         selected.desc,
-        options,
+        plan.options,
         taking.batches(),
         lambda count: f"COPY {count}",
         selected.source.streaming,

@@ -96,7 +96,7 @@ async def lock_shared_against_ddl(context: StatementContext, target: Target) -> 
     definition has changed meanwhile.
     """
     transaction, locks = context.transaction, context.coordinator.locks
-    if context.met_alter or locks.alters_another(target.id, transaction):
+    if context.met_alter or (locks.altering and locks.alters_another(target.id, transaction)):
         await locks.acquire_beside(target.id, transaction, context.lock_timeout_ms)
         require_unaltered(context, target)
 

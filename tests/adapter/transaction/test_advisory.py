@@ -7,8 +7,6 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter.retry import SideEffectLog
-from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import TestEnvironment, until
 
@@ -131,10 +129,10 @@ async def begun_tables(env: TestEnvironment) -> None:
         " || (pg_advisory_lock(-1) IS NULL)::text)",
     ],
 )
-async def test_retried_statement_takes_advisory_lock_once(env: TestEnvironment, sql: str) -> None:
+async def test_statement_with_session_lock_is_not_retried(env: TestEnvironment, sql: str) -> None:
     await begun_tables(env)
-    assert (await tried_again(env, sql)).startswith("INSERT 0 ")
-    for key in (1, 2):
+    assert (await tried_again(env, sql)).startswith("ERROR 40001")
+    for key in (1, 2):  # as in PostgreSQL, the locks outlast the error
         assert await one(env, "a", f"pg_advisory_unlock({key})") == "t"
         assert await one(env, "a", f"pg_advisory_unlock({key})") == "f"
     await free(env)
@@ -142,7 +140,7 @@ async def test_retried_statement_takes_advisory_lock_once(env: TestEnvironment, 
 
 async def test_transaction_advisory_lock_is_taken_again_on_retry(env: TestEnvironment) -> None:
     await begun_tables(env)
-    calls = "(pg_advisory_xact_lock(k) IS NULL)::text || (pg_advisory_lock(-1) IS NULL)::text"
+    calls = "(pg_advisory_xact_lock(k) IS NULL)::text || (pg_advisory_xact_lock(-1) IS NULL)::text"
     told = await tried_again(env, f"BEGIN; INSERT INTO w SELECT k, {calls} FROM r")
     assert "ERROR" not in told, told
     assert await one(env, "b", "pg_try_advisory_lock(1)") == "f"
@@ -151,26 +149,7 @@ async def test_transaction_advisory_lock_is_taken_again_on_retry(env: TestEnviro
     await free(env)
 
 
-async def test_advisory_locks_of_failed_attempt_are_released(env: TestEnvironment) -> None:
-    await begun_tables(env)
-    session = await env.session("a")
-    calls = ["pg_advisory_lock(int8)", "pg_advisory_lock_shared(int8)"]
-    acted = SideEffectLog()
-    locks = env.environment.coordinator.advisory
-    for number in (1, 2):
-        for call in calls:
-            context = session.context(side_effects=acted)
-            await advisory.value(context, call, [number])
-            acted.note(call, [number], "")
-    acted.begin_again()
-    assert acted.take(calls[0], [1]) == ""
-    for function, args in acted.drain_unrepeated():
-        advisory.undo(locks, session.pid, session.database, function, args)
-    assert [(key.objid, mode) for key, _, mode, _ in locks.rows()] == [(1, "exclusive")]
-    await free(env)
-
-
-async def test_setval_is_not_repeated_on_retry(env: TestEnvironment) -> None:
+async def test_statement_with_setval_is_not_retried(env: TestEnvironment) -> None:
     await begun_tables(env)
     await one(env, "b", "pg_advisory_lock(-1)")
     sql = "INSERT INTO w SELECT setval('s', 100), (pg_advisory_lock(-1) IS NULL)::text"
@@ -179,6 +158,6 @@ async def test_setval_is_not_repeated_on_retry(env: TestEnvironment) -> None:
     assert await one(env, "b", "nextval('s')") == "101"
     await env.ran("b", "ALTER TABLE w ADD COLUMN more int")
     await one(env, "b", "pg_advisory_unlock(-1)")
-    assert (await task).startswith("INSERT 0 1")
+    assert (await task).startswith("ERROR 40001")
     assert await one(env, "b", "nextval('s')") == "102"
     await free(env)

@@ -111,7 +111,7 @@ async def test_deadlock_is_detected_at_once(env: TestEnvironment) -> None:
     answer = await env.query("s0", "SELECT n FROM d ORDER BY id")
     assert answer == "1\n1\n1\nSELECT 3"
     assert not locks._keys
-    assert not locks._tables
+    assert not locks.tables
 
 
 async def test_table_update_and_key_update_wait_for_each_other(env: TestEnvironment) -> None:

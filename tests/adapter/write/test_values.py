@@ -58,7 +58,7 @@ async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
         assert updates[TIME].to_pylist() == [7] * 2 * len(rows)
         assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
         assert set(updates[DIFF].to_pylist()) == {1}
-        await session.rollback()
+        await session.transactions.rollback()
 
 
 async def test_non_values_source_has_no_template(own_env: TestEnvironment) -> None:

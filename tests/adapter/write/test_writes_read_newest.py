@@ -55,7 +55,7 @@ async def test_write_waits_for_late_view(own_env: TestEnvironment) -> None:
         writing[sql] = asyncio.create_task(own_env.query(sql, own, alone=False))
 
     def chosen(sql: str) -> bool:
-        transaction = own_env.sessions[sql].transaction
+        transaction = own_env.sessions[sql].transactions.running
         return writing[sql].done() or (transaction is not None and transaction.time is not None)
 
     await until(lambda: all(map(chosen, WRITES)))

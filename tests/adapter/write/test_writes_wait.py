@@ -77,7 +77,7 @@ async def test_committing_write_precedes_table_lock(
     second = asyncio.create_task(own_env.query("w", "INSERT INTO t VALUES (2)", alone=False))
     await until(lambda: len(group._pending) == 1)
     taking = asyncio.create_task(own_env.query("s", "BEGIN; TRUNCATE t", alone=False))
-    await until(lambda: bool(own_env.environment.coordinator.locks._tables))
+    await until(lambda: bool(own_env.environment.coordinator.locks.tables))
     gate.open()
     async with asyncio.timeout(30):
         assert await first == await second == "INSERT 0 1"

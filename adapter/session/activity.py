@@ -1,0 +1,222 @@
+"""What a session is doing and since when, and how it is interrupted.
+
+While a statement runs inside `running`, `request` cancels its task at the point where it waits, and
+`running` raises the given error instead: of a cancel request or of statement_timeout. Requests are
+ignored between statements and inside `sheltered`, a commit on its way to the disk. After a commit
+the statement can no longer be interrupted: the client is told that it is done. A cancellation from
+elsewhere, for example when the client is gone, passes through untouched. The end of the session
+(pg_terminate_backend, idle time-outs) waits for the end of `sheltered` alone; what the session has
+not committed is rolled back.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.session.variables import Variables
+from foreshore.clock import Clock
+from foreshore.errors import (
+    AdminShutdown,
+    DatabaseError,
+    IdleInTransactionSessionTimeout,
+    IdleSessionTimeout,
+    NumericValueOutOfRange,
+    QueryCanceled,
+)
+from foreshore.settings import milliseconds
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.context import StatementContext
+
+STATES = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
+
+
+class Interrupts:
+    """The interrupts of one session."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._reason: DatabaseError | None = None
+        self._shelters = 0
+        self._after_shelter: list[Callable[[], None]] = []
+        self._is_done = False  # nothing of the statement can be undone any more
+        self.active = False  # whether a statement is under way, perhaps between two batches
+
+    def request(self, reason: DatabaseError) -> None:
+        """Let the statement that is under way end with `reason`."""
+        if self.active and not self._is_done and self._reason is None:
+            self._reason = reason
+            if self._task is not None:
+                self._task.cancel()
+
+    def begin(self) -> None:
+        """Say that a statement is under way from now on."""
+        self.active = True
+        self._is_done = False
+        self._reason = None
+
+    def end(self) -> None:
+        """Say that it is over."""
+        self.active = False
+        self._reason = None
+
+    def running(self) -> "_Running":
+        """Let requests interrupt the body, which is a part of a statement."""
+        return _Running(self)
+
+    def sheltered(self) -> "_Sheltered":
+        """Let no request interrupt the body."""
+        return _Sheltered(self)
+
+    def outside_of_shelter(self, act: Callable[[], None]) -> None:
+        """Have `act` called now, or as soon as the body of `sheltered` has been left."""
+        if self._shelters:
+            self._after_shelter.append(act)
+        else:
+            act()
+
+    def check(self) -> None:
+        """Raise if the statement was asked to end."""
+        if self._reason is not None:
+            reason, self._reason = self._reason, None
+            raise reason
+
+
+# Classes and no generators, as every statement enters them.
+
+
+class _Running:
+    __slots__ = ("_interrupts", "_outer", "_task")
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+
+    def __enter__(self) -> None:
+        interrupts = self._interrupts
+        interrupts.check()
+        self._task = asyncio.current_task()
+        self._outer, interrupts._task = interrupts._task, self._task
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        interrupts, task = self._interrupts, self._task
+        interrupts._task = self._outer
+        if not isinstance(error, asyncio.CancelledError) or interrupts._reason is None:
+            return
+        if task is None:
+            return
+        reason, interrupts._reason = interrupts._reason, None
+        if not task.uncancel():  # else it is to end altogether, too
+            raise reason from None
+
+
+class _Sheltered:
+    __slots__ = ("_interrupts", "_outer")
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+
+    def __enter__(self) -> None:
+        interrupts = self._interrupts
+        self._outer, interrupts._task = interrupts._task, None
+        interrupts._shelters += 1
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        interrupts = self._interrupts
+        interrupts._task = self._outer
+        interrupts._shelters -= 1
+        if error is None:
+            interrupts._is_done, interrupts._reason = True, None
+        if not interrupts._shelters:
+            waiting, interrupts._after_shelter = interrupts._after_shelter, []
+            for act in waiting:
+                act()
+
+
+class Activity:
+    """The activity of one session; times are microseconds since 1970."""
+
+    def __init__(self, clock: Clock, variables: Variables, interrupts: Interrupts) -> None:
+        self._clock = clock
+        self._variables = variables
+        self._interrupts = interrupts
+        self.connected_at = self.state_at = clock.now() * 1000
+        self.query = ""
+        self.query_at: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_since = asyncio.get_running_loop().time()
+
+    def state(self, transaction_status: str) -> str:
+        """Return what the session is doing, as pg_stat_activity shows it."""
+        return "active" if self._interrupts.active else STATES[transaction_status]
+
+    def begin(self, query: str) -> None:
+        """Note that a statement begins, and start its statement_timeout."""
+        self.query = query
+        self.query_at = self.state_at = self._clock.now() * 1000
+        self._interrupts.begin()
+        timeout = self._variables["statement_timeout"]
+        if timeout != "0":
+            self._timer = asyncio.get_running_loop().call_later(
+                (milliseconds(timeout) or 0) / 1000,
+                self._interrupts.request,
+                QueryCanceled("canceling statement due to statement timeout"),
+            )
+
+    def end(self) -> None:
+        """Note that the statement is over, if there is one."""
+        if self._interrupts.active:
+            self.state_at = self._clock.now() * 1000
+        self._interrupts.end()
+        self._idle_since = asyncio.get_running_loop().time()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def expired(self, now: float, *, in_block: bool) -> DatabaseError | None:
+        """Return the error of a session that has been idle for too long at `now`."""
+        if self._interrupts.active:
+            return None
+        kind = "in_transaction_session" if in_block else "session"
+        timeout = milliseconds(self._variables[f"idle_{kind}_timeout"])
+        if not timeout or now - self._idle_since < timeout / 1000:
+            return None
+        return IdleInTransactionSessionTimeout() if in_block else IdleSessionTimeout()
+
+
+# --- signals ---------------------------------------------------------------------------------
+
+
+async def signal(context: "StatementContext", function: str, args: Sequence[Datum]) -> bool | None:
+    """Return whether the session that the first argument names was told; None for NULL."""
+    if None in args:
+        return None
+    pid, *rest = (int(str(arg)) for arg in args)
+    timeout_ms = rest[0] if rest else 0
+    if timeout_ms < 0:
+        raise NumericValueOutOfRange('"timeout" must not be negative')
+    target = context.sessions.get(pid)
+    if target is None:
+        _warn(context, f"PID {pid} is not a PostgreSQL backend process")
+        return False
+    if function.startswith("pg_cancel_backend"):
+        if pid == context.pid:
+            raise QueryCanceled
+        target.interrupt(QueryCanceled())
+        return True
+    target.terminate(AdminShutdown())
+    if pid == context.pid:
+        await asyncio.sleep(0)  # which is where it ends
+    if timeout_ms:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await target.closed.wait()
+        except TimeoutError:
+            unit = "millisecond" if timeout_ms == 1 else "milliseconds"
+            _warn(context, f"backend with PID {pid} did not terminate within {timeout_ms} {unit}")
+            return False
+    return True
+
+
+def _warn(context: "StatementContext", message: str) -> None:
+    context.notice(message, severity="WARNING", sqlstate="01000")

@@ -1,0 +1,181 @@
+"""Portals and cursors: statements with their arguments, and the rows that are left of them.
+
+DECLARE, FETCH, MOVE and CLOSE let the client take a result a few rows at a time.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.client import Completed
+from foreshore.adapter.read.result import ALL, BatchSource, Outcome, RowSource, Selected
+from foreshore.adapter.read.select import selected
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.subscribe.subscribe import subscribe
+from foreshore.compute.result import Result
+from foreshore.errors import (
+    DatabaseError,
+    DuplicateCursor,
+    FeatureNotSupported,
+    InvalidCursorName,
+    NoActiveSqlTransaction,
+)
+from foreshore.sql.plan import CloseCursor, Declare, Fetch, Select, WritePlan
+from foreshore.types import Datum, RelationDesc, arrow_type
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+@dataclass(eq=False, slots=True)
+class BoundPortal:
+    """A statement with its arguments, and what is left of its result; or a cursor."""
+
+    name: str
+    statement: Prepared
+    args: Sequence[Datum] = ()
+    formats: Sequence[int] = ()
+    result: Selected | None = None
+    done: bool = False
+    hold: bool = False  # WITH HOLD: it outlives the transaction if that commits
+    held: bool = False  # it has
+    cursor: bool = False
+    desc: RelationDesc | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether running it may leave something to commit."""
+        return isinstance(self.statement.plan, WritePlan)
+
+    def close(self) -> None:
+        """Give up what is left of the result."""
+        if self.result is not None:
+            self.result.source.close()
+            self.result = None
+        self.done = True
+
+
+class Portals(dict[str, BoundPortal]):
+    """The portals and cursors of a session, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: list[RowSource] = []  # of COPY; they end with the transaction
+
+    def named(self, name: str) -> BoundPortal:
+        """Return a portal; raises InvalidCursorName."""
+        portal = self.get(name)
+        if portal is None:
+            raise InvalidCursorName(f'portal "{name}" does not exist')
+        return portal
+
+    def add(self, portal: BoundPortal) -> None:
+        """Add a portal; the unnamed one replaces another."""
+        old = self.get(portal.name)
+        if old is not None:
+            if portal.name:
+                raise InvalidCursorName(f'portal "{portal.name}" already exists', sqlstate="42P03")
+            old.close()
+        self[portal.name] = portal
+
+    def close(self, name: str) -> None:
+        """Close a portal, if there is one."""
+        portal = self.pop(name, None)
+        if portal is not None:
+            portal.close()
+
+    def close_but(self, kept: Collection[BoundPortal] = ()) -> None:
+        """Close all portals but those `kept`."""
+        for name, portal in list(self.items()):
+            if portal not in kept:
+                self.close(name)
+
+    def end(self, *, committed: bool) -> None:
+        """Close the portals that end with a transaction."""
+        while self.streams:
+            self.streams.pop().close()
+        for each in self.values():
+            each.held = each.held or (committed and each.hold)
+        self.close_but([each for each in self.values() if each.held])
+
+
+# --- cursors -------------------------------------------------------------------------------
+
+
+async def declare(session: "Session", context: StatementContext, plan: Declare) -> Completed:
+    """Run DECLARE: the rows are those of its own time, also when they are fetched later."""
+    if context.alone and not plan.hold and not context.transaction.block:
+        raise NoActiveSqlTransaction("DECLARE CURSOR can only be used in transaction blocks")
+    if plan.name in session.portals:
+        raise DuplicateCursor(f'cursor "{plan.name}" already exists')
+    if isinstance(plan.query, Select):
+        result = await selected(context, plan.query, "FETCH")
+    elif plan.hold:
+        raise FeatureNotSupported(
+            "DECLARE ... CURSOR WITH HOLD over SUBSCRIBE is not supported",
+            hint="Declare it without HOLD in a transaction block: a subscription ends with it.",
+        )
+    else:
+        result = await subscribe(context, plan.query)
+    session.portals[plan.name] = BoundPortal(
+        plan.name, context.prepared, result=result, hold=plan.hold, cursor=True, desc=result.desc
+    )
+    return Completed("DECLARE CURSOR")
+
+
+async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> Outcome:
+    """Run FETCH or MOVE."""
+    portal = session.portals.get(plan.name)
+    if portal is None or portal.result is None:
+        raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
+    result = portal.result
+    count = ALL if plan.count is None else plan.count
+    source = result.source
+    schema = pa.schema(
+        [pa.field(f"c{i}", arrow_type(column.type)) for i, column in enumerate(result.desc.columns)]
+    )
+    rows = Result(schema)
+    taken = 0
+    deadline = None
+    if plan.timeout_ms is not None:
+        deadline = asyncio.get_running_loop().time() + plan.timeout_ms / 1000
+    while taken < count:
+        if taken and deadline is None and not source.has_ready:
+            break
+        try:
+            async with asyncio.timeout_at(deadline):
+                batch = await source.next(count - taken)
+        except TimeoutError:
+            break
+        except DatabaseError:
+            if not taken or not source.streaming:
+                raise
+            break  # what has come is told first, and the next FETCH hears of this
+        if batch is None:
+            break
+        taken += batch.num_rows
+        if not plan.move:
+            batch = batch.rename_columns(schema.names)
+            if rows.has_room(batch):
+                rows.add(batch)
+            else:
+                await blocking.run(None, rows.add, batch)
+    if plan.move:
+        return Completed(f"MOVE {taken}")
+    return Selected(result.desc, BatchSource(rows), "FETCH")
+
+
+def close(session: "Session", context: StatementContext, plan: CloseCursor) -> Completed:
+    """Run CLOSE."""
+    if plan.name is None:
+        session.portals.close_but([each for each in session.portals.values() if not each.cursor])
+        return Completed("CLOSE CURSOR ALL")
+    if plan.name not in session.portals:
+        raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
+    session.portals.close(plan.name)
+    return Completed("CLOSE CURSOR")

@@ -1,0 +1,122 @@
+"""PREPARE, EXECUTE and DEALLOCATE, and the arguments of prepared statements."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.read.bind import value_of
+from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.planning_cost import is_short
+from foreshore.adapter.session.prepared import Prepared
+from foreshore.errors import (
+    DatatypeMismatch,
+    DuplicatePreparedStatement,
+    FeatureNotSupported,
+    InvalidSqlStatementName,
+    InvalidTextRepresentation,
+    SyntaxError_,
+)
+from foreshore.expr.functions.registry import resolve_cast
+from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.settings import split_names
+from foreshore.sql.parse.parse import parse
+from foreshore.sql.plan import (
+    Deallocate,
+    Execute,
+    Prepare,
+)
+from foreshore.sql.rewrite.session_zone import SessionZone
+from foreshore.text import parse_text
+from foreshore.types import Datum, SqlType
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.planner import SessionPlanner
+    from foreshore.adapter.session.session import Session
+
+
+async def prepare(session: "Session", context: StatementContext, plan: Prepare) -> Completed:
+    """Run PREPARE."""
+    if plan.name in session.statements:
+        raise DuplicatePreparedStatement(f'prepared statement "{plan.name}" already exists')
+    syntaxes = await session.run_aside(is_short(plan.sql), parse, plan.sql)
+    if len(syntaxes) != 1:
+        raise SyntaxError_("PREPARE takes one statement")
+    prepared = Prepared(plan.name, syntaxes[0], plan.parameters)
+    await session.planner.ready(prepared)
+    prepared.batch = -1  # its columns are known from here on
+    session.statements[plan.name] = prepared
+    return Completed("PREPARE")
+
+
+def named(session: "Session", name: str) -> Prepared:
+    """Return the prepared statement of EXECUTE or DEALLOCATE."""
+    prepared = session.statements.get(name)
+    if prepared is None or not name:
+        raise InvalidSqlStatementName(f'prepared statement "{name}" does not exist')
+    return prepared
+
+
+def execute_args(context: StatementContext, plan: Execute, prepared: Prepared) -> list[Datum]:
+    """Return the arguments of EXECUTE, as data of the parameters' types."""
+    wanted = prepared.parameters
+    if len(plan.args) != len(wanted):
+        raise SyntaxError_(
+            f'wrong number of parameters for prepared statement "{plan.name}"',
+            detail=f"Expected {len(wanted)} parameters but got {len(plan.args)}.",
+        )
+    return [
+        _argument(context, number, arg, type)
+        for number, (arg, type) in enumerate(zip(plan.args, wanted, strict=True), 1)
+    ]
+
+
+def _argument(context: StatementContext, number: int, arg: Scalar, type: SqlType) -> Datum:
+    source = type_of(arg)
+    if isinstance(arg, Literal) and source.name == "unknown":
+        value = arg.value
+        return None if value is None else parse_text(str(value), type, zone=context.time_zone)
+    if source == type:
+        return value_of(context, arg, 0)
+    cast = resolve_cast(source, type, "assignment")
+    if cast is None:
+        raise DatatypeMismatch(
+            f"parameter ${number} of type {source} cannot be coerced to the expected type {type}"
+        )
+    call = SessionZone(context.time_zone).applied(Call(cast.key, (arg,), cast.result))
+    return value_of(context, call, 0)
+
+
+def deallocate(session: "Session", context: StatementContext, plan: Deallocate) -> Outcome:
+    """Run DEALLOCATE."""
+    if plan.name is None:
+        session.statements.clear()
+        return Completed("DEALLOCATE ALL")
+    named(session, plan.name)
+    del session.statements[plan.name]
+    return Completed("DEALLOCATE")
+
+
+def with_object_ids(
+    planner: "SessionPlanner", prepared: Prepared, args: Sequence[Datum]
+) -> Sequence[Datum]:
+    """Return the arguments with the ids of objects, where reg* types came as names."""
+    if not prepared.takes_names:
+        return args
+    return [
+        _object_id(planner, value, type.name)
+        if isinstance(value, str) and type.name.startswith("reg")
+        else value
+        for value, type in zip(args, prepared.parameters, strict=True)
+    ]
+
+
+def _object_id(planner: "SessionPlanner", name: str, type: str) -> int:
+    if name.isdigit():
+        return int(name)
+    if type != "regclass":
+        raise FeatureNotSupported(f"names as arguments of type {type} are not supported")
+    found = planner.reader().find(split_names(name, "."))
+    if found is None:
+        raise InvalidTextRepresentation(f'relation "{name}" does not exist', sqlstate="42P01")
+    return found.oid

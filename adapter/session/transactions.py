@@ -1,0 +1,229 @@
+"""The transactions of a session, one after the other: begin, commit, roll back, savepoints.
+
+BEGIN opens a transaction block, which COMMIT or ROLLBACK ends. Outside a block a transaction is
+implicit, as in PostgreSQL: it has the statements of one Query message, or those between two Syncs,
+and commits with the last of them, before that returns anything. A statement that is alone in its
+transaction commits within its attempts (`Session.attempt`), so it runs again if that fails.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.session import temporary
+from foreshore.adapter.session.activity import Interrupts
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.portals import BoundPortal, Portals
+from foreshore.adapter.session.variables import Variables
+from foreshore.adapter.transaction import commit as committing
+from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
+from foreshore.errors import InvalidSavepoint
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What ROLLBACK TO goes back to."""
+
+    name: str
+    staged: Staged
+    variables: tuple[dict[str, str], dict[str, str]]
+    portals: frozenset[BoundPortal]  # those that were open
+    locks: int  # the numbers of locks and advisory locks of the transaction
+    advisory: int
+
+
+class Transactions:
+    """The running transaction of session `pid`, if any, and its savepoints.
+
+    `context` returns the context of no statement, in the running transaction.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        coordinator: Coordinator,
+        variables: Variables,
+        interrupts: Interrupts,
+        portals: Portals,
+        context: Callable[[], StatementContext],
+    ) -> None:
+        self._pid = pid
+        self._coordinator = coordinator
+        self._variables = variables
+        self._interrupts = interrupts
+        self._portals = portals
+        self._context = context
+        self.running: Transaction | None = None
+        self.failed = False
+        self.met_alter = False  # the transaction was tried again because of ALTER TABLE
+        self._savepoints: list[Savepoint] = []
+
+    @property
+    def status(self) -> str:
+        """I outside a transaction block, T inside, E inside a failed one."""
+        if not self.in_block:
+            return "I"
+        return "E" if self.failed else "T"
+
+    @property
+    def in_block(self) -> bool:
+        """Whether a transaction block is open."""
+        return self.running is not None and self.running.block
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether a transaction runs outside a block."""
+        return self.running is not None and not self.running.block
+
+    @property
+    def advisory_locks(self) -> int:
+        """The number of the transaction's advisory locks."""
+        advisory = self._coordinator.advisory
+        return advisory.mark(self._pid) if self._pid in advisory.by_transactions else 0
+
+    def begin(self, *, block: bool = False) -> Transaction:
+        """Return the running transaction, a new one if there is none."""
+        if self.running is None:
+            self.running = self.new()
+        if block:
+            self.running.block = True
+        return self.running
+
+    def new(self) -> Transaction:
+        """Return a transaction that begins now."""
+        coordinator = self._coordinator
+        return Transaction(coordinator.clock.now() * 1000, coordinator.oracle.read_ts())
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def commit_implicit(self) -> None:
+        """Commit what the statement has done, unless its transaction is a block."""
+        transaction = self.running
+        if transaction is not None and not transaction.block and transaction.has_effects:
+            await self.commit()
+
+    async def commit(self) -> None:
+        """Make what the transaction did durable and visible, or roll back and raise why not."""
+        transaction = self.running
+        if transaction is None:
+            return
+        if transaction.has_effects:
+            try:
+                await self._commit_effects(transaction)
+            except BaseException:
+                await self.rollback()
+                raise
+        self._end(transaction)
+        self._variables.commit()
+        self._end_portals(committed=True)
+
+    async def _commit_effects(self, transaction: Transaction) -> None:
+        context = self._context()
+        if context.planner.state.temporary_items(context.temporary_schema):
+            temporary.before_commit(context)
+            if not transaction.has_effects:
+                return
+        if transaction.catalog is not None or self._coordinator.locks.tables:
+            with self._interrupts.running():
+                await committing.wait_for_tables(context)
+                await committing.wait_for_views(context)
+        with self._interrupts.sheltered():
+            await committing.commit_effects(context)
+
+    async def rollback(self) -> None:
+        """Undo what the transaction did."""
+        if self.running is not None:
+            self._end(self.running)
+        self._variables.rollback()
+        self._end_portals(committed=False)
+
+    async def fail(self) -> None:
+        """Mark a transaction block as failed after an error; roll an implicit one back."""
+        transaction = self.running
+        if transaction is None or not transaction.block:
+            await self.rollback()
+            return
+        self.failed = True
+        if self._savepoints:  # it may go on from one of them
+            self._release_since_savepoint(transaction)
+            return
+        transaction.staged = NOTHING_STAGED
+        self._release(transaction)
+        self._end_portals(committed=False)
+
+    def begin_again(self, transaction: Transaction, staged: Staged, advisory: int) -> None:
+        """Undo the first statement of a transaction, or find it undone, to try it again.
+
+        Before, the transaction had `staged`, and the number `advisory` of advisory locks.
+        """
+        if self.running is transaction:
+            self._release(transaction, advisory)
+        self.running = transaction.anew(staged, self._coordinator.oracle.read_ts())
+
+    def _end(self, transaction: Transaction) -> None:
+        self.running = None
+        self.failed = self.met_alter = False
+        self._savepoints.clear()
+        self._release(transaction)
+
+    def _release(self, transaction: Transaction, advisory: int = 0) -> None:
+        """Release what a transaction holds, but for its first advisory locks."""
+        coordinator = self._coordinator
+        if transaction in coordinator.holds.owned:
+            coordinator.holds.release(transaction)
+        if coordinator.sequences.private:
+            coordinator.sequences.forget_private(transaction)
+        self._release_locks(transaction, 0, advisory)
+
+    def _release_locks(self, transaction: Transaction, locks: int, advisory: int) -> None:
+        """Release all but the first `locks` and `advisory` locks of the transaction."""
+        coordinator = self._coordinator
+        if transaction in coordinator.locks.held:
+            coordinator.locks.release(transaction, locks)
+        if self._pid in coordinator.advisory.by_transactions:
+            coordinator.advisory.release_transaction(self._pid, advisory)
+
+    def _end_portals(self, *, committed: bool) -> None:
+        if self._portals or self._portals.streams:
+            self._portals.end(committed=committed)
+
+    # --- savepoints ----------------------------------------------------------------------------
+
+    def set_savepoint(self, name: str) -> None:
+        """Set a savepoint in the running transaction."""
+        transaction, coordinator = self.begin(), self._coordinator
+        savepoint = Savepoint(
+            name,
+            transaction.staged.fork(),
+            self._variables.mark(),
+            frozenset(self._portals.values()),
+            coordinator.locks.mark(transaction),
+            self.advisory_locks,
+        )
+        self._savepoints.append(savepoint)
+
+    def release_savepoint(self, name: str) -> None:
+        """Forget savepoint `name` and those after it."""
+        del self._savepoints[self._place_of(name) :]
+
+    def return_to(self, name: str) -> None:
+        """Undo what the transaction did since savepoint `name`, and go on from there."""
+        place = self._place_of(name)
+        transaction, savepoint = self.begin(), self._savepoints[place]
+        del self._savepoints[place + 1 :]
+        transaction.staged = savepoint.staged.fork()
+        self._release_since_savepoint(transaction)
+        self._variables.return_to(savepoint.variables)
+        self._portals.close_but(savepoint.portals)
+        self.failed = False
+
+    def _place_of(self, name: str) -> int:
+        """Return the place of the latest savepoint `name`."""
+        for place in reversed(range(len(self._savepoints))):
+            if self._savepoints[place].name == name:
+                return place
+        raise InvalidSavepoint(f'savepoint "{name}" does not exist')
+
+    def _release_since_savepoint(self, transaction: Transaction) -> None:
+        savepoint = self._savepoints[-1]
+        self._release_locks(transaction, savepoint.locks, savepoint.advisory)
