@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
-from typing import Literal as OneOf
 
 import numpy as np
 
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
+from foreshore.compute.flow.float_sums import FloatSums
+from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Place, composed, layout_of
 from foreshore.compute.flow.operators.listed import Listed
 from foreshore.compute.flow.operators.reduce import Distinct, Extreme, Reduce, SumOf, Sums
-from foreshore.compute.flow.sums import SumTable
+from foreshore.compute.flow.sums import SumTable, width_of_sum
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
 from foreshore.expr.ir import (
@@ -28,6 +29,8 @@ from foreshore.types import BOOL, ColumnType, SqlType
 
 if TYPE_CHECKING:
     from foreshore.compute.flow.build import Builder
+
+_SUMS = ("count", "sum", "sum_float")
 
 
 def require_canonical(type: SqlType) -> None:
@@ -48,9 +51,7 @@ class _ReduceBuilder:
         self._reduce = reduce
         self._checks = list(_checks(reduce))
         self._port = -1
-        only_sums = all(
-            a.function in ("count", "sum") and not a.distinct for a in reduce.aggregates
-        )
+        only_sums = all(a.function in _SUMS and not a.distinct for a in reduce.aggregates)
         if only_sums and any(map(can_fail, self._checks)):  # checked where sums are computed
             self._input = builder.node(reduce.input)
             self._port = builder.port(reduce, reduce.input)
@@ -73,9 +74,9 @@ class _ReduceBuilder:
         for number, aggregate in enumerate(self._reduce.aggregates):
             place = self.layout.places[len(self._key.places) + number]
             match aggregate.function:
-                case "count" | "sum" if aggregate.distinct and aggregate.args:
+                case "count" | "sum" | "sum_float" if aggregate.distinct and aggregate.args:
                     distinct.append(self._distinct(aggregate, place))
-                case "count" | "sum":
+                case "count" | "sum" | "sum_float":
                     plain.append((aggregate, place))
                 case "min" | "max":
                     ordered.append(self._extreme(aggregate, place))
@@ -109,7 +110,7 @@ class _ReduceBuilder:
         kinds: list[int] = []
         sums: list[SumOf] = []
         for aggregate, place in aggregates:
-            at = 1 + sum(kinds)
+            at = _width(kinds)
             if aggregate.function == "count" and not aggregate.args and aggregate.filter is None:
                 sums.append(SumOf("rows", 0, place))
                 continue
@@ -118,9 +119,8 @@ class _ReduceBuilder:
             if aggregate.function == "count":
                 sums.append(SumOf("count", at, place))
                 continue
-            compiler.put_scalar(compiler.resolved(_summed(aggregate)), 2)
-            kinds.append(2)
-            sums.append(SumOf("sum", at, place))
+            sums.append(self._sum(compiler, _summed(aggregate), aggregate, at, place))
+            kinds.append(groups.FLOAT if aggregate.function == "sum_float" else 2)
         table = SumTable(self._key.words, np.array(kinds, np.int64))
         return Sums(compiler.program(), table, sums)
 
@@ -190,14 +190,32 @@ class _ReduceBuilder:
     def _over_distinct(self, compiler: Compiler, aggregate: Aggregate, place: Place) -> Sums:
         keys = compiler.columns[: len(self._key.places)]
         compiler.put(self._key.columns, keys, "row")
-        kinds = [1]
         compiler.put_scalar(_counts(aggregate), 1)
+        kinds = [1]
+        if aggregate.function == "count":
+            made = SumOf("count", 1, place)
+        else:
+            made = self._sum(compiler, _summed(aggregate), aggregate, 1, place)
+            kinds.append(groups.FLOAT if aggregate.function == "sum_float" else 2)
+        return Sums(
+            compiler.program(), SumTable(self._key.words, np.array(kinds, np.int64)), [made]
+        )
+
+    def _sum(
+        self, compiler: Compiler, scalar: Scalar, aggregate: Aggregate, at: int, place: Place
+    ) -> SumOf:
+        """Put out what a row contributes to a sum; return the sum, of which `at` is the count."""
         if aggregate.function == "sum":
-            compiler.put_scalar(_summed(aggregate), 2)
-            kinds.append(2)
-        kind: OneOf["count", "sum"] = "count" if aggregate.function == "count" else "sum"
-        table = SumTable(self._key.words, np.array(kinds, np.int64))
-        return Sums(compiler.program(), table, [SumOf(kind, 1, place)])
+            compiler.put_scalar(compiler.resolved(scalar), 2)
+            return SumOf("sum", at, place)
+        word = len(compiler.texts)
+        compiler.put_scalar(compiler.resolved(scalar), 1)
+        return SumOf("sum", at, place, FloatSums(self._key.words, word, at + 1))
+
+
+def _width(kinds: Sequence[int]) -> int:
+    """Return the words of sums, with that of the diffs."""
+    return 1 + sum(map(width_of_sum, kinds))
 
 
 def _checks(reduce: ir.Reduce) -> Iterator[Scalar]:

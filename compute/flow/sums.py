@@ -6,6 +6,12 @@ import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.kernels import groups
+from foreshore.compute.flow.kernels.float_sums import WORDS
+
+
+def width_of_sum(kind: int) -> int:
+    """Return how many words a sum has."""
+    return WORDS if kind == groups.FLOAT else kind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,14 +37,14 @@ class Points:
 
 
 class SumTable:
-    """Sums by key, of `key` words; `kinds` has the width of each sum after that of the diffs."""
+    """Sums by key, of `key` words; `kinds` are those of the sums after that of the diffs."""
 
     def __init__(self, key: int, kinds: Ints, *, always: bool = False) -> None:
         self._key = key
         self._kinds = kinds
         self._always = always
         self._count = 0
-        self._width = 1 + int(kinds.sum())
+        self._width = 1 + sum(map(width_of_sum, kinds.tolist()))
         self._allocate(16)
         self._staged: tuple[Points, Ints] | None = None
 

@@ -33,7 +33,7 @@ from foreshore.expr.ir import (
     count_all,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import INT4, INT8, TEXT, ColumnType, numeric_of_scale
+from foreshore.types import FLOAT8, INT4, INT8, TEXT, ColumnType, numeric_of_scale
 from foreshore.update import update_schema
 
 _TABLE = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(TEXT), ColumnType(INT8, False)))
@@ -42,11 +42,18 @@ _VIEWS: tuple[Relation, ...] = (
     Project(_TABLE, (2,)),
     Join((_TABLE, _TABLE), ((_KEY, Column(3, INT4)),)),
     Reduce(
-        Map(_TABLE, (Call("add(int4,int4)", (_KEY, _KEY), INT4),)),
+        Map(
+            _TABLE,
+            (
+                Call("add(int4,int4)", (_KEY, _KEY), INT4),
+                Call("cast(int4,float8)", (_KEY,), FLOAT8),
+            ),
+        ),
         (_TEXT,),
         (
             count_all(),
             Aggregate("sum", (Column(3, INT4),), numeric_of_scale(0)),
+            Aggregate("sum_float", (Column(4, FLOAT8),), FLOAT8),
             Aggregate("max", (_KEY,), INT4),
             Aggregate("count", (_KEY,), INT8, True),
         ),

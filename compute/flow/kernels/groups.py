@@ -6,8 +6,11 @@ order of time; the first of them stands for the group before the window.
 
 import numpy as np
 
-from foreshore.compute.flow.kernels.jit import kernel
+from foreshore.compute.flow.kernels.float_sums import WORDS, add_float, is_outlier
+from foreshore.compute.flow.kernels.jit import inlined, kernel
 from foreshore.compute.flow.kernels.probing import same_words
+
+FLOAT = 3  # a kind of sums
 
 
 @kernel
@@ -49,6 +52,35 @@ def find_slot(hashes, keys, used, hash, words, at, width):
     return np.int64(slot)
 
 
+@inlined
+def add_wide(sums, row, first, low, high, diff):
+    """Add an integer of two words `diff` times to the sum in words `first` and `first` + 1."""
+    if diff == 1:  # as mostly
+        total = np.uint64(sums[row, first]) + np.uint64(low)
+        carry = 1 if total < np.uint64(low) else 0
+        sums[row, first] = np.int64(total)
+        sums[row, first + 1] += high + carry
+        return
+    negative = diff < 0
+    times = np.uint64(-diff if negative else diff)
+    x0 = np.uint64(low) & np.uint64(0xFFFFFFFF)
+    x1 = np.uint64(low) >> np.uint64(32)
+    y0 = times & np.uint64(0xFFFFFFFF)
+    y1 = times >> np.uint64(32)
+    lowest = x0 * y0
+    middle = x1 * y0 + (lowest >> np.uint64(32))
+    other = x0 * y1 + (middle & np.uint64(0xFFFFFFFF))
+    product = (other << np.uint64(32)) | (lowest & np.uint64(0xFFFFFFFF))
+    upper = x1 * y1 + (middle >> np.uint64(32)) + (other >> np.uint64(32)) + np.uint64(high) * times
+    if negative:
+        product = ~product + np.uint64(1)
+        upper = ~upper + np.uint64(1 if product == np.uint64(0) else 0)
+    total = np.uint64(sums[row, first]) + product
+    carry = 1 if total < product else 0
+    sums[row, first] = np.int64(total)
+    sums[row, first + 1] += np.int64(upper) + carry
+
+
 @kernel
 def accumulate(
     point_rows, point_times, point_first, point_hashes, point_words, width,
@@ -59,7 +91,8 @@ def accumulate(
 
     Points are rows of `point_words`; updates are rows of `words`, sorted by `order` as the points
     are: the key, then their contributions, of each sum in `kinds` 1 word if it is 1, a low and a
-    high word if it is 2. Sum 0 is that of the diffs. The sums before the window are in the table.
+    high word if it is 2, the bits of a float if it is `FLOAT`. Sum 0 is that of the diffs. The sums
+    before the window are in the table.
     """
     most = sums.shape[1]
     u = 0
@@ -88,40 +121,15 @@ def accumulate(
                     sums[p, to] += diff * words[at, word]
                     word += 1
                     to += 1
-                else:
-                    # Adding `diff` times: diffs are mostly 1 or -1.
-                    low, high = words[at, word], words[at, word + 1]
-                    if diff == 1:
-                        total = np.uint64(sums[p, to]) + np.uint64(low)
-                        carry = 1 if total < np.uint64(low) else 0
-                        sums[p, to] = np.int64(total)
-                        sums[p, to + 1] += high + carry
-                    else:
-                        negative = diff < 0
-                        times_ = np.uint64(-diff if negative else diff)
-                        x0 = np.uint64(low) & np.uint64(0xFFFFFFFF)
-                        x1 = np.uint64(low) >> np.uint64(32)
-                        y0 = times_ & np.uint64(0xFFFFFFFF)
-                        y1 = times_ >> np.uint64(32)
-                        lowest = x0 * y0
-                        middle = x1 * y0 + (lowest >> np.uint64(32))
-                        other = x0 * y1 + (middle & np.uint64(0xFFFFFFFF))
-                        product = (other << np.uint64(32)) | (lowest & np.uint64(0xFFFFFFFF))
-                        upper = (
-                            x1 * y1
-                            + (middle >> np.uint64(32))
-                            + (other >> np.uint64(32))
-                            + np.uint64(high) * times_
-                        )
-                        if negative:
-                            product = ~product + np.uint64(1)
-                            upper = ~upper + np.uint64(1 if product == np.uint64(0) else 0)
-                        total = np.uint64(sums[p, to]) + product
-                        carry = 1 if total < product else 0
-                        sums[p, to] = np.int64(total)
-                        sums[p, to + 1] += np.int64(upper) + carry
+                elif kinds[s] == 2:
+                    add_wide(sums, p, to, words[at, word], words[at, word + 1], diff)
                     word += 2
                     to += 2
+                else:
+                    if not is_outlier(words[at, word]):
+                        add_float(sums, p, to, words[at, word], diff)
+                    word += 1
+                    to += WORDS
             u += 1
 
 

@@ -1,4 +1,4 @@
-"""Aggregates of all values of a group: lists, joined text, float sums and comoments.
+"""Aggregates of all values of a group: lists, joined text, comoments of floats.
 
 The values of a group are ordered rows. Where a group changes all of them are read anew.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from foreshore.compute.bulk.exact import comoment_float, sum_float
+from foreshore.compute.bulk.exact import comoment_float
 from foreshore.compute.flow.batch import Batch, Words
 from foreshore.compute.flow.convert import column_at, words_of_values
 from foreshore.compute.flow.layout import Layout, Place
@@ -108,10 +108,6 @@ def _text(rows: Rows) -> Datum:
     return "".join(parts)
 
 
-def _sum(rows: Rows) -> Datum:
-    return sum_float((args[0], count) for args, count in rows)  # type: ignore[misc]
-
-
 def _comoment(rows: Rows) -> Datum:
     return comoment_float((*args, count) for args, count in rows)  # type: ignore[misc]
 
@@ -119,6 +115,5 @@ def _comoment(rows: Rows) -> Datum:
 _COMPUTE: dict[str, Callable[[Any], Datum]] = {
     "array_agg": _list,
     "string_agg": _text,
-    "sum_float": _sum,
     "comoment_float": _comoment,
 }

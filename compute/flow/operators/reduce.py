@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
+from foreshore.compute.flow.float_sums import FloatSums
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted_groups
@@ -33,14 +34,18 @@ class SumOf:
     kind: OneOf["rows", "count", "sum"]
     at: int
     place: Place
+    floats: FloatSums | None = None
 
-    def put(self, sums: Ints, words: Words) -> None:
-        """Write the output's words for each point."""
+    def put(self, points: Points, order: Ints, updates: Batch, sums: Ints, words: Words) -> None:
+        """Write the output's words for each point, given sorted contributions and the sums."""
         place = self.place
         if self.kind != "sum":
             words[:, place.word] = sums[:, self.at]
             return
-        words[:, place.word] = sums[:, self.at + 1]
+        if self.floats is not None:
+            self.floats.put(points, order, updates, sums, words[:, place.word])
+        else:
+            words[:, place.word] = sums[:, self.at + 1]
         if place.width == 2:
             words[:, place.word + 1] = sums[:, self.at + 2]
         put_null(words, sums[:, self.at] == 0, place)
@@ -60,8 +65,22 @@ class Sums:
         """Write the words of these aggregates for each point; return the rows of each group."""
         sums = self.table.at(points, order, hashes, updates)
         for each in self.sums:
-            each.put(sums, words)
+            each.put(points, order, updates, sums, words)
         return sums[:, 0]
+
+    def commit(self) -> None:
+        """Keep what was staged."""
+        self.table.commit()
+        for each in self.sums:
+            if each.floats is not None:
+                each.floats.commit()
+
+    def restore(self) -> None:
+        """Forget what was staged."""
+        self.table.restore()
+        for each in self.sums:
+            if each.floats is not None:
+                each.floats.restore()
 
 
 class Extreme:
@@ -141,12 +160,12 @@ class Distinct:
     def commit(self) -> None:
         """Keep what was staged."""
         self._counts.commit()
-        self._sums.table.commit()
+        self._sums.commit()
 
     def restore(self) -> None:
         """Forget what was staged."""
         self._counts.restore()
-        self._sums.table.restore()
+        self._sums.restore()
 
 
 class Reduce:
@@ -215,14 +234,14 @@ class Reduce:
         """Keep what was staged."""
         self._begun = self._begun or self._beginning
         self._beginning = False
-        self._sums.table.commit()
+        self._sums.commit()
         for part in self._parts:
             part.commit()
 
     def restore(self) -> None:
         """Forget what was staged."""
         self._beginning = False
-        self._sums.table.restore()
+        self._sums.restore()
         for part in self._parts:
             part.restore()
 
