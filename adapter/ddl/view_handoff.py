@@ -1,9 +1,9 @@
-"""How a materialized view goes on where its dataflow ends: over other collections, and at a start.
+"""View handoff: a materialized view continues with another dataflow.
 
-ALTER TABLE gives a table another shard, and so the views over it another dataflow; at a start each
-view gets one anew. The next one begins as of where the view's shard ends, so that no step is lost
-and none is written twice. Where its inputs do not reach back so far, the view's past is lost, and
-whoever follows the view is told.
+ALTER TABLE can give a table another shard, and so the views over it other dataflows; at a start
+each view gets a new one. The next dataflow begins where the view's shard ends, so that no step is
+lost or written twice. If its inputs do not reach back that far, the history in between is lost and
+subscriptions to the view end.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-AWAY_SECONDS = 30.0  # that replicas are given to be at work (again), where views wait for them
+AWAY_SECONDS = 30.0  # how long views wait for replicas that are not running
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """As of when a view is maintained, and from when on it is `lost` what it was until then."""
+    """The time at which a dataflow begins; the view's history from `lost` until then is lost."""
 
     as_of: Timestamp
-    lost: Timestamp | None = None  # None: nothing is
+    lost: Timestamp | None = None  # None: no history is lost
 
 
 class ViewHandoff:
-    """One dataflow of a materialized view after another."""
+    """Replaces dataflows of materialized views."""
 
     def __init__(self, coordinator: "Coordinator") -> None:
         self._coordinator = coordinator
 
     def moved(self, planned: Mapping[GlobalId, Planned], state: State) -> list[Item]:
-        """Return the materialized views that are there and will be made of other collections.
+        """Return the existing materialized views that will read other collections.
 
-        They are `planned` anew, for the catalog to be `state`.
+        `planned` are the new plans, `state` is the next state of the catalog.
         """
         found = []
         for id, each in planned.items():
@@ -58,24 +58,24 @@ class ViewHandoff:
         return found
 
     async def ready(self, planned: Mapping[GlobalId, Planned], state: State) -> None:
-        """Wait until the views that will be made of other collections can go on over those.
+        """Wait until the views that will read other collections can continue over these.
 
-        These hold no past: a view that has come as far as they begin finds its next step there. It
-        is not waited for where nobody brings it there for now.
+        The new collections have no history before they begin. So each view's shard must reach that
+        time first, unless no replica advances it for now.
         """
         for item in self.moved(planned, state):
             definition = planned[item.id].definition
             assert definition is not None, item
             items = map(state.get, sources_of(definition))
             since = max((each.since for each in items if isinstance(each, Item)), default=0)
-            await self._come_to(item.id, since)
+            await self._wait_until_written(item.id, since)
 
     async def hand_over(self, item: Item) -> None:
-        """Let a materialized view go on over other collections, from where its shard ends.
+        """Start a view's dataflow over its new inputs, where the view's shard ends.
 
-        Those that they take the place of have ended just before the change, and were the same since
-        the others begin: so the old dataflow has said nothing of the change, and what it has not
-        said before the next one says.
+        The old inputs ended just before the change, and equal the new ones from the time at which
+        these begin. So the old dataflow has written nothing of the change, and the next one writes
+        all that the old one has not.
         """
         coordinator = self._coordinator
         coordinator.compute.drop_dataflow(item.id, replaced=True)
@@ -90,10 +90,10 @@ class ViewHandoff:
         await coordinator.maintain(item, begins)
 
     async def beginning(self, item: Item) -> Beginning:
-        """Return as of when a materialized view can be maintained over what it is made of now.
+        """Return the time at which a materialized view's next dataflow can begin.
 
-        That is where its shard ends, if its inputs are there at that time. Else what was in between
-        is lost, and the view is known anew from when they are.
+        That is where its shard ends, if its inputs are readable at that time. Otherwise it is the
+        first time at which they are, and the history in between is lost.
         """
         coordinator = self._coordinator
         storage, inputs = coordinator.storage, sources_of(coordinator.relation_of(item))
@@ -101,7 +101,7 @@ class ViewHandoff:
         now = coordinator.oracle.read_ts()
         readable = min((storage.upper(id) for id in inputs), default=now + 1) - 1
         upper, known = storage.upper(item.id), storage.since(item.id)
-        if upper == 0:  # nothing has ever been written: it begins as of when it was made
+        if upper == 0:  # nothing was ever written: it begins when the view was created
             as_of = max(since, known or item.since or readable)
             await coordinator.downgrade(item.id, max(as_of, known))
             began = min(coordinator.as_ofs.get(item.id, as_of), known or as_of)
@@ -109,8 +109,8 @@ class ViewHandoff:
         as_of = max(since, min(upper - 1, readable))
         return Beginning(as_of, upper if upper < as_of else None)
 
-    async def _come_to(self, view: GlobalId, time: Timestamp) -> None:
-        """Wait until a materialized view is known at `time`, or nobody is there to say it."""
+    async def _wait_until_written(self, view: GlobalId, time: Timestamp) -> None:
+        """Wait until a view's shard is written up to `time`, or no replica can write it."""
         coordinator = self._coordinator
         while (
             view in coordinator.state.objects

@@ -1,13 +1,13 @@
-"""The errors that materialized views have had: kept in a table of the system's own.
+"""The errors of materialized views, stored in a table of the system.
 
 `mz_internal.mz_materialized_view_errors` has a row for each time at which the least error of a view
-became another one; NULL where there was none any more. It is a table like any other, but that only
-the system writes it, and it is what a dataflow goes by that begins where another has ended: see
-`compute.error_log`, whose `ErrorStore` this is.
+changed; its error is NULL if the view had none from then on. Only the system writes the table. A
+dataflow that continues another one's work reads the view's errors from it (`ErrorStore` in
+`compute/controller/error_log.py`).
 
-What the table holds is in memory as well, so that a write takes away what is there, and nothing is
-read for it. The rows of a view that is dropped go after it, if not at once then at the next start.
-A damaged table is written no more. Who asks for what it would have to say hears of the damage.
+The table's contents are also in memory, so a write needs no read to know the rows it retracts. The
+rows of a dropped view are deleted, at the latest by the next start. Once the table is corrupted it
+is not written any more, and reading errors from it raises the corruption.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ Row = tuple[GlobalId, str | None, str | None, Timestamp, int]
 
 
 class ViewErrors:
-    """The table of one environment, which `coordinator` gives once it is put together."""
+    """The table of one environment; `coordinator` returns its coordinator once that exists."""
 
     def __init__(self, coordinator: Callable[[], "Coordinator"]) -> None:
         self._coordinator = coordinator
@@ -48,7 +48,7 @@ class ViewErrors:
         self._storing: dict[GlobalId, asyncio.Task[None]] = {}
 
     async def open(self, time: Timestamp) -> None:
-        """Read the table as of `time`, and take away what is of views that are no more."""
+        """Read the table as of `time`, and delete the rows of views that do not exist."""
         coordinator = self._coordinator()
         read, _ = coordinator.capabilities[VIEW_ERRORS.id]
         try:
@@ -73,9 +73,9 @@ class ViewErrors:
         return self._coordinator().state.get(id) is None
 
     def load(self, id: GlobalId) -> Steps:
-        """Return what the table holds of a view.
+        """Return the stored errors of a view.
 
-        Raises CollectionCorrupted if that cannot be read, and the view is not one without errors.
+        Raises CollectionCorrupted if the table is corrupted and the view may have errors.
         """
         if self._corruption is not None:
             coordinator = self._coordinator()
@@ -85,22 +85,22 @@ class ViewErrors:
         return dict(self._stored[id]) if id in self._stored else {}
 
     async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
-        """Make durable that a view has `steps`, and no others, at `times`.
+        """Make durable that a view has exactly `steps` at `times`.
 
-        It goes through to its end, also when nobody waits any more: what the table holds is known.
-        Raises OutOfDisk, and then nothing has been written.
+        The write continues if the caller is cancelled, so that the contents in memory stay exact.
+        Raises OutOfDisk if nothing was written.
         """
         storing = self._storing[id] = self._spawn(self._store(id, times, steps))
         storing.add_done_callback(lambda _: self._storing.pop(id, None))
         await asyncio.shield(storing)
 
     async def settled(self, id: GlobalId) -> None:
-        """Wait for what is still being stored for a dataflow of a view that has ended."""
+        """Wait until the last errors of a view's ended dataflow are stored."""
         if (storing := self._storing.get(id)) is not None:
             await asyncio.wait([storing])
 
     async def _store(self, id: GlobalId, times: Iterable[Timestamp], steps: Steps) -> None:
-        if self._is_gone(id):  # nobody would come to take its lock away
+        if self._is_gone(id):  # no one would remove its lock
             return
         async with self._locks[id]:
             if self._is_gone(id):
@@ -119,7 +119,7 @@ class ViewErrors:
                     stored[at] = steps[at]
 
     def forget(self, id: GlobalId) -> None:
-        """Take away what is there of a view that has been dropped, in a moment."""
+        """Delete the rows of a dropped view, in the background."""
         if id in self._locks or id in self._stored:
             self._spawn(self._forget(id))
 
@@ -133,7 +133,7 @@ class ViewErrors:
                 except OutOfDisk:
                     await asyncio.sleep(RETRY_SECONDS)
                 except AdminShutdown:
-                    return  # the next start finds them
+                    return  # the next start deletes them
             del self._stored[id]
         del self._locks[id]
 
@@ -148,7 +148,7 @@ class ViewErrors:
             self._stop(corruption)
 
     def _stop(self, corruption: CollectionCorrupted) -> None:
-        """Write the table no more."""
+        """Stop writing to the table."""
         logger.warning("errors of materialized views are kept no more: %s", corruption)
         self._corruption = self._corruption or corruption
 
@@ -159,19 +159,19 @@ class ViewErrors:
         return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """Take note of a failure of which perhaps nobody waits to hear."""
+        """Log a failure, since its caller may be gone."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.info("errors of a view are not written", extra={"error": str(error)})
 
     async def close(self) -> None:
-        """Wait for what is being written, which the end of the group commit has ended."""
+        """Cancel the running writes, which cannot commit any more."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def _row(id: GlobalId, at: Timestamp, text: str | None, diff: int) -> Row:
-    """Return a row of the table, with `__diff`; `text` is as `data_error` wrote it."""
+    """Return a row of the table, with `__diff`; `text` is an SQLSTATE and a message, or None."""
     sqlstate, error = (None, None) if text is None else (text[:5], text[6:])
     return id, sqlstate, error, at, diff

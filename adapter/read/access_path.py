@@ -21,19 +21,16 @@ from foreshore.expr.cost import is_large
 from foreshore.expr.ir import (
     Column,
     Filter,
-    Finishing,
     Get,
     Map,
     Project,
     Relation,
     Scalar,
-    columns_of,
 )
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.optimize.lookup import literal_lookup
-from foreshore.sql.plan import InitPlan, Query
+from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import environment_names, is_open
-from foreshore.types import RelationDesc
 
 Keys: TypeAlias = tuple[tuple[Scalar, ...], ...]  # scalars without columns
 
@@ -181,14 +178,6 @@ def plan_peek(
         not (sources or query.changes or query.recursions),
         any(map(is_large, relations)),
     )
-
-
-def query_of(relation: Relation, init_plans: tuple[InitPlan, ...] = ()) -> Query:
-    """Return the query for all rows of `relation`, in any order."""
-    columns = columns_of(relation)
-    names = tuple(f"c{i}" for i in range(len(columns)))
-    finishing = Finishing((), None, 0, tuple(range(len(columns))))
-    return Query(relation, finishing, RelationDesc(names, columns), init_plans=init_plans)
 
 
 def find_key(relation: Relation, keys: UniqueKeys, otherwise: IndexRead | Bulk) -> KeyLookup | None:

@@ -1,7 +1,7 @@
-"""A session's plans: of the catalog as its transaction sees it, kept for as long as they are good.
+"""The planner of a session: it plans statements over the catalog as the transaction sees it.
 
-Names are looked up on the session's search path, and what the transaction has changed counts. A
-plan makes use of the indexes there are; it is made anew when what it rests on is another.
+Names are looked up on the session's search path, in the transaction's own catalog. A plan uses the
+indexes that exist. It is kept until its basis changes, and is then made again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
-from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek, query_of
+from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek
 from foreshore.adapter.read.point import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared
@@ -25,23 +25,17 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
-    CopyTo,
-    CreateTableAs,
-    Declare,
     Delete,
     Execute,
-    Explain,
-    ExplainFreshness,
     Fetch,
     Insert,
-    Merge,
     Plan,
     Query,
     Select,
-    Subscribe,
     Update,
     result_desc,
 )
+from foreshore.sql.plan.reads import query_read_by, query_subscribed_by
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.session_zone import SessionZone
@@ -71,7 +65,7 @@ class SessionPlanner:
     def reader(self, basis: Basis | None = None) -> SessionCatalog:
         """Return the catalog as the running transaction sees it.
 
-        Its views are for a plan that rests on `basis`; without one they are as defined.
+        With a `basis`, views are as a plan on it needs them; otherwise they are as defined.
         """
         transaction = self._session.transactions.running
         change = None if transaction is None else transaction.staged.catalog
@@ -104,7 +98,7 @@ class SessionPlanner:
         return path
 
     def basis(self) -> Basis:
-        """Return what a plan made now would rest on."""
+        """Return the basis of a plan made now."""
         transaction = self._session.transactions.running
         seen = self.state.parts_seen_with(self._session.temporary_schema)
         if transaction is not None and transaction.changes_data:
@@ -112,20 +106,20 @@ class SessionPlanner:
         return Basis(seen, self._coordinator.arranged(self._session.cluster))
 
     def verify_sql_round_trip(self, before: State) -> None:
-        """Raise if what the transaction has defined since `before` is not what its text says."""
+        """Raise if an item defined since `before` differs from its statement."""
         reader = self.reader()
         verify_sql_round_trip(before, reader.state, reader.planned, self._is_own)
 
     def _is_own(self, id: GlobalId) -> bool:
-        """Whether the running transaction has written to `id`, or made it."""
+        """Return whether the running transaction has written to `id` or created it."""
         transaction = self._session.transactions.running
         return transaction is not None and transaction.reads_own_writes((id,))
 
     async def ready(self, prepared: Prepared) -> None:
-        """Make the plan of a statement, or keep the one it has if that is still good.
+        """Plan a statement, unless its plan is still valid.
 
-        It is made on a thread if that may take long. Should what it rests on change meanwhile it is
-        made anew, so that it is good when this returns.
+        This is done on a thread if it may take long, and again if the basis changes meanwhile, so
+        the plan is valid when this returns.
         """
         syntax = prepared.syntax
         while syntax is not None and not self._is_valid(prepared):
@@ -153,12 +147,12 @@ class SessionPlanner:
         return basis.arranged is now.arranged and basis.own == now.own
 
     def prepare_again(self, prepared: Prepared) -> None:
-        """Make the plan of a statement of few words anew, at once, if it is good no longer."""
+        """Plan a short statement again, on the loop, if its plan is not valid any more."""
         if prepared.syntax is not None and not self._is_valid(prepared):
             self._prepare(prepared)
 
     def _prepare(self, prepared: Prepared) -> None:
-        """Make the plan of a statement."""
+        """Plan a statement."""
         assert prepared.syntax is not None
         basis, variables = self.basis(), self._session.variables.version
         declared = prepared.declared if prepared.basis is None else prepared.parameters
@@ -167,9 +161,9 @@ class SessionPlanner:
         plan = plan_statement(prepared.syntax, reader, types, zone=zone)
         peek = self._peek_of(plan)
         init_plans = self._init_plans(prepared, peek)
-        follows = followed_by(plan) is not None
+        subscribes = query_subscribed_by(plan) is not None
         peeks = [peek, *(each.peek for _, each in init_plans)]
-        if reader.unexpanded_views and not all(_uses_indexes(each, follows) for each in peeks):
+        if reader.unexpanded_views and not all(_uses_indexes(each, subscribes) for each in peeks):
             types = ParameterTypes(declared)
             plan = plan_statement(prepared.syntax, reader.as_defined(), types, zone=zone)
             peek = self._peek_of(plan)
@@ -192,7 +186,7 @@ class SessionPlanner:
 
     @staticmethod
     def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:
-        """Compile what can be done by tuples."""
+        """Compile the parts of a plan that run on tuples."""
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = None
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
@@ -210,16 +204,16 @@ class SessionPlanner:
         prepared.tables_only = prepared.template is not None or by_key
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
-        query = followed_by(plan)
+        query = query_subscribed_by(plan)
         if query is not None:
-            return plan_peek(query, self._followed_indexes, self._keys_of, by_keys=False)
-        query = read_by(plan)
+            return plan_peek(query, self._subscribed_indexes, self._keys_of, by_keys=False)
+        query = query_read_by(plan)
         return None if query is None else self.plan_query(query)
 
     def _init_plans(
         self, prepared: Prepared, peek: PeekPlan | None
     ) -> tuple[tuple[GlobalId, Prepared], ...]:
-        """Return the locking subqueries that a statement reads; others are not run."""
+        """Return the locking subqueries that a statement reads, which run before it."""
         if peek is None or not peek.query.init_plans:
             return ()
         read = peek.query.block.sources()
@@ -238,12 +232,12 @@ class SessionPlanner:
             if each.id in read
         )
 
-    def _followed_indexes(self, id: GlobalId) -> Sequence[IndexOn]:
-        """Return the indexes that may be followed in place of `id`, which has no shard."""
+    def _subscribed_indexes(self, id: GlobalId) -> Sequence[IndexOn]:
+        """Return the indexes to subscribe to in place of `id`, if it has no shard."""
         return () if id in self._coordinator.capabilities else self._indexes(id)
 
     def _indexes(self, id: GlobalId) -> Sequence[IndexOn]:
-        if self._is_own(id):  # no index knows
+        if self._is_own(id):  # indexes lack the transaction's writes
             return ()
         planned = self._coordinator.catalog.planned
         return [
@@ -252,12 +246,12 @@ class SessionPlanner:
         ]
 
     def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
-        """Return how a statement is answered from shards alone, at times that no index knows."""
+        """Return how a statement is answered from shards only, at times that indexes lack."""
         assert prepared.syntax is not None
         types = ParameterTypes(prepared.parameters)
         reader = self.reader(replace(self.basis(), arranged=_NOTHING))
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
-        query = followed_by(plan) or read_by(plan)
+        query = query_subscribed_by(plan) or query_read_by(plan)
         assert query is not None, plan
         for each in query.init_plans:
             if each.id == prepared.within:
@@ -265,7 +259,7 @@ class SessionPlanner:
         return plan_peek(query, lambda id: [], self._keys_of, by_keys=False)
 
     def plan_query(self, query: Query) -> PeekPlan:
-        """Return how `query` would be answered on the session's cluster."""
+        """Return how `query` is answered on the session's cluster."""
         return plan_peek(query, self._indexes, self._keys_of)
 
     def _keys_of(self, id: GlobalId) -> list[Unique]:
@@ -288,7 +282,7 @@ class SessionPlanner:
                 return None
 
     async def prepared_of(self, syntax: Syntax) -> Prepared:
-        """Return a statement of a Query message, planned."""
+        """Return a planned statement of a Query message."""
         prepared = Prepared("", syntax)
         await self.ready(prepared)
         if prepared.parameters:
@@ -296,13 +290,13 @@ class SessionPlanner:
         return prepared
 
     def known(self, text: str, parameter_oids: Sequence[int] = ()) -> Prepared | None:
-        """Return the one statement of a text, if some session has planned it as this one would."""
+        """Return the single statement of a text if some session has a plan valid in this one."""
         plans, variables = self._session.environment.plans, self._session.variables.version
         found = plans.get(self._key(text, parameter_oids), self._is_valid_if_shared)
         return None if found is None else replace(found, variables=variables)
 
     def remember(self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = ()) -> None:
-        """Let other sessions, and this one, know of what has been planned for a text."""
+        """Keep the plan of a text for all sessions."""
         self._session.environment.plans.put(self._key(text, parameter_oids), prepared)
 
     def _key(self, text: str, parameter_oids: Sequence[int]) -> PlanKey:
@@ -317,37 +311,9 @@ class SessionPlanner:
         )
 
 
-def read_by(plan: Plan) -> Query | None:
-    """Return the query that running `plan` reads, if it reads one."""
-    match plan:
-        case Select(query=query) | Explain(query=query) | ExplainFreshness(of=Query() as query):
-            return query
-        case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
-            return query
-        case CreateTableAs(source=relation, with_data=True):
-            return query_of(relation)
-        case Insert(source=relation):
-            return query_of(relation, plan.init_plans)
-        case Update(selection=relation) | Delete(selection=relation) | Merge(selection=relation):
-            return query_of(relation, plan.init_plans)
-        case _:
-            return None
-
-
-def followed_by(plan: Plan) -> Query | None:
-    """Return the query whose changes running `plan` tells, if it does so."""
-    match plan:
-        case CopyTo(source=Subscribe() as inner) | Declare(query=Subscribe() as inner):
-            return inner.query
-        case Subscribe(query=query):
-            return query
-        case _:
-            return None
-
-
-def _uses_indexes(peek: PeekPlan | None, follows: bool) -> bool:
-    """Whether a plan can read indexes; SUBSCRIBE (`follows`) reads one alone."""
-    return peek is not None and (peek.index is not None or (not follows and peek.asks_cluster))
+def _uses_indexes(peek: PeekPlan | None, subscribes: bool) -> bool:
+    """Return whether a plan can read indexes; a subscription reads a single one."""
+    return peek is not None and (peek.index is not None or (not subscribes and peek.asks_cluster))
 
 
 def _shape(desc: RelationDesc | None) -> object:

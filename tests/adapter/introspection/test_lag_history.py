@@ -11,6 +11,7 @@ from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.state import LAG_HISTORY
 from foreshore.clock import ManualClock
+from foreshore.compute.controller.lag_samples import KEPT_MS
 from foreshore.errors import DataCorrupted
 from foreshore.storage.controller import ReadCapability, StorageController
 from foreshore.storage.snapshot import Snapshot
@@ -162,7 +163,7 @@ async def test_table_keeps_newest_samples_within_its_bounds(
     assert (await count(own_env), await ran(own_env, oldest)) == (24, "00:07:00")
     await minutes(3, writer_of(own_env))  # as after a start
     assert (await count(own_env), await ran(own_env, oldest)) == (24, "00:07:00")
-    clock.advance(lag_history.KEPT_MS)
+    clock.advance(KEPT_MS)
     await minutes(1, writer_of(own_env))
     assert await count(own_env) == 3
     monkeypatch.undo()
@@ -227,7 +228,7 @@ async def test_look_at_many_collections_yields_to_the_event_loop(
     history = writer_of(own_env)
     looking = asyncio.create_task(history.look())
     await asyncio.sleep(0)
-    assert 0 < len(history._greatest) <= 4
+    assert 0 < len(history._samples.greatest) <= 4
     await ran(own_env, "DROP TABLE t8")
     await looking
     await history.write()

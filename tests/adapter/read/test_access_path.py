@@ -12,7 +12,6 @@ from foreshore.adapter.read.access_path import (
     KeyLookup,
     PeekPlan,
     plan_peek,
-    query_of,
 )
 from foreshore.constraint import Unique
 from foreshore.expr.ir import (
@@ -29,6 +28,7 @@ from foreshore.expr.ir import (
     count_all,
 )
 from foreshore.ids import FIRST_BUILTIN, GlobalId
+from foreshore.sql.plan.reads import all_rows_of
 from foreshore.types import BOOL, INT4, TEXT, ColumnType
 
 TABLE, INDEX, SYSTEM = GlobalId("u1"), GlobalId("u2"), GlobalId(f"s{FIRST_BUILTIN}")
@@ -44,7 +44,7 @@ ONE_ROW = Join((), ())
 def plan(relation: Relation, *, indexed: bool = False, by_keys: bool = True) -> PeekPlan:
     """Return the plan of all rows of `relation`, over a table with a key, perhaps an index."""
     indexes = [IndexOn(INDEX, (ID,))] if indexed else []
-    return plan_peek(query_of(relation), lambda id: indexes, lambda id: [KEY], by_keys=by_keys)
+    return plan_peek(all_rows_of(relation), lambda id: indexes, lambda id: [KEY], by_keys=by_keys)
 
 
 @pytest.mark.parametrize(
