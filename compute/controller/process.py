@@ -19,6 +19,7 @@ from foreshore import blocking
 from foreshore.compute.controller.launch import Launched
 from foreshore.compute.protocol import Response
 from foreshore.compute.scratch import Scratch
+from foreshore.compute.socket_path import short_path
 from foreshore.compute.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,8 @@ class ChildProcess:
         deadline = loop.time() + CONNECT_SECONDS
         while not self.exited.is_set():
             try:
-                await loop.create_unix_connection(lambda: connection, self.path)
+                with short_path(self.path) as path:
+                    await loop.create_unix_connection(lambda: connection, path)
             except OSError:
                 if loop.time() > deadline:
                     raise

@@ -52,6 +52,7 @@ from foreshore.compute.replica.instance import ENGINES, EngineFactory, Instance
 from foreshore.compute.replica.pending_peeks import PendingPeeks
 from foreshore.compute.replica.reconcile import Wanted, catch_up, fits, missed
 from foreshore.compute.scratch import Scratch, remove_abandoned
+from foreshore.compute.socket_path import short_path
 from foreshore.compute.transport import (
     SCRATCH_VARIABLE,
     SECRET_VARIABLE,
@@ -559,7 +560,8 @@ async def serve(
         return Connection(Command, replica.deliver, replica.lost, secret)
 
     if address.startswith("unix:"):
-        server = await loop.create_unix_server(connection, address.removeprefix("unix:"))
+        with short_path(address.removeprefix("unix:")) as path:
+            server = await loop.create_unix_server(connection, path)
     else:
         host, _, port = address.rpartition(":")
         server = await loop.create_server(connection, host, int(port))

@@ -3,6 +3,10 @@
 import asyncio
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+
+import pytest
 
 from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.controller.process import ProcessLauncher
@@ -67,5 +71,26 @@ def test_a_process_that_ends_is_started_again() -> None:
             await asyncio.sleep(0.01)
         await _cancelled(task)
         assert all(process.returncode == -9 for process in launcher.processes)
+
+    run(scenario)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there does a directory have a short path")
+def test_replica_is_connected_below_a_directory_with_a_long_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    async def scenario() -> None:
+        connected = asyncio.Event()
+        link = ReplicaLink(
+            "r", ProcessLauncher(), lambda _: connected.set(), lambda *_: None, lambda: None
+        )
+        task = asyncio.create_task(link.run())
+        await connected.wait()
+        await _cancelled(task)
+        assert list(folder.iterdir()) == []
 
     run(scenario)
