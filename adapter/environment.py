@@ -281,7 +281,7 @@ class Environment:
             await session.close()
         self.coordinator.loop_latency.close()
         self._sweeping.cancel()  # what is left is dropped at the next start
-        await self.coordinator.settled()
+        await self.coordinator.catalog_commits.settled()
         self.coordinator.changelogs.close()
         try:
             await self.coordinator.sequences.close()

@@ -6,9 +6,9 @@ the statement was planned against is the one that it changes. Temporary objects 
 """
 
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.catalog_change import transaction_on
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.catalog.item import Item
+from foreshore.catalog.rebase import rebased
 from foreshore.catalog.state import PERMANENT, State
 from foreshore.errors import DatabaseError
 from foreshore.sql.plan import (
@@ -123,4 +123,4 @@ def follow_catalog(transaction: Transaction, now: State) -> None:
     if transaction.catalog is None:
         return
     if transaction.catalog.base.parts[PERMANENT] is not now.parts[PERMANENT]:
-        transaction.stage_catalog(transaction_on(transaction.catalog, now))
+        transaction.stage_catalog(rebased(transaction.catalog, now))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_there, is_there_in, schema_of, skip_existing
@@ -16,6 +15,7 @@ from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
 from foreshore.catalog.replaced_view import check_replaceable, keep_comments
 from foreshore.compute.controller.cluster import check_size

@@ -21,8 +21,7 @@ from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
 from foreshore.adapter.ddl.verify_constraints import together, verify
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
-from foreshore.adapter.transaction.transaction import AlteredTable
-from foreshore.adapter.transaction.written_rows import Written
+from foreshore.adapter.transaction.transaction import AlteredTable, Written
 from foreshore.adapter.write.target import committed_rows
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import ColumnOf, Item, KnownColumn

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.catalog_change import CatalogChange
+from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.state import PERMANENT
 from foreshore.errors import DatabaseError
@@ -87,4 +87,4 @@ class TemporarySchemas:
             if schema != PERMANENT and schema not in live:
                 change.drop_temporary(schema)
         if change.changed:
-            await self._coordinator.commit(Write({}), CatalogChange(change))
+            await self._coordinator.catalog_commits.commit(Write({}), CatalogChange(change))

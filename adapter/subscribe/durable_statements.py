@@ -7,12 +7,12 @@ transaction subscribed to it, or otherwise began; if another has moved it since,
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.ddl.definitions import plan_item
 from foreshore.adapter.ddl.objects import add_item, is_there, schema_of
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_positions import Move
+from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.durable import Position
 from foreshore.catalog.item import Item
 from foreshore.errors import (

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.bind import bind_peek, timestamp_of
 from foreshore.adapter.read.cluster_choice import answering_cluster
@@ -21,6 +20,7 @@ from foreshore.adapter.subscribe.durable_statements import start_from_position
 from foreshore.adapter.subscribe.envelope import Form, Rendering
 from foreshore.adapter.subscribe.states import end_of_constant
 from foreshore.adapter.subscribe.subscriber import Request, Subscriber
+from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item
 from foreshore.compute.local.linear import can_evaluate_locally, evaluated
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue

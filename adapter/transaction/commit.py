@@ -1,27 +1,36 @@
-"""The end of a transaction: what it did becomes one write, with what that rests on."""
+"""The commit of a transaction: one write, and its checks when the group that it is in is formed."""
 
 from collections.abc import Mapping, Sequence
 
 from foreshore import blocking
 from foreshore.adapter.ddl.alter import altered_indexes
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.catalog_change import CatalogChange
+from foreshore.adapter.subscribe.durable_positions import DurablePositions
+from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.group_commit import Reads, Write
-from foreshore.adapter.transaction.written_rows import Written
-from foreshore.compute.keys.group_keys import Keyed
+from foreshore.adapter.transaction.transaction import Written
+from foreshore.adapter.write.violations import key_exists
+from foreshore.catalog.catalog import Catalog
+from foreshore.catalog.durable import CATALOG_SHARD
+from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_indexes import KeyIndexes
+from foreshore.errors import DatabaseError, TableAltered
 from foreshore.ids import GlobalId
+from foreshore.storage.corruption import Corruptions
+from foreshore.table_rows import TableRows
+from foreshore.update import Timestamp
 
 
 async def wait_for_tables(context: StatementContext) -> None:
-    """Wait for others who have all of a table that the transaction writes.
+    """Wait for others who hold exclusive locks of tables that the transaction writes.
 
-    Here that can be interrupted, and a deadlock is found. A change of the catalog keeps them
-    away from now on: while it waited for a table, so would all other changes.
+    This wait can be interrupted, and deadlocks are found. A change of the catalog locks its tables
+    against them, since other changes would wait for it while it waited for a table.
     """
     locks, transaction = context.coordinator.locks, context.transaction
     left = list(transaction.staged.rows)
-    while left:  # others may take one while another is waited for
+    while left:  # others may lock one while another is waited for
         ahead = transaction.catalog is not None
         id = next((id for id in left if ahead or locks.is_taken(id, transaction)), None)
         if id is None:
@@ -31,57 +40,125 @@ async def wait_for_tables(context: StatementContext) -> None:
 
 
 async def wait_for_views(context: StatementContext) -> None:
-    """Wait for the materialized views over tables whose columns the transaction changes.
+    """Wait until the materialized views over tables that the transaction rewrites have caught up.
 
-    They are to have come so far that they lose nothing. This can be interrupted, as above.
+    This wait can be interrupted.
     """
-    transaction = context.transaction
-    if transaction.catalog is not None:
-        change = transaction.catalog
+    change = context.transaction.catalog
+    if change is not None:
         await context.coordinator.view_handoff.ready(change.planned, change.state)
 
 
 async def commit_effects(context: StatementContext) -> None:
-    """Make what a transaction did durable and visible, provided that what it read is still so.
+    """Make what a transaction did durable and visible.
 
-    Raises Conflict if it is not, and what a broken constraint says.
+    Raises Conflict if what it read has changed, and the errors of broken constraints.
     """
-    transaction, reads = context.transaction, None
-    staged = transaction.staged
-    if transaction.read:
-        assert transaction.time is not None
-        reads = Reads(transaction.tables_read, transaction.time, transaction.keys_read)
-    change = None
-    altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
-    if transaction.catalog is not None:
-        altered = altered_indexes(context)
+    coordinator, transaction = context.coordinator, context.transaction
+    catalog, staged = transaction.catalog, transaction.staged
+    altered = {} if catalog is None else altered_indexes(context)
+    write = await _write_of(context, altered)
+    if catalog is not None and catalog.changed:
         contents = {
             id: each.contents for id, each in staged.altered.items() if each.contents is not None
         }
-        change = CatalogChange(transaction.catalog, altered, contents)
+        await coordinator.catalog_commits.commit(write, CatalogChange(catalog, altered, contents))
+        return
+    if moves := write.moves:
+        positions = coordinator.subscriptions
+        write.rows[CATALOG_SHARD] = ()
+        write.at = lambda time: {CATALOG_SHARD: positions.updates(time, moves)}
+        write.applied = lambda time: positions.apply(time, moves)
+    await coordinator.group.write(write)
+
+
+async def _write_of(
+    context: StatementContext, altered: Mapping[GlobalId, Mapping[str, KeyIndex]]
+) -> Write:
+    """Return the write of a transaction; rows of `altered` tables are arranged by their keys."""
+    transaction, reads = context.transaction, None
+    if transaction.read:
+        assert transaction.time is not None
+        reads = Reads(transaction.tables_read, transaction.time, transaction.keys_read)
+    rows: dict[GlobalId, Sequence[TableRows]] = {}
     keyed: dict[GlobalId, list[Keyed]] = {}
-    for id, rows in staged.rows.items():
-        parts = list(rows)
-        if id in altered:  # its rows may have been written before it was
-            keyed[id] = await blocking.run(
-                context.coordinator.executor, _by_keys, parts, altered[id]
-            )
+    for id, written in transaction.staged.rows.items():
+        parts = list(written)
+        rows[id] = [part.rows for part in parts]
+        if id in altered:
+            executor = context.coordinator.executor
+            keyed[id] = await blocking.run(executor, _by_keys, parts, altered[id])
         elif parts[0].keyed:
             keyed[id] = [part.keyed for part in parts]
-    write = Write(
-        {id: [part.rows for part in rows] for id, rows in staged.rows.items()},
+    return Write(
+        rows,
         reads,
         owner=transaction,
         lock_timeout_ms=context.lock_timeout_ms,
         keyed=keyed,
         checked=transaction.began,
-        described=staged.known,
+        described=transaction.staged.known,
         moves=transaction.moves,
         zone=context.time_zone,
     )
-    await context.coordinator.commit(write, change)
 
 
 def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[Keyed]:
     """Return what is written to a table, by each of its keys."""
     return [{name: index.keyed(part.rows) for name, index in indexes.items()} for part in parts]
+
+
+# --- checks in the group ------------------------------------------------------------------
+
+
+class ConstraintGuard:
+    """The checks of a group's writes; implements `Guard`.
+
+    A statement has checked its rows against what it saw. So these check what others have committed
+    since then, or commit in the same group. No table with corruption is written: nobody could read
+    it, and its repair would have to decide what to keep.
+    """
+
+    def __init__(
+        self,
+        keys: KeyIndexes,
+        catalog: Catalog,
+        subscriptions: DurablePositions,
+        corruptions: Corruptions,
+    ) -> None:
+        self._keys = keys
+        self._subscriptions = subscriptions
+        self._corruptions = corruptions
+        self._catalog = catalog
+
+    def refused(self, write: Write, earlier: GroupKeys) -> DatabaseError | None:
+        """Return why `write` may not happen after what is there and after `earlier`."""
+        for id in write.rows if len(self._corruptions) else ():
+            if (corruption := self._corruptions.of(id)) is not None:
+                return corruption
+        planned = self._catalog.planned
+        for id, known in write.described.items():
+            if planned.get(id) is not known:
+                return TableAltered()
+        if write.moves and (error := self._subscriptions.refused(write.moves)) is not None:
+            return error
+        if not write.keyed:
+            return None
+        found = self._keys.duplicate(write.keyed, write.checked, earlier)
+        if found is None:
+            return None
+        return key_exists(self._catalog.state, planned[found.table].desc, found, write.zone)
+
+    def changed(
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: GroupKeys
+    ) -> bool:
+        """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
+        return self._keys.changed(keys, time, earlier)
+
+    def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
+        """Let the key indexes follow."""
+        keyed: dict[GlobalId, list[Keyed]] = {}
+        for write in group:
+            for id, parts in write.keyed.items():
+                keyed.setdefault(id, []).extend(parts)
+        self._keys.apply(time, keyed)

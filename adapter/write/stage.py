@@ -9,7 +9,7 @@ from functools import partial
 
 from foreshore import blocking
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.written_rows import Written
+from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.adapter.write.violations import key_exists
 from foreshore.compute.keys.key_index import KeyIndex

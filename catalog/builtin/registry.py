@@ -8,7 +8,9 @@ from itertools import chain
 
 from foreshore.catalog.builtin import information_schema, mz_catalog, pg_catalog
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.ids import GlobalId
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.ir import Relation, sources_of
+from foreshore.ids import GlobalId, is_builtin
 
 
 @cache
@@ -29,3 +31,9 @@ BUILTINS: dict[GlobalId, Builtin] = {builtin.id: builtin for builtin in all_buil
 def builtins_by_name() -> dict[tuple[str, str], Builtin]:
     """Return the builtin relations by schema and name."""
     return {(builtin.schema, builtin.name): builtin for builtin in all_builtins()}
+
+
+def refuse_system_inputs(relation: Relation, what: str) -> None:
+    """Raise FeatureNotSupported if `relation` reads system relations, which are not maintained."""
+    if any(is_builtin(id) for id in sources_of(relation)):
+        raise FeatureNotSupported(f"{what} over system relations is not supported")

@@ -108,23 +108,23 @@ def test_statement_ending_after_session_leaves_no_temporary_objects(tmp_path: Pa
 
 def test_failed_drop_of_temporary_objects_is_retried(tmp_path: Path) -> None:
     async def body(env: TestEnvironment) -> None:
-        coordinator = env.environment.coordinator
         await env.query("a", "CREATE TEMP TABLE t (a int)")
         await env.query("b", "CREATE TEMP TABLE t (a int)")
-        commit, failed = coordinator.commit, asyncio.Event()
+        commits = env.environment.coordinator.catalog_commits
+        commit, failed = commits.commit, asyncio.Event()
 
         async def fails(*_: object, **__: object) -> int:
             failed.set()
             raise Unavailable("not now")
 
-        coordinator.commit = fails  # type: ignore[method-assign]
+        commits.commit = fails  # type: ignore[method-assign]
         for name in ("a", "b"):
             await env.sessions.pop(name).close()
         async with asyncio.timeout(30):
             await failed.wait()
-        coordinator.commit = commit  # type: ignore[method-assign]
+        commits.commit = commit  # type: ignore[method-assign]
         await until(lambda: not shards(env))
-        await coordinator.check_settled()
+        await env.environment.coordinator.check_settled()
 
     with_environment(tmp_path, body)
 

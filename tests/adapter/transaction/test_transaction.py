@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
-from foreshore.adapter.transaction.transaction import Transaction
-from foreshore.adapter.transaction.written_rows import Written
+from foreshore.adapter.transaction.transaction import Transaction, Written
 from foreshore.ids import GlobalId
 from foreshore.table_rows import TableRows
 from foreshore.types import INT4, ColumnType, RelationDesc

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.transaction.written_rows import Written, WrittenRows
+from foreshore.adapter.transaction.transaction import Written, WrittenRows
 from foreshore.compute.keys.layout import FEW, KeyedRows, KeyLayout
 from foreshore.constraint import Unique
 from foreshore.ids import GlobalId

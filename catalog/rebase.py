@@ -1,50 +1,27 @@
-"""Changes of the catalog that one transaction makes, put on top of the present state.
+"""Put the changes of a catalog transaction on top of the present state.
 
-The catalog lock lets one transaction at a time change permanent objects (`ddl/catalog_lock.py`).
-Temporary objects need no lock: each session has its own. So the state that a change started from
-differs from the present one only in temporary objects, or the change itself is of these alone.
+The catalog lock lets one transaction at a time change permanent objects. Temporary objects need no
+lock: each session has its own. So the state that a transaction started from differs from the
+present one only in temporary objects, or the transaction changes these alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-
-import pyarrow as pa
 
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.state import State, name_key, wholes_of, with_allotted, with_objects
 from foreshore.catalog.transaction import Transaction
-from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.errors import Conflict
-from foreshore.ids import GlobalId
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogChange:
-    """A change of the catalog, and the rows of its tables.
-
-    `indexes` holds the key indexes of new and altered tables, by constraint name; `contents` the
-    rows with which a table's new shard begins, at `Item.since`.
-    """
-
-    transaction: Transaction
-    indexes: Mapping[GlobalId, Mapping[str, KeyIndex]] = field(default_factory=dict)
-    contents: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
-
-
-def rebased(change: CatalogChange, now: State) -> CatalogChange:
-    """Return `change` on top of `now`; raises Conflict if other sessions changed what it uses."""
-    if change.transaction.base is now:
-        return change
-    return replace(change, transaction=transaction_on(change.transaction, now))
-
-
-def transaction_on(transaction: Transaction, now: State) -> Transaction:
+def rebased(transaction: Transaction, now: State) -> Transaction:
     """Return a transaction with the same changes on top of `now`.
 
     Raises Conflict if an item whose meaning the transaction changes has a new dependent, or depends
     on what has changed, since the transaction began.
     """
     base, state = transaction.base, transaction.state
+    if base is now:
+        return transaction
     changes = _changes(base, state, now)
     for id in changes.keys() | transaction.planned.keys():
         if now.dependents.get(id, frozenset()) - base.dependents.get(id, frozenset()):

@@ -1,0 +1,308 @@
+"""Commits of changes of the catalog, one at a time.
+
+First the shards of new tables are created. Then the catalog's rows and what the transaction writes
+become durable in one append, and at that moment everybody sees the new state. Dataflows and
+replicas follow from the difference of the two states.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from foreshore.adapter.ddl.view_handoff import Beginning
+from foreshore.adapter.transaction.group_commit import Write
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.durable import CATALOG_SHARD, difference
+from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
+from foreshore.catalog.rebase import rebased
+from foreshore.catalog.sequence_numbers import Generation, generation_of
+from foreshore.catalog.state import State, name_key
+from foreshore.catalog.transaction import Transaction
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.expr.ir import sources_of
+from foreshore.failpoint import reached
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import Appended, ShardWrite
+from foreshore.update import Timestamp, at_time
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+PIECE_BYTES = 16 << 20  # of a table's first rows, in one record of the log
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChange:
+    """A change of the catalog, and the rows of its tables.
+
+    `indexes` holds the key indexes of new and altered tables, by constraint name; `contents` the
+    rows with which a table's new shard begins, at `Item.since`.
+    """
+
+    transaction: Transaction
+    indexes: Mapping[GlobalId, Mapping[str, KeyIndex]] = field(default_factory=dict)
+    contents: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
+
+
+class _Difference:
+    """The difference that a change makes to the present state."""
+
+    def __init__(self, coordinator: "Coordinator", change: CatalogChange) -> None:
+        old, new = coordinator.state, change.transaction.state
+        self.created = [each for id, each in new.objects.items() if id not in old.objects]
+        self.dropped = [each for id, each in old.objects.items() if id not in new.objects]
+        self.begun = _generations(new) - _generations(old)  # of sequences
+        self.ended = _generations(old) - _generations(new)
+        # Materialized views that continue over other collections.
+        self.moved = coordinator.view_handoff.moved(change.transaction.planned, new)
+
+
+class CatalogCommits:
+    """Changes the catalog of `coordinator`, and what is maintained with it."""
+
+    def __init__(self, coordinator: "Coordinator") -> None:
+        self._coordinator = coordinator
+        self.lock = asyncio.Lock()  # held while a change is half done
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def commit(self, write: Write, change: CatalogChange) -> Timestamp:
+        """Make a write and a change of the catalog durable and visible at one time; return it.
+
+        When it is cancelled, the change is completed all the same before this returns: until then
+        it needs the locks of its transaction.
+        """
+        task = self._start(self._change(write, change))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    async def settled(self) -> None:
+        """Wait for the changes that are under way."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, work: Coroutine[None, None, R]) -> asyncio.Task[R]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.info("a change of the catalog failed", extra={"error": str(task.exception())})
+
+    async def _change(self, write: Write, change: CatalogChange) -> Timestamp:
+        coordinator = self._coordinator
+        async with self.lock:
+            change = replace(change, transaction=rebased(change.transaction, coordinator.state))
+            change.transaction.state.check()  # what is durable is shown, and read at every start
+            made = _Difference(coordinator, change)
+            time = await self._write(write, change, made)
+            reached("catalog.committed")
+            await self._follow(time, made)
+            return time
+
+    # --- making it durable ---------------------------------------------------------------------
+
+    async def _write(self, write: Write, change: CatalogChange, made: _Difference) -> Timestamp:
+        """Create shards, and commit the write; undo all of it if that fails."""
+        coordinator = self._coordinator
+        old = coordinator.state
+        shards: list[GlobalId] = []
+        indexes = {id: dict(coordinator.keys.of(id)) for id in change.indexes}
+        try:
+            for item in made.created:
+                if isinstance(item, Item) and has_shard(item):
+                    await self._create_shard(item, change)
+                    shards.append(item.id)
+            if made.moved:
+                coordinator.storage.log_uppers_soon()
+            for id, found in change.indexes.items():
+                coordinator.keys.replace(id, found)
+            if made.begun:
+                await coordinator.sequences.publish(made.begun)
+                reached("sequence.begun")
+            self._add_catalog_rows(write, change, made)
+            return await coordinator.group.write(write)
+        except BaseException:
+            if coordinator.state is old:
+                for id, found in indexes.items():
+                    coordinator.keys.replace(id, found)
+                for id in shards:
+                    coordinator.group.remove(id)
+                    del coordinator.capabilities[id]
+                    self._start(coordinator.storage.drop(id))  # which may wait for disk space
+                if not coordinator.group.failed:  # else the next start may find that it happened
+                    coordinator.sequences.forget(made.begun)
+            raise
+
+    async def _create_shard(self, item: Item, change: CatalogChange) -> None:
+        coordinator, desc = self._coordinator, change.transaction.planned[item.id].desc
+        is_table = item.type == "table"
+        schema = desc.stored_schema() if is_table else desc.arrow_schema()
+        coordinator.capabilities[item.id] = await coordinator.storage.create(item.id, schema)
+        reached("shard.made")
+        if is_table:
+            if item.id in change.contents:
+                await self._fill(item, change.contents[item.id])
+            coordinator.group.add(coordinator.capabilities[item.id][1])
+
+    async def _fill(self, table: Item, rows: pa.Table) -> None:
+        """Write the first rows of a new table, in pieces.
+
+        Each piece has a time of its own; the last of them is the table's `since`, before which
+        nobody reads it.
+        """
+        pieces = max(-(-rows.nbytes // PIECE_BYTES), 1)
+        size = max(-(-rows.num_rows // pieces), 1)
+        parts = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+        times = range(table.since - len(parts) + 1, table.since + 1)
+        lower = 0
+        for time, part in zip(times, parts, strict=True):
+            outcome = await self._coordinator.storage.append(
+                [ShardWrite(table.id, lower, time + 1, at_time(part, time))]
+            )
+            assert isinstance(outcome, Appended), outcome
+            lower = time + 1
+        reached("shard.filled")
+
+    def _add_catalog_rows(self, write: Write, change: CatalogChange, made: _Difference) -> None:
+        """Add the catalog's rows to the write; dropped tables and subscriptions leave it."""
+        coordinator, old = self._coordinator, self._coordinator.state
+        gone = {each.id for each in made.dropped}
+        write.rows = {id: tables for id, tables in write.rows.items() if id not in gone}
+        write.rows[CATALOG_SHARD] = ()
+        write.retires = frozenset(each.id for each in made.dropped if isinstance(each, Item))
+        write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
+        moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
+        begins, ends = subscription_ids(made.created), subscription_ids(made.dropped)
+        new = change.transaction.state
+        constrained = [item.id for item in new.all(Item) if item.constrained_since == AT_COMMIT]
+        relaxed = self._relaxed(change.transaction.planned)
+
+        def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
+            change.transaction.set_constraint_times(constrained, time)
+            changed = difference(old, change.transaction.state, time)
+            positions = coordinator.subscriptions.updates(time, moves, begins, ends)
+            # Before `time` is published: subscribers may see it earlier than the new state.
+            coordinator.changelogs.end_unconstrained(time, relaxed)
+            return {CATALOG_SHARD: pa.concat_tables([changed, positions])}
+
+        def show(time: Timestamp) -> None:
+            coordinator.subscriptions.apply(time, moves)
+            coordinator.changelogs.end_unconstrained(time, relaxed)  # of new subscribers
+            self._show(time, change, made)
+
+        write.at, write.applied = rows_at, show
+
+    def _relaxed(self, planned: Mapping[GlobalId, Planned]) -> dict[GlobalId, str]:
+        """Return the tables that lose constraints when they become as `planned`, with messages."""
+        found: dict[GlobalId, str] = {}
+        for id, each in planned.items():
+            item, before = (
+                self._coordinator.state.get(id),
+                self._coordinator.catalog.planned.get(id),
+            )
+            if before is not None and isinstance(item, Item) and item.type == "table":
+                old, new = before.desc, each.desc
+                if set(old.keys) - set(new.keys) or any(
+                    now.nullable and not was.nullable
+                    for was, now in zip(old.columns, new.columns, strict=True)
+                ):
+                    found[id] = f'"{item.name}" was altered'
+        return found
+
+    # --- showing it ----------------------------------------------------------------------------
+
+    def _show(self, time: Timestamp, change: CatalogChange, made: _Difference) -> None:
+        """Let everybody see the new state; it has just become durable at `time`."""
+        coordinator = self._coordinator
+        oids = {each.oid for each in made.created}
+        ends: dict[str, str] = {}  # messages, by id
+        for each in made.dropped:
+            if isinstance(each, Cluster):
+                ends[each.id] = f'cluster "{each.name}" was dropped'
+            elif isinstance(each, Item):
+                is_altered = each.oid in oids
+                ends[each.id] = f'"{each.name}" was {"altered" if is_altered else "dropped"}'
+                if each.type == "table":
+                    coordinator.group.retire(each.id, None if is_altered else each.name, time)
+                coordinator.holds.remove(each.id)
+                coordinator.keys.replace(each.id, {})
+                coordinator.subscriptions.forget(each.id)
+        coordinator.changelogs.end_dropped(ends)
+        for id, each in change.transaction.state.objects.items():
+            if _meaning(each) != _meaning(coordinator.state.get(id)):
+                coordinator.defined[id] = time
+        for each in made.dropped:
+            coordinator.defined.pop(each.id, None)
+        coordinator.catalog.commit(change.transaction)
+        coordinator.sequences.published(made.begun)
+        coordinator.sequences.forget(made.ended)
+        for item in coordinator.state.all(Item):
+            if item.id in coordinator.holds.collections:
+                coordinator.holds.retain(item.id, item.retain_ms or None)
+        for each in made.created:
+            if isinstance(each, Item) and each.is_collection:
+                if each.type != "table":
+                    coordinator.as_ofs[each.id] = each.since or time
+                coordinator.look_after(each, each.since or time)
+        for id in subscription_ids(made.created):
+            coordinator.subscriptions.begin(id, time)
+        for item in made.moved:
+            coordinator.holds.follow(item.id, sources_of(coordinator.relation_of(item)))
+
+    async def _follow(self, time: Timestamp, made: _Difference) -> None:
+        """Let storage and compute follow the new state: clusters, replicas, then dataflows."""
+        coordinator, compute = self._coordinator, self._coordinator.compute
+        for each in made.created:
+            if isinstance(each, Cluster):
+                compute.create_cluster(each.id, each.size, dict(each.options))
+        for each in made.created:
+            if isinstance(each, Replica):
+                compute.create_replica(each.cluster, each.id, each.options.get("address"))
+        for each in made.created:
+            if isinstance(each, Item):
+                if has_shard(each):
+                    await coordinator.downgrade(each.id, each.since or time)
+                await coordinator.maintain(each, Beginning(each.since or time))
+        for item in made.moved:
+            await coordinator.view_handoff.hand_over(item)
+        for each in made.dropped:
+            if isinstance(each, Item):
+                await coordinator.forget(each)
+        for each in made.dropped:
+            if isinstance(each, Replica):
+                await compute.drop_replica(each.cluster, each.id)
+        for each in made.dropped:
+            if isinstance(each, Cluster):
+                await compute.drop_cluster(each.id)
+
+
+def has_shard(each: Object) -> bool:
+    """Return whether an object is stored in a shard of its own."""
+    return isinstance(each, Item) and each.type in ("table", "materialized view")
+
+
+def subscription_ids(objects: Iterable[Object]) -> list[GlobalId]:
+    """Return the ids of the durable subscriptions among `objects`."""
+    return [each.id for each in objects if isinstance(each, Item) and each.type == "subscription"]
+
+
+def _generations(state: State) -> set[Generation]:
+    return {generation_of(item) for item in state.all(Item) if item.type == "sequence"}
+
+
+def _meaning(each: Object | None) -> object:
+    """Return what a query takes from an object: its name, where it is, and its definition."""
+    return each and (name_key(each), each.create_sql if isinstance(each, Item) else None)
