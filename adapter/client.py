@@ -1,21 +1,22 @@
-"""The client: what the adapter offers to whoever speaks to people, as Protocols.
+"""The adapter's interface to the server, as Protocols.
 
-A `Client` is one per environment and makes `Session`s, one per connection. A session takes SQL and
-arguments and gives `Execution`s: what there is to send. Data crosses as Arrow record batches in the
-physical form of `foreshore.types`, arguments as datums; the encodings, and the formats of COPY, are
-the server's business.
+An environment has one `Client`, which makes a `Session` for each connection. A session takes SQL
+and arguments and returns `Execution`s, the results to send. Rows are Arrow record batches in the
+physical form of `foreshore.types`, arguments are datums. The server does the encodings, and the
+formats of COPY.
 
-The rules of the conversation:
+Rules:
 
-- One call at a time; an Execution is used up before the next call. Any call or iteration may raise
-  DatabaseError. Whoever calls then says `await session.fail()`, once, whatever raised it (also its
-  own faults, such as an argument that cannot be decoded); the session puts its transaction into
-  the right state there, and nowhere else needs to.
-- Cancelling the task that awaits a call (the client is gone) stops the work; `close` follows.
-- `simple` runs the statements of one Query message by PostgreSQL's rules of implicit transactions;
-  what has to be durable for the last of them is so before its Completed is given.
-- In the extended protocol an implicit transaction ends with `sync`, which may raise; or, if it is
-  one statement that changes something, with that.
+- One call at a time, and an Execution is consumed before the next call. Any call or iteration may
+  raise DatabaseError. After an error, also one of the caller's own, such as an argument that cannot
+  be decoded, the caller awaits `session.fail()` once. This puts the transaction into the right
+  state.
+- Cancelling the task that awaits a call, because the client is gone, stops the work; `close`
+  follows.
+- `simple` runs the statements of one Query message by PostgreSQL's rules of implicit transactions.
+  The changes are durable before the last statement's Completed is returned.
+- In the extended protocol `sync` ends an implicit transaction and may raise. If the transaction is
+  one statement that changes something, this statement ends it.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -33,17 +34,17 @@ from foreshore.types import Datum, RelationDesc, SqlType
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """Who connects and what they ask for; authenticated where that is required."""
+    """The startup message of an authenticated client."""
 
     user: str
     database: str
-    parameters: Mapping[str, str]  # all others of the startup message, `options` included
+    parameters: Mapping[str, str]  # the other parameters, `options` included
     peer: str = ""  # the client's address, for logs and pg_stat_activity
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell the client beside its results."""
+    """A message to the client beside its results."""
 
     message: str
     severity: str = "NOTICE"
@@ -52,19 +53,19 @@ class Notice:
     hint: str | None = None
 
 
-# --- what a statement gives -----------------------------------------------------------------
+# --- results of a statement -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """It is done; `tag` is the CommandComplete."""
+    """The statement is complete; `tag` is the text of CommandComplete."""
 
     tag: str
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyQuery:
-    """There was no statement."""
+    """The text had no statement."""
 
 
 def _never() -> bool:
@@ -73,11 +74,11 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows, in `desc`'s columns, and then the tag for their number.
+    """Rows in the columns of `desc`, and the tag for their number.
 
-    In the extended protocol at most as many come as `execute` was asked for, and `suspended()`
-    tells then whether the portal has more. `streaming` asks that each batch be sent at once: the
-    next may be a long time coming (SUBSCRIBE).
+    In the extended protocol there are at most as many as `execute` asked for; afterwards
+    `suspended()` returns whether the portal has more. If `streaming`, each batch is to be sent at
+    once, because the next one may come much later (SUBSCRIBE).
     """
 
     desc: RelationDesc
@@ -88,22 +89,19 @@ class Rows:
 
 
 class CopyTarget(Protocol):
-    """Where the rows of a COPY FROM STDIN go; nothing is visible before `finish`."""
+    """Takes the rows of a COPY FROM STDIN; nothing is visible before `finish`."""
 
     async def write(self, batch: pa.RecordBatch) -> None:
-        """Take more rows, in the columns of `CopyIn.desc`."""
-        ...
+        """Add rows in the columns of `CopyIn.desc`."""
 
     async def finish(self, *, last: bool) -> str:
-        """Complete the statement; return its tag. By the usual rules of transactions, no sooner.
+        """Complete the statement and return its tag; the transaction ends by the usual rules.
 
-        `last` says that nothing else follows in its implicit transaction.
+        If `last`, nothing else follows in its implicit transaction.
         """
-        ...
 
     def abort(self) -> None:
-        """Forget all rows; the client failed, or is gone."""
-        ...
+        """Discard all rows, because the client failed or is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class CopyOut:
 Execution: TypeAlias = Completed | Rows | CopyIn | CopyOut | EmptyQuery
 
 
-# --- what the adapter implements ------------------------------------------------------------
+# --- implemented by the adapter -------------------------------------------------------------
 
 
 class Statement(Protocol):
@@ -138,176 +136,127 @@ class Statement(Protocol):
 
     @property
     def parameters(self) -> tuple[SqlType, ...]:
-        """The types of its parameters, inferred where they were not stated."""
-        ...
+        """The types of its parameters, inferred if they were not declared."""
 
     @property
     def desc(self) -> RelationDesc | None:
-        """The columns of its rows; None if it gives none."""
-        ...
+        """The columns of its rows; None if it returns none."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether the text held no statement."""
-        ...
+        """Whether the text has no statement."""
 
 
 class Portal(Protocol):
-    """A statement with arguments, ready to run or running."""
+    """A statement with arguments."""
 
     @property
     def desc(self) -> RelationDesc | None:
-        """The columns of its rows; None if it gives none."""
-        ...
+        """The columns of its rows; None if it returns none."""
 
     @property
     def changes(self) -> bool:
-        """Whether it matters for it to know that it is the last before a Sync."""
-        ...
+        """Whether `execute` must be told that a Sync follows."""
 
     @property
     def formats(self) -> Sequence[int]:
-        """The result formats as `bind` was given them: none, one for all, or one for each."""
-        ...
+        """The result formats given to `bind`: none, one for all columns, or one for each."""
 
 
 class Session(Protocol):
-    """One connection's conversation with the database."""
+    """The session of one connection."""
 
     @property
     def pid(self) -> int:
-        """The number by which the session is known, also to a cancel request."""
-        ...
+        """The number of the session, which cancel requests use."""
 
     @property
     def secret(self) -> int:
-        """The key that a cancel request must have; 32 random bits."""
-        ...
+        """The key that a cancel request must have: 32 random bits."""
 
     @property
     def transaction_status(self) -> str:
-        """I outside of a transaction block, T inside, E inside a failed one."""
-        ...
+        """I outside a transaction block, T inside, E inside a failed one."""
 
     @property
     def time_zone(self) -> str:
-        """The session's time zone, in which timestamptz are shown and read."""
-        ...
+        """The time zone in which timestamptz values are written and read."""
 
     def output_style(self, *, names: bool) -> OutputStyle:
-        """Return how the session has values shown; with the `names` of objects if asked for."""
-        ...
+        """Return how the session shows values, with `names` of objects if requested."""
 
     def changed_parameters(self) -> Mapping[str, str]:
-        """Return what ParameterStatus has to tell since the last call; at first, all of them."""
-        ...
+        """Return the reported parameters that changed since the last call; at first, all."""
 
     def notices(self) -> Sequence[Notice]:
         """Return the notices since the last call."""
-        ...
 
     def interruptible(self) -> AbstractContextManager[None]:
-        """Let a cancel request or a time-out interrupt the body, which is a part of a statement."""
-        ...
+        """Let a cancel request or a time-out interrupt the body, a part of a statement."""
 
     def when_noticed(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called when there are notices that should not wait for an answer."""
-        ...
+        """Call `tell` when there are notices that should be sent at once."""
 
     def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
-        """Have `end` called, with the reason, when the session is to end whatever happens."""
-        ...
+        """Call `end` with the reason when the session has to end."""
 
     def terminate(self, reason: DatabaseError) -> None:
-        """Let the session end at once with `reason`, but for a commit that is on its way."""
-        ...
+        """End the session with `reason`, after a commit that is under way."""
 
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Statement:
-        """Prepare a statement; `""` is the unnamed one, which is replaced. 0 is: infer the type."""
-        ...
+        """Prepare a statement; `""` replaces the unnamed one. Types given as 0 are inferred."""
 
     def told(self) -> None:
-        """Hear that the client is told the columns of what it has prepared; `sync` says so, too.
+        """Note that the client knows the columns of its prepared statements, as `sync` does.
 
-        Until then they may turn out to be others when it is run: those of its `Rows`.
+        Until then a statement may have other columns when it runs; its `Rows` have these.
         """
-        ...
 
     def statement(self, name: str) -> Statement:
         """Return the prepared statement; raises InvalidSqlStatementName."""
-        ...
 
     async def bind(
         self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]
     ) -> Portal:
-        """Make a portal; `""` is the unnamed one, which is replaced.
+        """Make a portal; `""` replaces the unnamed one.
 
-        An argument of a reg* type that is no number comes as its text, to be looked up as a name.
+        An argument of a reg* type that is not a number is its text, looked up as a name.
         """
-        ...
 
     def portal(self, name: str) -> Portal:
         """Return the portal; raises InvalidCursorName."""
-        ...
 
     async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
-        """Run the portal, or go on with it, for at most `max_rows` rows (0: all).
+        """Run or continue the portal for at most `max_rows` rows (0: all).
 
-        `last` says that a Sync follows: if it is the first of its transaction, too, it is
-        committed before it gives anything, and so can be run again after a conflict.
+        If `last`, a Sync follows. If it is also the first statement of its transaction, it commits
+        before it returns anything, and so can run again after a conflict.
         """
-        ...
 
     async def close_statement(self, name: str) -> None:
-        """Forget a prepared statement, if there is one, and its portals."""
-        ...
+        """Close a prepared statement, if it exists, and its portals."""
 
     async def close_portal(self, name: str) -> None:
-        """Forget a portal, if there is one."""
-        ...
+        """Close a portal, if it exists."""
 
     async def sync(self) -> None:
         """End the implicit transaction, if there is one."""
-        ...
 
     def simple(self, sql: str) -> AsyncIterator[Execution]:
-        """Run all statements of `sql` one after the other, up to the first that fails."""
-        ...
+        """Run the statements of `sql` in order, up to the first that fails."""
 
     async def fail(self) -> None:
-        """Hear of an error: a transaction block becomes failed, an implicit one is rolled back."""
-        ...
+        """Fail the transaction block, or roll back the implicit transaction, after an error."""
 
     async def close(self) -> None:
-        """End the session and all that it holds."""
-        ...
+        """End the session and release its resources."""
 
 
 class Client(Protocol):
-    """An environment, as the server sees it."""
+    """An environment's interface to the server."""
 
     async def connect(self, startup: Startup) -> Session:
-        """Begin a session; raises InvalidAuthorization, InvalidCatalogName and the like."""
-        ...
+        """Start a session; raises InvalidAuthorization, InvalidCatalogName and the like."""
 
     def cancel(self, pid: int, secret: int) -> None:
-        """Cancel what the session `pid` runs, if `secret` is its key; else do nothing."""
-        ...
-
-
-__all__ = [
-    "Client",
-    "Completed",
-    "CopyIn",
-    "CopyOptions",
-    "CopyOut",
-    "CopyTarget",
-    "EmptyQuery",
-    "Execution",
-    "Notice",
-    "Portal",
-    "Rows",
-    "Session",
-    "Startup",
-    "Statement",
-]
+        """Cancel the running statement of session `pid`, if `secret` is its key."""

@@ -4,8 +4,6 @@ The query is run like that of an INSERT ... SELECT, and the table is made when i
 others see both at one time.
 """
 
-from typing import TYPE_CHECKING
-
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import add_table
 from foreshore.adapter.ddl.objects import is_there
@@ -17,9 +15,6 @@ from foreshore.adapter.write.stage import stage
 from foreshore.adapter.write.target import target_of
 from foreshore.sql.plan import CreateTableAs
 from foreshore.table_rows import TableRows
-
-if TYPE_CHECKING:
-    pass
 
 
 async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Completed:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import pyarrow as pa
 
@@ -31,9 +31,6 @@ from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
-
-if TYPE_CHECKING:
-    pass
 
 
 async def explain(context: StatementContext, plan: Explain) -> Selected:
