@@ -20,7 +20,6 @@ import pyarrow as pa
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
-from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import column_names
@@ -230,10 +229,6 @@ class Engine(Protocol):
 
         It may wait for another process, so it must not run on the event loop.
         """
-        ...
-
-    def describe(self, relation: Relation, name_of: NameOf) -> str:
-        """Return how the engine would maintain `relation`, for EXPLAIN PHYSICAL PLAN."""
         ...
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from foreshore.adapter.read.timestamp_selection import Selection
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of
+from foreshore.compute.describe import describe_maintenance
 from foreshore.expr.explain import explain_scalar
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
@@ -146,11 +147,12 @@ async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) ->
         case InProcess() | Bulk():
             cluster = coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
             where = "in this process" if cluster is None else _where(context, cluster.id)
+            engine = "embedded" if cluster is None else engine_of(cluster.size)[0]
             bound = await bind_peek(context, peek, coordinator.oracle.read_ts())
             name_of = partial(_name, context)
             described = await blocking.run(
                 coordinator.executor,
-                partial(coordinator.engine.describe, bound.block.relation, name_of),
+                partial(describe_maintenance, engine, bound.block.relation, name_of),
             )
             return f"Bulk query, {where}\n{plan.text}\n\nIf maintained:\n{described}"
         case path:

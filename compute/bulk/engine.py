@@ -14,13 +14,11 @@ import pyarrow as pa
 
 from foreshore.compute.bulk.evaluate import Plans, check_result, plans_of, raise_least
 from foreshore.compute.bulk.session import Session
-from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
 from foreshore.compute.delta.tick import Store, TickDataflow
 from foreshore.compute.engine import Cancellation, Dataflow, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
-from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 
@@ -144,10 +142,6 @@ class BulkEngine(ABC):
 
     def check(self) -> None:  # noqa: B027 - an engine within this process loses nothing
         """Raise Unavailable if the engine has lost its backend."""
-
-    def describe(self, relation: Relation, name_of: NameOf) -> str:
-        """Return how the engine maintains `relation`."""
-        return describe_plan(self.name, differentiate(plans_of(relation).all), name_of)
 
     @contextmanager
     def _cancellable(self, cancellation: Cancellation, stop: Callable[[], None]) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -57,6 +57,16 @@ class Builder:
         counts: Counter[int] = Counter()
         self._count_ports(relation, counts)
         return number, ErrorOutput(self._ports, counts, self._constant_errors)
+
+    @property
+    def built(self) -> Mapping[ir.Relation, int]:
+        """Return the operators' numbers by the parts of the plan that they compute."""
+        return self._built
+
+    @property
+    def failing(self) -> tuple[int, ...]:
+        """Return the numbers of the operators that note errors, in order."""
+        return tuple(sorted({self._built[relation] for relation in self._ports_of}))
 
     def node(self, relation: ir.Relation) -> int:
         """Return the number of the operator of `relation`, built if need be."""

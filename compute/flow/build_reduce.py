@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+from typing import Literal as OneOf
 
 import numpy as np
 
@@ -31,6 +32,24 @@ if TYPE_CHECKING:
     from foreshore.compute.flow.build import Builder
 
 _SUMS = ("count", "sum", "sum_float")
+Kind = OneOf["sums", "distinct", "extreme", "listed"]
+KINDS: dict[Kind, str] = {  # and what is kept for them
+    "sums": "sums",
+    "distinct": "counts of values, and sums,",
+    "extreme": "ordered rows",
+    "listed": "ordered rows, all of which are read,",
+}
+
+
+def kind_of_aggregate(aggregate: Aggregate) -> Kind:
+    """Return how an aggregate is maintained."""
+    match aggregate.function:
+        case "count" | "sum" | "sum_float":
+            return "distinct" if aggregate.distinct and aggregate.args else "sums"
+        case "min" | "max":
+            return "extreme"
+        case _:
+            return "listed"
 
 
 def require_canonical(type: SqlType) -> None:
@@ -73,14 +92,14 @@ class _ReduceBuilder:
         ordered: list[Extreme | Listed] = []
         for number, aggregate in enumerate(self._reduce.aggregates):
             place = self.layout.places[len(self._key.places) + number]
-            match aggregate.function:
-                case "count" | "sum" | "sum_float" if aggregate.distinct and aggregate.args:
+            match kind_of_aggregate(aggregate):
+                case "distinct":
                     distinct.append(self._distinct(aggregate, place))
-                case "count" | "sum" | "sum_float":
+                case "sums":
                     plain.append((aggregate, place))
-                case "min" | "max":
+                case "extreme":
                     ordered.append(self._extreme(aggregate, place))
-                case _:
+                case "listed":
                     ordered.append(self._listed(aggregate, place))
         return self._builder.add(
             Reduce(

@@ -11,7 +11,6 @@ from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.linear import is_linear
-from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 
@@ -66,10 +65,6 @@ class FlowEngine:
     def check(self) -> None:
         """Raise Unavailable if the bulk engine has permanently lost its backend."""
         self._bulk.check()
-
-    def describe(self, relation: Relation, name_of: NameOf) -> str:
-        """Return how the engine maintains `relation`."""
-        return self._bulk.describe(relation, name_of)
 
     def close(self) -> None:
         """Free the engine's resources."""

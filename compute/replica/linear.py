@@ -21,7 +21,6 @@ from foreshore.compute.engine import (
 from foreshore.compute.linear import Rows, apply
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
-from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import (
     Filter,
     Get,
@@ -152,10 +151,6 @@ class LinearFirst:
     def check(self) -> None:
         """Raise Unavailable if the engine has permanently lost its backend."""
         self._engine.check()
-
-    def describe(self, relation: Relation, name_of: NameOf) -> str:
-        """Return how the engine maintains `relation`."""
-        return self._engine.describe(relation, name_of)
 
     def close(self) -> None:
         """Free the engine's resources."""

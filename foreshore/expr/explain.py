@@ -80,6 +80,11 @@ def explain_order(order: Sequence[OrderKey]) -> str:
     return ", ".join(map(_key, order))
 
 
+def explain_aggregate(aggregate: Aggregate) -> str:
+    """Return an aggregate as text."""
+    return _aggregate(aggregate)
+
+
 def _relation(relation: Relation, depth: int, name_of: NameOf, title: Title) -> Iterator[str]:
     indent = "  " * depth
     yield indent + (title(relation) or _head(relation, name_of))

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from foreshore.compute.describe import describe_maintenance
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.ir import Relation, sources_of
@@ -120,7 +121,7 @@ def main(arguments: Sequence[str]) -> None:
             plan = plan_statement(statement, catalog)
             assert isinstance(plan, Select)
             relation = optimize(plan.query.relation)
-            print(engine.describe(relation, str))
+            print(describe_maintenance(which, relation))
             measure(engine, name, relation, tables, Path(directory))
         engine.close()
 

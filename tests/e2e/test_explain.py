@@ -72,9 +72,10 @@ def test_the_plan_of_changes_names_what_it_reads(explained: Server) -> None:
     )
     assert said.startswith("Bulk query, cluster quickstart, engine embedded\n")
     changes = said.partition("\n\nIf maintained:\n")[2]
-    assert changes.startswith("Engine: duckdb\nTrace 0: ")
-    assert '  Get foreshore.explained."Orders"' in changes
-    assert "DeltaJoin on=(" in changes
+    assert changes.startswith("Engine: embedded\nOperator 0: Get foreshore.explained.")
+    assert 'Get foreshore.explained."Orders"' in changes
+    assert "Delta join of operators 1, 2 on=(" in changes
+    assert "  Arrangement: rows of operator " in changes
 
 
 def test_what_a_recursion_finds_keeps_its_own_name(explained: Server) -> None:

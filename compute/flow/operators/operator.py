@@ -92,6 +92,11 @@ class Linear(Stateless):
         self._program = program
         self._context = context
 
+    @property
+    def can_fail(self) -> bool:
+        """Whether it notes errors."""
+        return bool(self._program.ports)
+
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return what the program makes of the updates."""
         return self._program.run(inputs[0], self._context)

@@ -1,0 +1,207 @@
+"""The operators of a dataflow as text, for EXPLAIN PHYSICAL PLAN.
+
+There is one paragraph for each operator, in the order of a step: its inputs, the parts of the plan
+that it computes, and the arrangements that it keeps. Nothing is maintained, so no kernel is run.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.compute.flow.batch import Ints
+from foreshore.compute.flow.build import Builder, linear_chain
+from foreshore.compute.flow.build_reduce import KINDS, kind_of_aggregate
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.operators.flat_map import FlatMap
+from foreshore.compute.flow.operators.join import Join
+from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
+from foreshore.compute.flow.operators.reduce import Reduce
+from foreshore.compute.flow.operators.topk import Threshold, TopK
+from foreshore.expr import ir
+from foreshore.expr.explain import (
+    NameOf,
+    explain_aggregate,
+    explain_operator,
+    explain_order,
+    explain_relation,
+    explain_scalar,
+)
+from foreshore.expr.split import columns_used
+
+
+def describe_operators(relation: ir.Relation, name_of: NameOf = str) -> str:
+    """Return the operators that maintain `relation`; raises Unsupported."""
+    builder = Builder(_Numbers())
+    rows, errors = builder.output(relation)
+    return "\n".join(_Description(builder, name_of).lines(rows, can_fail=errors.can_fail))
+
+
+class _Numbers(Interner):
+    """An interner without kernels, which gives numbers but keeps no strings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._given: dict[object, int] = {None: 0}
+
+    def numbers(self, column: pa.Array) -> Ints:
+        """Return the numbers of a column of strings, 0 for NULL."""
+        values = column.to_pylist()
+        return np.array([self._given.setdefault(v, len(self._given)) for v in values], np.int64)
+
+
+class _Description:
+    def __init__(self, builder: Builder, name_of: NameOf) -> None:
+        self._operators = builder.operators
+        self._sources = {number: id for id, number in builder.sources.items()}
+        self._failing = builder.failing
+        self._name_of = name_of
+        self._relations: dict[int, ir.Relation] = {}
+        for relation, number in builder.built.items():
+            if not isinstance(relation, ir.Let | ir.LocalGet):
+                self._relations.setdefault(number, relation)
+
+    def lines(self, rows: int, *, can_fail: bool) -> Iterator[str]:
+        """Yield the lines of all operators and of the output."""
+        for number, operator in enumerate(self._operators):
+            title, details = self._operator(number, operator)
+            yield f"Operator {number}: {title}"
+            yield from (f"  {line}" for line in details)
+        yield f"Rows: operator {rows}"
+        if can_fail:
+            yield f"Errors: {_operators(self._failing)}" if self._failing else "Errors: constant"
+
+    def _operator(self, number: int, operator: Operator) -> tuple[str, Sequence[str]]:
+        """Return the title of an operator, and its details."""
+        relation = self._relations.get(number)
+        on = f"on {_operators(operator.inputs)}"
+        match operator, relation:
+            case Source() as source, _:
+                return f"Get {self._name_of(self._sources[number])}{_picked(source)}", ()
+            case Constant(), None:
+                return "Constant", ()
+            case Constant(), _:
+                return "Constant", [line.strip() for line in _lines(relation)[1:]]
+            case Linear(can_fail=True), None:
+                return f"Check {on}", ()
+            case Linear(), None:
+                return f"Layout {on}", ()
+            case Linear(), _:
+                return f"Linear {on}", _chain(relation)
+            case Union(), _:
+                return f"Union of {_operators(operator.inputs)}", ()
+            case Join(), _:
+                return self._join(operator.inputs, relation)
+            case Reduce(), ir.Reduce() as reduce:
+                return _reduce(reduce, on)
+            case TopK(), ir.TopK() as top_k:
+                group = _list(f"#{i}" for i in top_k.group_key)
+                order = explain_order(top_k.order_key) or "all columns"
+                kept = f"Arrangement: ordered rows by ({group}), in order of {order}"
+                return f"{explain_operator(top_k)} {on}", (kept,)
+            case Threshold(), _:
+                return f"Threshold {on}", ("Arrangement: counts of rows",)
+            case FlatMap(), _ if relation is not None:
+                return f"{explain_operator(relation)} {on}", ()
+        raise AssertionError(operator)
+
+    def _join(
+        self, inputs: tuple[int, ...], relation: ir.Relation | None
+    ) -> tuple[str, Sequence[str]]:
+        assert relation is not None
+        _, join = linear_chain(relation)
+        assert isinstance(join, ir.Join)
+        title = f"Delta join of {_operators(inputs)}"
+        if join.equivalences:
+            title += f" {explain_operator(join).partition(' ')[2]}"
+        arrangements: dict[tuple[int, str], None] = {}
+        paths = []
+        for start, path in enumerate(join_paths(join)):
+            looked_up = []
+            for input, keys in path:
+                key = _list(explain_scalar(inner) for _, inner in keys)
+                outer = _list(explain_scalar(outer) for outer, _ in keys)
+                arrangements.setdefault((input, key))
+                by = f" by ({key}) = ({outer})" if keys else ", all of it"
+                looked_up.append(f"operator {inputs[input]}{by}")
+            if looked_up:
+                paths.append(
+                    f"Changes of operator {inputs[start]}: look up {', then '.join(looked_up)}"
+                )
+        kept = [
+            f"Arrangement: rows of operator {inputs[input]} by ({key})"
+            for input, key in sorted(arrangements)
+        ]
+        return title, (*kept, *paths, *_chain(relation))
+
+
+def join_paths(join: ir.Join) -> list[list[tuple[int, list[tuple[ir.Scalar, ir.Scalar]]]]]:
+    """Return for the changes of each input the inputs looked up, with pairs of equal scalars.
+
+    The first of a pair is of what is there already, the second of the input that is looked up.
+    """
+    widths = [len(ir.columns_of(input)) for input in join.inputs]
+    owner = [i for i, width in enumerate(widths) for _ in range(width)]
+
+    def input_of(scalar: ir.Scalar) -> int | None:
+        return next((owner[i] for i in columns_used(scalar)), None)
+
+    def pairs(bound: Sequence[int], input: int) -> list[tuple[ir.Scalar, ir.Scalar]]:
+        found = []
+        for equivalence in join.equivalences:
+            outer = [s for s in equivalence if input_of(s) in bound]
+            inner = [s for s in equivalence if input_of(s) == input]
+            if outer and inner:
+                found.append((outer[0], inner[0]))
+        return found
+
+    paths = []
+    for start in range(len(join.inputs)):
+        bound, path = [start], []
+        while len(bound) < len(join.inputs):
+            free = [i for i in range(len(join.inputs)) if i not in bound]
+            chosen = max(free, key=lambda i: (len(pairs(bound, i)), -i))
+            path.append((chosen, pairs(bound, chosen)))
+            bound.append(chosen)
+        paths.append(path)
+    return paths
+
+
+def _reduce(reduce: ir.Reduce, on: str) -> tuple[str, Sequence[str]]:
+    key = _list(map(explain_scalar, reduce.group_key))
+    if not reduce.aggregates:
+        return f"Distinct {on} by ({key})", (f"Arrangement: counts by ({key})",)
+    lines = []
+    for kind, kept in KINDS.items():
+        made = [a for a in reduce.aggregates if kind_of_aggregate(a) == kind]
+        if made or kind == "sums":
+            functions = ", ".join(map(explain_aggregate, made)) or "rows"
+            lines.append(f"Arrangement: {kept} by ({key}): {functions}")
+    return f"Reduce {on} by ({key})", lines
+
+
+def _chain(relation: ir.Relation | None) -> list[str]:
+    """Return the lines of Map, Filter, Project and Negate on top of a relation, the first first."""
+    assert relation is not None
+    chain, _ = linear_chain(relation)
+    return [explain_operator(node) for node in chain]
+
+
+def _lines(relation: ir.Relation | None) -> list[str]:
+    assert relation is not None
+    return explain_relation(relation).splitlines()
+
+
+def _picked(source: Source) -> str:
+    if len(source.picked) == len(source.columns):
+        return ""
+    return f" ({_list(f'#{i}' for i in source.picked)})"
+
+
+def _operators(numbers: Sequence[int]) -> str:
+    word = "operator" if len(numbers) == 1 else "operators"
+    return f"{word} {_list(map(str, numbers))}"
+
+
+def _list(parts: Iterable[str]) -> str:
+    return ", ".join(parts)
