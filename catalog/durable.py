@@ -55,7 +55,7 @@ class Position(msgspec.Struct, frozen=True):
 
     @property
     def as_of(self) -> Timestamp:
-        """Return the time from whose contents on changes are sent; storage holds it readable."""
+        """Return the time as of which the changes begin; storage keeps it readable."""
         return max(self.began, self.reached - 1)
 
 

@@ -41,7 +41,7 @@ def rebased(transaction: Transaction, now: State) -> Transaction:
 
 
 def _changes(base: State, state: State, now: State) -> dict[str, Object | None]:
-    """Return what becomes of each changed object; None: it was dropped."""
+    """Return the new value of each changed object, None if it was dropped."""
     changes: dict[str, Object | None] = {}
     for id in base.objects.keys() | state.objects.keys():
         old, new, present = base.get(id), state.get(id), now.get(id)

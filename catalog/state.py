@@ -248,7 +248,7 @@ class State:
         return (database.name if database else "", schema.name, item.name)
 
     def present_names(self, item: Item) -> dict[tuple[str, str, str], tuple[str, str, str]]:
-        """Return the present full names of the relations in an item's statement, by those there."""
+        """Return the present full name for each full name in an item's statement."""
         return {then: self.full_name(self.item(id)) for then, id in item.bound}
 
     def check(self) -> None:

@@ -83,7 +83,7 @@ class Transaction:
         return self.state is not self.base
 
     def fork(self) -> "Transaction":
-        """Return a transaction with the same changes, which goes on by itself."""
+        """Return an independent transaction with the same changes."""
         return self.rebased(self.base, self.state)
 
     def rebased(self, base: State, state: State) -> "Transaction":
@@ -502,7 +502,7 @@ class Transaction:
         return Dropped(tuple(order.values()), described)
 
     def _dependents(self, each: Object | ColumnOf) -> list[tuple[Object, bool]]:
-        """Return what is dropped with `each`, and whether without CASCADE."""
+        """Return the objects dropped with `each`, and whether this needs no CASCADE."""
         if isinstance(each, ColumnOf):
             return [*((part, True) for part in each.parts), *((user, False) for user in each.users)]
         if isinstance(each, Item):

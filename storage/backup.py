@@ -7,7 +7,7 @@ The log has one order for all shards and the catalog, so a prefix of it, togethe
 states at its end, is a consistent state: the state that a kill at that moment would have left. It
 includes everything acknowledged before the backup began. Batches never change, so they are
 hard-linked if source and destination share a file system, and copied otherwise. A later backup to
-the same place takes only files that are new or damaged there. `backup.json` is replaced last: an
+the same place takes only files that are new or corrupt there. `backup.json` is replaced last: an
 interrupted backup leaves the previous one, or none.
 
 A restored database is a new database. It has its own identity and a new epoch, its times are later

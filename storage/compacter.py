@@ -133,7 +133,7 @@ class Compacter:
             register = Register(self._consensus, key, TraceState)
             state = register.found(head)
             assert state is not None
-            if not state.dropped:  # a dropped state is final; nobody changes it
+            if not state.dropped:  # a dropped state is final
                 state = await register.claim(self._epoch, None)
                 assert state is not None
                 self._registers[id_of(key)] = register

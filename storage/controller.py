@@ -418,7 +418,7 @@ class StorageController(ShardGrants):
             self._end_writers(shard)
 
     def _end_writers(self, shard: Shard) -> None:
-        """End the write capabilities of a complete shard, which nobody can use any more.
+        """End the write capabilities of a complete shard, which are of no use.
 
         This is not logged: after a restart, no capability is issued for such a shard.
         """
@@ -444,7 +444,7 @@ class StorageController(ShardGrants):
     def set_wait_for_room(self, wait: bool) -> None:
         """Set whether entries that cannot be refused wait while the disk is full.
 
-        They wait while the environment runs. During start and shutdown nobody would make room, so
+        They wait while the environment runs. During start and shutdown no one would make room, so
         callers get DiskFull: the environment cannot continue without these entries.
         """
         self._wal.waits_for_room = wait

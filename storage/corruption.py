@@ -19,7 +19,7 @@ from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
 
-DAMAGED = Gauge("storage_damaged_collections", "Collections that cannot be read.")
+CORRUPT = Gauge("storage_damaged_collections", "Collections that cannot be read.")
 
 
 class Corruptions:
@@ -53,7 +53,7 @@ class Corruptions:
         if id in self._found:
             return
         self._found[id] = error.message
-        DAMAGED.set(len(self._found))
+        CORRUPT.set(len(self._found))
         logger.error("a collection is damaged: %s", error, extra={"shard": id})
         for loop, callback in self._listeners:
             loop.call_soon_threadsafe(callback)
@@ -64,7 +64,7 @@ class Corruptions:
             return
         for id in self._found.keys() - set(ids):
             del self._found[id]
-        DAMAGED.set(len(self._found))
+        CORRUPT.set(len(self._found))
 
     def listen(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the running event loop soon after more corruption is found."""

@@ -3,7 +3,7 @@
 The time counted between two looks at the clock is at least zero and at most `MAX_STEP_MS`. So
 setting the clock, suspending the machine or blocking the event loop does not end leases whose
 holders could not be heard. Expiry is not durable: a heartbeat costs no write, and in a new
-environment each lease starts anew.
+environment each lease starts again.
 """
 
 from collections.abc import Iterable

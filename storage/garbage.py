@@ -60,7 +60,7 @@ class Garbage:
             logger.warning("no leases can be taken: %s", error)
 
     async def collect(self, paths: Iterable[str] = ()) -> None:
-        """Delete files that surely no state names and nobody reads, and those waiting.
+        """Delete files that surely have no state and no reader, and those waiting.
 
         Files under a lease wait until it has ended.
         """

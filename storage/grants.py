@@ -1,7 +1,7 @@
 """Grants: acquires, clones, downgrades and expires capabilities on the shards of a controller.
 
 Every change is an event of the log. A downgrade of a read capability is piggybacked on the next
-record, since nobody waits for it; everything else is durable on return.
+record, since no caller waits for it; everything else is durable on return.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class ShardGrants(ShardReader):
         except asyncio.CancelledError:
             self._expiry.forget([clone.token])
             with suppress(DatabaseError):  # the log has ended, and this entry with it
-                self._end_lost(shard, clone.token)  # nobody will receive the clone
+                self._end_lost(shard, clone.token)  # no one will receive the clone
             raise
         return clone
 

@@ -1,9 +1,9 @@
 """Inspection: reports what a data directory holds and which parts are corrupt.
 
 It owns nothing and changes nothing. The server may be running, and any file may be corrupt. Each
-problem becomes a `Damage` with the file and, if known, the offset; reading continues with the rest,
-whatever error a corrupt file causes. A problem counts only if it is still there after reading the
-states again, because the compacter may have replaced the file.
+problem becomes a `Corruption` with the file and, if known, the offset; reading continues with the
+rest, whatever error a corrupt file causes. A problem counts only if it is still there after reading
+the states again, because the compacter may have replaced the file.
 """
 
 import tempfile
@@ -202,7 +202,7 @@ class _Inspector:
         except FileNotFoundError:
             self._corruption(file, DataCorrupted(f'batch "{batch.key}" is missing'))
         except Exception as error:
-            self._corruption(file, error, getattr(error, "offset", None) or damaged_offset(path))
+            self._corruption(file, error, getattr(error, "offset", None) or corrupt_offset(path))
 
     def _shards(self, states: States, log: list[tuple[SegmentInfo, Contents]]) -> None:
         numbered = [(segment.number, contents) for segment, contents in log]
@@ -212,9 +212,9 @@ class _Inspector:
             self._corruption(f"log/{segment_name(log[-1][0].number, log[-1][0].epoch)}", error)
             return
         self._found.recovered = recovered.shards
-        damaged = {corruption.file for corruption in self._found.corruptions}
+        corrupt = {corruption.file for corruption in self._found.corruptions}
         for shard in recovered.shards.values():
-            whole = not any(f"blob/{batch.key}" in damaged for batch in shard.batches)
+            whole = not any(f"blob/{batch.key}" in corrupt for batch in shard.batches)
             self._found.shards.append(self._shard(shard, whole))
             if self._verify and whole:
                 self._check_multiplicities(shard)
@@ -305,7 +305,7 @@ def _range(updates: Iterable[pa.RecordBatch]) -> _Times:
     return found
 
 
-def damaged_offset(path: Path) -> int | None:
+def corrupt_offset(path: Path) -> int | None:
     """Return the offset of the first unreadable column chunk of a corrupt Parquet file.
 
     If all are readable, the footer or the magic bytes are corrupt, and the footer's offset is
@@ -324,13 +324,13 @@ def damaged_offset(path: Path) -> int | None:
         return 0
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         try:
-            chunk = executor.submit(_damaged_chunk, path).result()
+            chunk = executor.submit(_corrupt_chunk, path).result()
         except (BrokenProcessPool, OSError, pa.ArrowException):
             chunk = None
     return footer if chunk is None else chunk
 
 
-def _damaged_chunk(path: Path) -> int | None:
+def _corrupt_chunk(path: Path) -> int | None:
     with pq.ParquetFile(path, page_checksum_verification=True) as opened:
         for i in range(opened.metadata.num_row_groups):
             group = opened.metadata.row_group(i)

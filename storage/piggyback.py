@@ -1,4 +1,4 @@
-"""Piggybacked events: events for which nobody waits, logged with the next record.
+"""Piggybacked events: events without waiters, logged with the next record.
 
 Advances of since wait at most a second for a record. The uppers of idle shards are logged with a
 record now and then. If a record had no room for an event, the next record takes it, unless a later

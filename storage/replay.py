@@ -107,14 +107,14 @@ class _Replayer:
 
     def _opening(self, opening: Opening) -> None:
         if not self._first and self._shards.keys() != {entry.id for entry in opening.shards}:
-            raise self._damaged("lists other shards than the segment before")
+            raise self._corrupt("lists other shards than the segment before")
         self._dropped.update(opening.dropped)
         for entry in opening.shards:
             if self._first:
                 self._shards[entry.id] = Shard(entry.id, decode_schema(entry.schema))
             shard = self._shards[entry.id]
             if entry.upper < shard.upper:
-                raise self._damaged(f"takes the upper of {entry.id} back")
+                raise self._corrupt(f"takes the upper of {entry.id} back")
             if self._sealed.get(entry.id, T0) < entry.sealed:
                 raise DataCorrupted(
                     f"trace of {entry.id}: ends at {self._sealed.get(entry.id, T0)}"
@@ -137,7 +137,7 @@ class _Replayer:
                     shard.set_upper(max(shard.upper, upper))
             case Created(id, schema, grants):
                 if id in self._shards or id in self._dropped:
-                    raise self._damaged(f"creates {id} again")
+                    raise self._corrupt(f"creates {id} again")
                 self._shards[id] = Shard(id, decode_schema(schema))
                 self._shards[id].capabilities = _capabilities(id, grants)
             case Dropped(id):
@@ -172,7 +172,7 @@ class _Replayer:
     def _write(self, write: Write, messages: memoryview) -> memoryview:
         shard = self._shard(write.id)
         if write.lower < shard.upper:
-            raise self._damaged(
+            raise self._corrupt(
                 f"appends to {write.id} from {write.lower} where its upper is {shard.upper}"
             )
         shard.set_upper(write.upper)
@@ -187,10 +187,10 @@ class _Replayer:
     def _shard(self, id: GlobalId) -> Shard:
         shard = self._shards.get(id)
         if shard is None:
-            raise self._damaged(f"tells of {id}, which does not exist")
+            raise self._corrupt(f"tells of {id}, which does not exist")
         return shard
 
-    def _damaged(self, what: str) -> DataCorrupted:
+    def _corrupt(self, what: str) -> DataCorrupted:
         return DataCorrupted(f"{self._place}: {what}")
 
 

@@ -164,11 +164,11 @@ def read_segment(
     if sealed is not None:
         length, checksum = sealed
         if len(data) < length:
-            raise _damaged(path, len(data), f"ends before its {length} bytes")
+            raise _corrupt(path, len(data), f"ends before its {length} bytes")
         data = data[:length]  # ignores what a fenced environment wrote after it
         contents = _scan(path, data, number, epoch)
         if contents.torn or contents.checksum != checksum:
-            raise _damaged(path, contents.length, "is not what was sealed")
+            raise _corrupt(path, contents.length, "is not what was sealed")
         return contents
     return _scan(path, data[:end], number, epoch)
 
@@ -187,7 +187,7 @@ def has_records(path: Path) -> bool:
     _check_file_header(path, data, int(number), int(epoch))
     _, _, _, length, _, own = _RECORD.unpack(data[HEADER:])
     if own != zlib.crc32(data[HEADER:-4]):
-        raise _damaged(path, HEADER, "has a record header with a wrong checksum")
+        raise _corrupt(path, HEADER, "has a record header with a wrong checksum")
     return size > 2 * HEADER + int(length) + -int(length) % 8
 
 
@@ -199,36 +199,36 @@ def _scan(path: Path, data: memoryview, number: int, epoch: int) -> Contents:
         head = data[offset : offset + HEADER]
         magic, kind, sequence, length, checksum, own = _RECORD.unpack(head)
         if own != zlib.crc32(head[:-4]) or magic != RECORD_MAGIC:
-            raise _damaged(path, offset, "has a record header with a wrong checksum")
+            raise _corrupt(path, offset, "has a record header with a wrong checksum")
         if sequence != len(records):
-            raise _damaged(path, offset, f"has record {sequence} in the place of {len(records)}")
+            raise _corrupt(path, offset, f"has record {sequence} in the place of {len(records)}")
         end = offset + HEADER + length
         padded = end + -length % 8
         if padded > size:
             break
         payload = data[offset + HEADER : end]
         if zlib.crc32(payload) != checksum or any(data[end:padded]):
-            raise _damaged(path, offset, "has a record with a wrong checksum")
+            raise _corrupt(path, offset, "has a record with a wrong checksum")
         records.append(Record(Kind(kind), offset, payload))
         offset = padded
     if not records or records[0].kind is not Kind.OPENING:
-        raise _damaged(path, HEADER, "does not begin with a statement of progress")
+        raise _corrupt(path, HEADER, "does not begin with a statement of progress")
     for record in records[1:]:
         closing = record.kind is Kind.CLOSING
         if record.kind is Kind.OPENING or (closing and record is not records[-1]):
-            raise _damaged(path, record.offset, "has a statement of progress in its middle")
+            raise _corrupt(path, record.offset, "has a statement of progress in its middle")
     return Contents(tuple(records), offset, zlib.crc32(data[:offset]), size - offset)
 
 
 def _check_file_header(path: Path, data: memoryview, number: int, epoch: int) -> None:
     if len(data) < HEADER:
-        raise _damaged(path, len(data), "ends within its header")
+        raise _corrupt(path, len(data), "ends within its header")
     magic, found, found_epoch, own = _FILE.unpack(data[:HEADER])
     if magic != FILE_MAGIC or own != zlib.crc32(data[: HEADER - 4]):
-        raise _damaged(path, 0, "has a damaged header")
+        raise _corrupt(path, 0, "has a damaged header")
     if (found, found_epoch) != (number, epoch):
-        raise _damaged(path, 0, f"is segment {found} of epoch {found_epoch}")
+        raise _corrupt(path, 0, f"is segment {found} of epoch {found_epoch}")
 
 
-def _damaged(path: Path, offset: int, what: str) -> DataCorrupted:
+def _corrupt(path: Path, offset: int, what: str) -> DataCorrupted:
     return DataCorrupted(f'log segment "{path.name}" {what}, at offset {offset}', offset=offset)

@@ -95,14 +95,14 @@ class Entry:
 
     content: Event | Sequence[ShardWrite]
     apply: Callable[[], None]
-    done: asyncio.Future[None] | None = None  # None: nobody waits, the entry is piggybacked
+    done: asyncio.Future[None] | None = None  # None: the entry is piggybacked and has no waiter
     refuse: Callable[[], None] | None = None
 
 
 class Wal:
     """The log of one environment. Its methods belong on the event loop; one thread does the I/O.
 
-    `piggybacked` returns piggybacked entries, for which nobody waits, whenever a record is written.
+    `piggybacked` returns piggybacked entries, which have no waiters, whenever a record is written.
     Unless `waits_for_room`, entries that stay pending while the disk is full fail with the error.
     """
 

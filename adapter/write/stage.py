@@ -32,7 +32,7 @@ async def stage(
     """Let the transaction delete and insert rows, which have been checked, as one change.
 
     A key may go from a deleted row to an inserted one. Raises UniqueViolation if two rows would
-    have the same key, CollectionCorrupted if the table is damaged, TableAltered if its definition
+    have the same key, CollectionCorrupted if the table is corrupt, TableAltered if its definition
     has changed, InternalError if more rows would be deleted than there are.
     """
     coordinator, transaction, id = context.coordinator, context.transaction, target.id

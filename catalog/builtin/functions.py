@@ -1,4 +1,4 @@
-"""pg_proc: PostgreSQL's functions that there are here, by their oids there.
+"""pg_proc: the functions of PostgreSQL that Foreshore has, with PostgreSQL's oids.
 
 `functions.tsv` has one line for each: oid, name, kind, strict, set-returning, volatility, and the
 types of the result and of the arguments. The input and output functions of types are among them, as

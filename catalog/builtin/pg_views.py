@@ -7,7 +7,7 @@ from foreshore.catalog.builtin.relation import Declaration, IntrospectionSnapsho
 from foreshore.catalog.item import Item, Role
 from foreshore.types import oid_of
 
-SUPERUSER_OID = 10  # the owner of system objects, as which nobody can connect
+SUPERUSER_OID = 10  # owns the system objects; no one can connect as it
 
 
 def authid(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

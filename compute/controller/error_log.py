@@ -197,7 +197,7 @@ class ErrorLog:
             if self.is_known(time) and not passed.done():
                 passed.set_result(None)
 
-    # --- what is asked
+    # --- queries
 
     def is_known(self, time: Timestamp) -> bool:
         """Whether the errors at `time` are known."""
@@ -229,7 +229,7 @@ class ErrorLog:
                 return max(self._times[place], lower), text
         return None
 
-    # --- what is kept
+    # --- storage
 
     async def store(self, before: Timestamp) -> None:
         """Make the changed steps before a time durable.

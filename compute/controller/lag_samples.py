@@ -28,7 +28,7 @@ class LagSamples:
             self.greatest[id] = lag
 
     def take(self) -> Mapping[GlobalId, int | None]:
-        """Return the greatest lags, and begin anew."""
+        """Return the greatest lags, and start the next sample."""
         taken, self.greatest = self.greatest, {}
         return taken
 

@@ -109,7 +109,7 @@ class Maintained:
             if id in dataflow.writers
         ]
 
-    # --- why it does not go on
+    # --- obstacles
 
     def corruption_of(self, dataflow: Dataflow) -> DatabaseError | None:
         """Return the corruption that prevents all replicas from starting a dataflow, or None."""

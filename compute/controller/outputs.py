@@ -69,7 +69,7 @@ class SinkWriter:
     ) -> None:
         self.id = write.id
         self.behind = False
-        self.stopped = False  # after a fault nothing is written any more
+        self.stopped = False  # set by a fault, which ends all writing
         self.fenced: Fenced | None = None  # the fault, if another environment owns the data
         self.failure: str | None = None  # why writing is paused
         self.errors = errors
@@ -130,7 +130,7 @@ class SinkWriter:
             self._pressed()
 
     def stop(self) -> None:
-        """Receive nothing any more."""
+        """Stop receiving."""
         self.stopped = True
         self.failure = "its writer has stopped; the server's log has the details"
         self._items = []
@@ -170,7 +170,7 @@ class SinkWriter:
                     break
                 write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables), self._token)
                 outcome = await self._storage.append([write])
-            except OutOfDisk as error:  # the rows are kept; nobody else has them
+            except OutOfDisk as error:  # the rows are kept, because there is no other copy
                 if not waited:
                     logger.warning("a sink waits: %s", error, extra={"shard": self.id})
                 waited, self.failure = True, error.message
@@ -215,7 +215,7 @@ class Subscription:
 
     @property
     def failed(self) -> bool:
-        """Whether it receives nothing any more."""
+        """Whether it has stopped receiving."""
         return self._failure is not None
 
     @property

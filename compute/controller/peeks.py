@@ -206,7 +206,7 @@ class Peeks:
             pending.fail_if_all_have()
 
     def _choose(self, number: int, pending: _Pending, replica: Replica) -> None:
-        """Take the answer of `replica`, and let no other go on with one that takes long."""
+        """Choose the answer of `replica`, and cancel long evaluations on the others."""
         pending.answering = replica
         for other in pending.cluster.replicas.values():
             if other is not replica and other.connection is not None:

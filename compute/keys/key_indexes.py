@@ -113,7 +113,7 @@ class KeyIndexes:
         done.set_result(None)
 
     async def ready(self, table: GlobalId) -> None:
-        """Wait until the table's indexes are built; raises CollectionCorrupted if it is damaged."""
+        """Wait until the table's indexes are built; raises CollectionCorrupted if it is corrupt."""
         self._corruptions.check(table)
         building = self._building.get(table)
         if building is not None:

@@ -57,7 +57,7 @@ class BatchSizing:
             self._rest = 0
             return
         if times < self.times and not (slow and self._settled_for(times)):
-            return  # there was no more: it keeps up, or the sample is too small
+            return  # no more times were pending: it keeps up, or the sample is too small
         if times == self._least:
             self._least_rate = rate
         if self.times != self._settled and not self._succeeded(rate, seconds):

@@ -440,7 +440,7 @@ class DataflowState:
 
     @property
     def is_small_step(self) -> bool:
-        """Whether the next step surely takes no more than a few milliseconds."""
+        """Whether the next step surely takes a few milliseconds at most."""
         dataflow = self._dataflow
         return (
             dataflow is not None
@@ -461,7 +461,7 @@ class DataflowState:
     # --- the end of things
 
     def allow_compaction(self, id: GlobalId, since: Timestamp | None) -> None:
-        """Export `id` is not read before `since` any more; None: it was dropped."""
+        """Let history of export `id` before `since` be compacted; None: it was dropped."""
         if since is None:
             self.exports.discard(id)
             self.indexes.pop(id, None)

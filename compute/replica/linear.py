@@ -100,7 +100,7 @@ class LinearDataflow:
         """Do nothing: there is no state."""
 
     def maintain(self) -> bool:
-        """Return that nothing is to be done."""
+        """Return False: there is nothing to merge."""
         return False
 
     def close(self) -> None:

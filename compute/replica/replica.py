@@ -533,7 +533,7 @@ def _wanted(command: CreateDataflow, tables: Tables, files: LocalFiles) -> Wante
 
 
 def _then_freeze(factory: EngineFactory) -> EngineFactory:
-    """Return `factory`, which exempts from garbage collection what is there once it has run."""
+    """Return `factory` wrapped so that the objects alive after its call are never collected."""
 
     def start_engine(options: Mapping[str, str]) -> Engine:
         engine = factory(options)
