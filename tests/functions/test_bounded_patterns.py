@@ -1,6 +1,5 @@
 """Patterns that are exponential under backtracking are matched quickly and correctly."""
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,17 +67,13 @@ def test_repetitions_beyond_re2_limit_are_matched() -> None:
 
 
 ATOMS = st.sampled_from(["a", "b", "ab", "[ab]", "[^a]", ".", r"\w", r"\s", "é"])
-QUANTIFIERS = st.sampled_from(["", "", "", "*", "+", "?", "*?", "+?", "??", "{1,2}", "{2}"])
-
-
-def _grouped(kind: str, inner: str, quantifier: str) -> str:
-    """Return a group; one that matches nothing is not repeated, as engines capture it differently."""
-    may_be_empty = re.fullmatch(inner, "") is not None
-    return f"({kind}{inner}){'' if may_be_empty else quantifier}"
+QUANTIFIERS = st.sampled_from(
+    ["", "", "", "*", "+", "?", "*?", "+?", "??", "{1,2}", "{2}", "{0,3}"]
+)
 
 
 def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    group = st.builds(_grouped, st.sampled_from(["", "?:"]), inner, QUANTIFIERS)
+    group = st.builds("({}{}){}".format, st.sampled_from(["", "?:"]), inner, QUANTIFIERS)
     return st.one_of(
         group,
         st.builds("{}{}".format, inner, group),
@@ -95,11 +90,18 @@ EXPRESSIONS = st.recursive(st.builds("{}{}".format, ATOMS, QUANTIFIERS), _larger
 def test_engines_give_same_matches(text: str, expression: str) -> None:
     regex = compile_regex(expression)
     assert outcome(regex, text) == outcome(replace(regex, short=-1), text)
-    timed = replace(regex.source, linear=None)
-    assert outcome(regex, text) == outcome(replace(regex, short=-1, source=timed), text)
+    source = replace(regex.source, linear=None)
+    try:
+        by_timed = outcome(replace(regex, short=-1, source=source), text)
+    except Failure as failure:
+        if "takes too long" in failure.text:
+            return
+        raise
+    compared = 2 if regex.empty_loops else 3  # without captures
+    assert outcome(regex, text)[:compared] == by_timed[:compared]
 
 
-def outcome(regex: Regex, text: str) -> object:
+def outcome(regex: Regex, text: str) -> tuple[object, object, object]:
     """Return all matches and their captures, or the error."""
     found = regex_match.matching(regex, text)
     all_bounds = regex_match.find_all(found, text)
@@ -110,6 +112,14 @@ def outcome(regex: Regex, text: str) -> object:
         except Failure as failure:
             groups.append(failure.text)
     return found.matches(), all_bounds, groups
+
+
+def test_captures_of_repeated_empty_group_beside_lookaround_are_rejected() -> None:
+    assert pattern.regexp_match("ab", "(a*)*") == ("a",)
+    with pytest.raises(Failure, match="0A000.*may be empty"):
+        pattern.regexp_match("ab", "(a*)*(?=b)")
+    assert pattern.regexp_match("ab", "(?:a*)*(?=b)") == ("a",)
+    assert pattern.regexp_match("ab", "(a)*(?=b)") == ("a",)
 
 
 @given(st.text("ab_%\n", max_size=8), st.text("ab_%", max_size=6))

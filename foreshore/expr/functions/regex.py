@@ -60,6 +60,7 @@ class Regex:
     preferred: bool  # like `simple`, or all matches at one place have the same length
     delimited: bool  # text beyond the end of a match may matter
     short: int  # the greatest length of a text over which backtracking takes few steps
+    empty_loops: bool  # repeats groups that may be empty, whose captures depend on the engine
 
 
 def invalid(reason: str) -> Failure:
@@ -75,6 +76,47 @@ def too_complex() -> Failure:
 def unsupported(what: str) -> Failure:
     """Return the failure of a pattern that cannot be matched exactly."""
     return fail("0A000", f"regular expressions with {what} are not supported")
+
+
+class _Least:
+    """The least length of a match of each part that is being translated."""
+
+    def __init__(self) -> None:
+        self.of_last = 0  # the last atom
+        self._branch = 0  # what there is of the current branch
+        self._before: list[int | None] = [None]  # the least of the branches before it
+        self._outer: list[tuple[int, bool]] = []  # before each open group; whether it counts
+
+    def add(self, length: int) -> None:
+        """Add an atom."""
+        self.of_last = length
+        self._branch += length
+
+    def omit_last(self) -> None:
+        """Make the last atom optional."""
+        self._branch -= self.of_last
+
+    def branch(self) -> None:
+        """Begin another branch."""
+        self._before[-1] = self._least()
+        self._branch = 0
+
+    def open(self, *, counts: bool = True) -> None:
+        """Begin a group; one that looks around does not count."""
+        self._outer.append((self._branch, counts))
+        self._before.append(None)
+        self._branch = 0
+
+    def close(self) -> None:
+        """End a group, which becomes the last atom."""
+        least = self._least()
+        self._before.pop()
+        self._branch, counts = self._outer.pop()
+        self.add(least if counts else 0)
+
+    def _least(self) -> int:
+        before = self._before[-1]
+        return self._branch if before is None else min(before, self._branch)
 
 
 class _Translator:
@@ -96,6 +138,8 @@ class _Translator:
         self.quantifiable = False
         # Numbers of choices and preferences before each open group.
         self.opened: list[tuple[int, int]] = []
+        self.least = _Least()
+        self.empty_loops = False
         self.group_at = 0  # number of preferences before the last atom, a group
         self.group_last = False  # the last atom is a group
         self.choosing_last = False  # and it contains choices
@@ -112,6 +156,8 @@ class _Translator:
 
     def emit(self, text: str, *, atom: bool = True, linear: str | None = None) -> None:
         self.group_last = self.choosing_last = False
+        if atom:
+            self.least.add(1)
         self.out.append(text)
         self.linear.append(text if linear is None else linear)
         self.quantifiable = atom
@@ -130,7 +176,9 @@ class _Translator:
                     self.emit("\\)")
                 else:
                     choices, at = self.opened.pop()
-                    self.emit(")")
+                    self.emit(")", atom=False)
+                    self.quantifiable = True
+                    self.least.close()
                     self.group_at = at
                     self.group_last = True
                     self.choosing_last = self.loops + self.forks > choices
@@ -138,6 +186,7 @@ class _Translator:
                 self.branches = True
                 self.forks += 1
                 self.preferences.insert(self.opened[-1][1] if self.opened else 0, True)
+                self.least.branch()
                 self.emit("|", atom=False)
             case "*" | "+" | "?":
                 self.quantify(c)
@@ -166,6 +215,7 @@ class _Translator:
             for start in ("?:", "?=", "?!", "?<=", "?<!"):
                 if rest.startswith(start):
                     self.at += len(start)
+                    self.least.open(counts=start == "?:")
                     if start != "?:":
                         self.backtracks = True
                     self.emit("(" + start, atom=False)
@@ -179,6 +229,7 @@ class _Translator:
                 return
             raise invalid("quantifier operand invalid")
         self.groups += 1
+        self.least.open()
         self.emit("(", atom=False)
 
     def at_end(self) -> None:
@@ -197,6 +248,9 @@ class _Translator:
             self.forks += 1
         else:
             self.loops += 1
+            self.empty_loops |= self.group_last and not self.least.of_last
+        if text[0] in "*?" or text.startswith("{0,"):
+            self.least.omit_last()
         greedy = True
         if self.pattern[self.at : self.at + 1] == "?":
             self.at += 1
@@ -224,6 +278,9 @@ class _Translator:
             if not self.quantifiable:
                 raise invalid("quantifier operand invalid")
             self.nested = self.nested or self.choosing_last
+            self.empty_loops |= self.group_last and not self.least.of_last
+            if low == 0:
+                self.least.omit_last()
             if self.pattern[self.at : self.at + 1] == "?":
                 self.at += 1
             self.emit("{" + found[1] + "}", atom=False)
@@ -425,6 +482,7 @@ def compile_regex(pattern: str, flags: str = "") -> Regex:
         translator.backtracks
         or any(mark in source.python for mark in ("\\Z", "(?m:$)", "\\b", "\\B")),
         _short(translator, simple=simple),
+        translator.empty_loops and translator.groups > 0,
     )
 
 

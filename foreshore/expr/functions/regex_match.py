@@ -156,6 +156,8 @@ class _Timed:
         return next((begin, end) for end in ends if self._whole(source, (begin, end)) is not None)
 
     def groups(self, bounds: Bounds, *, reordered: bool) -> Groups | None:
+        if self._regex.empty_loops:  # this engine captures one more match, of nothing
+            raise unsupported("captures and repeated groups that may be empty")
         source = self._regex.reordered if reordered else self._regex.source
         assert source is not None
         return _captured(self._whole(source, bounds), self._regex, reordered=reordered)
