@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.harness import Server
-from tests.starvation import starved
+from tests.starvation import Starvation
 
 
 def longest_wait_beside(server: Server, sql: str) -> tuple[float, float]:
@@ -32,11 +32,11 @@ def longest_wait_beside(server: Server, sql: str) -> tuple[float, float]:
         thread = threading.Thread(target=run)
         thread.start()
         while thread.is_alive():
-            before, began = starved(pid), time.monotonic()
+            starvation, began = Starvation(pid), time.monotonic()
             bystander.execute("SELECT 1")
             waited = time.monotonic() - began
             if waited > longest:
-                longest = max(longest, waited - (starved(pid) - before))
+                longest = max(longest, waited - starvation.seconds())
         thread.join()
     (seconds,) = took
     return seconds, longest

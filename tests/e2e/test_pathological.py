@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.pathological import statements
 from tests.harness import Server, serving
-from tests.starvation import starved
+from tests.starvation import Starvation
 
 SEED = 18
 COUNT = 1000
@@ -48,11 +48,11 @@ class Bystander:
         assert process is not None
         with self._server.connect() as connection:
             while not self._over.wait(0.002):
-                before, began = starved(process.pid), time.monotonic()
+                starvation, began = Starvation(process.pid), time.monotonic()
                 connection.execute("SELECT 1")
                 waited = time.monotonic() - began
                 if waited > LONGEST_WAIT_S:  # and not for want of a processor
-                    waited -= starved(process.pid) - before
+                    waited -= starvation.seconds()
                 if waited > LONGEST_WAIT_S:
                     self.waits.append((waited, self.running))
 
