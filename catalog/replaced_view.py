@@ -31,4 +31,4 @@ def keep_comments(
     for position, text in (old.column_comments or {}).items():
         name = old_columns[position - 1]
         if name in columns:
-            change.comment_column(change.state.item(new.id), columns.index(name) + 1, text)
+            change.comment_column(change.state.item(new.id), columns, name, text)

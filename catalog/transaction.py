@@ -44,6 +44,8 @@ from foreshore.errors import (
     DuplicateTable,
     InsufficientPrivilege,
     InvalidName,
+    UndefinedColumn,
+    WrongObjectType,
 )
 from foreshore.ids import GlobalId, global_id
 
@@ -418,8 +420,18 @@ class Transaction:
         self._check_not_system(target)
         return self._put(msgspec.structs.replace(target, comment=text or msgspec.UNSET))
 
-    def comment_column(self, item: Item, position: int, text: str | None) -> Item:
-        """Set the comment on the column at `position`, from 1; None removes it."""
+    def comment_column(
+        self, item: Item, columns: Sequence[str], name: str, text: str | None
+    ) -> Item:
+        """Set the comment on a column of `item`, which has these columns; None removes it."""
+        if item.type == "index":
+            raise WrongObjectType(
+                f'cannot set comment on relation "{item.name}"',
+                detail="This operation is not supported for indexes.",
+            )
+        if name not in columns:
+            raise UndefinedColumn(f'column "{name}" of relation "{item.name}" does not exist')
+        position = columns.index(name) + 1
         comments = dict(item.column_comments or {})
         comments.pop(position, None)
         if text:

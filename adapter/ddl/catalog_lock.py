@@ -60,9 +60,9 @@ def changes_permanent_objects(context: StatementContext, plan: Plan) -> bool:
         ):
             return not name.temporary
         case CreateIndex(on=id) | AlterTable(table=id) | AlterSequence(id=id):
-            return id is not None and not _is_temporary(context, id)
+            return id is not None and _is_permanent(context, id)
         case Truncate(tables=ids, restart_identity=True):
-            return not all(_is_temporary(context, id) for id in ids)
+            return any(_is_permanent(context, id) for id in ids)
         case Drop(kind=kind, names=names) if kind in RELATIONS:
             return any(_names_permanent(context, name) for name in names)
         case (
@@ -88,9 +88,9 @@ def changes_permanent_objects(context: StatementContext, plan: Plan) -> bool:
             return False
 
 
-def _is_temporary(context: StatementContext, id: str) -> bool:
+def _is_permanent(context: StatementContext, id: str) -> bool:
     item = context.planner.state.get(id)
-    return isinstance(item, Item) and item.temporary
+    return not (isinstance(item, Item) and item.temporary)
 
 
 def _names_permanent(context: StatementContext, name: Name) -> bool:

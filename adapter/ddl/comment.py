@@ -9,7 +9,6 @@ from foreshore.errors import (
     InsufficientPrivilege,
     InvalidCatalogName,
     InvalidSchemaName,
-    UndefinedColumn,
     UndefinedObject,
     WrongObjectType,
 )
@@ -23,10 +22,10 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
         case "column":
             assert plan.column is not None, plan
             item = _item(context, plan.name)
-            position = _position(context, item, plan.column)
-            change.comment_column(item, position, plan.text)
+            columns = reader.planned[item.id].desc.names
+            change.comment_column(item, columns, plan.column, plan.text)
         case "table" | "view" | "materialized view" | "index":
-            if plan.kind == "index" and _is_of_key(context, plan.name):
+            if plan.kind == "index" and reader.find_key(plan.name.parts) is not None:
                 raise FeatureNotSupported("COMMENT ON the index of a key is not supported")
             item = _item(context, plan.name)
             if item.type != plan.kind:
@@ -48,10 +47,6 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
     return Completed("COMMENT")
 
 
-def _is_of_key(context: StatementContext, name: Name) -> bool:
-    return context.planner.reader().find_key(name.parts) is not None
-
-
 def _item(context: StatementContext, name: Name) -> Item:
     reader = context.planner.reader()
     if name.schema is not None and not reader.schema(
@@ -62,16 +57,3 @@ def _item(context: StatementContext, name: Name) -> Item:
     if found.kind == "builtin":
         raise InsufficientPrivilege(f'permission denied: "{found.name.item}" is a system catalog')
     return context.catalog_change().state.item(found.id)
-
-
-def _position(context: StatementContext, item: Item, column: str) -> int:
-    """Return where in its relation the column is, from 1."""
-    if item.type == "index":
-        raise WrongObjectType(
-            f'cannot set comment on relation "{item.name}"',
-            detail="This operation is not supported for indexes.",
-        )
-    names = context.planner.reader().planned[item.id].desc.names
-    if column not in names:
-        raise UndefinedColumn(f'column "{column}" of relation "{item.name}" does not exist')
-    return names.index(column) + 1

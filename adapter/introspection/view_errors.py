@@ -13,14 +13,13 @@ is not written any more, and reading errors from it raises the corruption.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.state import VIEW_ERRORS
 from foreshore.compute.controller.error_log import Steps
+from foreshore.compute.controller.stored_errors import Row, StoredErrors, table_of
 from foreshore.errors import AdminShutdown, CollectionCorrupted, OutOfDisk
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
@@ -33,15 +32,13 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 
-Row = tuple[GlobalId, str | None, str | None, Timestamp, int]
-
 
 class ViewErrors:
     """The table of one environment; `coordinator` returns its coordinator once that exists."""
 
     def __init__(self, coordinator: Callable[[], "Coordinator"]) -> None:
         self._coordinator = coordinator
-        self._stored: defaultdict[GlobalId, dict[Timestamp, str | None]] = defaultdict(dict)
+        self._stored = StoredErrors()
         self._locks: defaultdict[GlobalId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._corruption: CollectionCorrupted | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,12 +57,8 @@ class ViewErrors:
         except CollectionCorrupted as corruption:
             self._stop(corruption)
             return
-        names = ("object_id", "sqlstate", "error", "at")
-        columns = (rows.column(name).to_pylist() for name in names)
-        for id, sqlstate, error, at in zip(*columns, strict=True):
-            text = None if error is None else f"{sqlstate} {error}"
-            self._stored[GlobalId(id)][at] = text
-        for id in list(self._stored):
+        self._stored.load(rows)
+        for id in self._stored:
             if self._is_gone(id):
                 self.forget(id)
 
@@ -82,7 +75,7 @@ class ViewErrors:
             relation = coordinator.relation_of(coordinator.state.item(id))
             if split_errors(relation)[1] is not None:
                 raise self._corruption
-        return dict(self._stored[id]) if id in self._stored else {}
+        return self._stored.of(id)
 
     async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
         """Make durable that a view has exactly `steps` at `times`.
@@ -99,24 +92,16 @@ class ViewErrors:
         if (storing := self._storing.get(id)) is not None:
             await asyncio.wait([storing])
 
-    async def _store(self, id: GlobalId, times: Iterable[Timestamp], steps: Steps) -> None:
+    async def _store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
         if self._is_gone(id):  # no one would remove its lock
             return
         async with self._locks[id]:
             if self._is_gone(id):
                 return
-            stored = self._stored[id]
-            absent = object()
-            changed = [at for at in times if stored.get(at, absent) != steps.get(at, absent)]
-            if self._corruption is not None or not changed:
-                return
-            rows = [_row(id, at, stored[at], -1) for at in changed if at in stored]
-            rows += [_row(id, at, steps[at], 1) for at in changed if at in steps]
-            await self._write(rows)
-            for at in changed:
-                stored.pop(at, None)
-                if at in steps:
-                    stored[at] = steps[at]
+            rows = self._stored.difference(id, times, steps)
+            if rows and self._corruption is None:
+                await self._write(rows)
+                self._stored.replace(id, times, steps)
 
     def forget(self, id: GlobalId) -> None:
         """Delete the rows of a dropped view, in the background."""
@@ -125,7 +110,7 @@ class ViewErrors:
 
     async def _forget(self, id: GlobalId) -> None:
         async with self._locks[id]:
-            rows = [_row(id, at, text, -1) for at, text in self._stored[id].items()]
+            rows = self._stored.difference(id, self._stored.of(id).keys(), {})
             while rows:
                 try:
                     await self._write(rows)
@@ -134,16 +119,15 @@ class ViewErrors:
                     await asyncio.sleep(RETRY_SECONDS)
                 except AdminShutdown:
                     return  # the next start deletes them
-            del self._stored[id]
+            self._stored.remove(id)
         del self._locks[id]
 
     async def _write(self, rows: list[Row]) -> None:
         coordinator = self._coordinator()
         schema = coordinator.catalog.planned[VIEW_ERRORS.id].desc.stored_schema().append(DIFF_FIELD)
-        columns = zip(zip(*rows, strict=True), schema, strict=True)
-        table = pa.table([pa.array(values, field.type) for values, field in columns], schema=schema)
+        write = Write({VIEW_ERRORS.id: [table_of(rows, schema)]}, waits=False)
         try:
-            await coordinator.group.write(Write({VIEW_ERRORS.id: [table]}, waits=False))
+            await coordinator.group.write(write)
         except CollectionCorrupted as corruption:
             self._stop(corruption)
 
@@ -169,9 +153,3 @@ class ViewErrors:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _row(id: GlobalId, at: Timestamp, text: str | None, diff: int) -> Row:
-    """Return a row of the table, with `__diff`; `text` is an SQLSTATE and a message, or None."""
-    sqlstate, error = (None, None) if text is None else (text[:5], text[6:])
-    return id, sqlstate, error, at, diff

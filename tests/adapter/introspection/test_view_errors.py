@@ -393,7 +393,7 @@ def test_drop_view_removes_its_errors(
         async with asyncio.timeout(10):
             while await rows(env):  # noqa: ASYNC110 - it goes in its own time
                 await asyncio.sleep(0.02)
-        assert not env.environment.coordinator.errors._stored
+        assert not [*env.environment.coordinator.errors._stored]
         await env.close()
 
     asyncio.run(main())
@@ -413,7 +413,7 @@ def test_error_reported_after_drop_is_not_written(
         async with asyncio.timeout(10):
             while await rows(env):  # noqa: ASYNC110 - it goes in its own time
                 await asyncio.sleep(0.02)
-        assert not coordinator.errors._stored
+        assert not [*coordinator.errors._stored]
         assert view not in coordinator.errors._locks
         await env.close()
 
