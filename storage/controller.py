@@ -63,7 +63,7 @@ from foreshore.storage.replay import replay
 from foreshore.storage.selection import Reading, Selection
 from foreshore.storage.shard import Shard, SharedUpper
 from foreshore.storage.snapshot import BatchFile, Snapshot
-from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Wal
+from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
 from foreshore.update import EMPTY, T0, Timestamp, update_schema
 
 __all__ = [
@@ -240,7 +240,7 @@ class StorageController(ShardGrants):
         loop = asyncio.get_running_loop()
         self._tasks.append(
             loop.create_task(
-                self._wal.run(self._piggybacked.entries, self._opening, self._compacter.wake)
+                self._wal.run(self._piggybacked_entries, self._opening, self._compacter.wake)
             )
         )
         self._tasks.append(loop.create_task(self._garbage.run()))
@@ -297,7 +297,7 @@ class StorageController(ShardGrants):
         for grant in grants:
             shard.capabilities.add(grant)
         self._creating.add(id)  # until the log answers, even if the caller is cancelled
-        await self._log(
+        await self._wal.log(
             Created(id, shard.encoded_schema, grants),
             partial(self._created, shard),
             refuse=partial(self._creating.discard, id),
@@ -312,7 +312,7 @@ class StorageController(ShardGrants):
         """Drop the shard and its capabilities, durably. Its id is never used again."""
         shard = self._shard(id)
         shard.dropping = True
-        await self._log(Dropped(id), partial(self._drop, shard))
+        await self._wal.log(Dropped(id), partial(self._drop, shard))
 
     def _drop(self, shard: Shard) -> None:
         del self._shards[shard.id]
@@ -352,7 +352,7 @@ class StorageController(ShardGrants):
             uppers[write.id] = write.upper
         for shard, write in conforming:
             shard.reserve(write.upper)
-        await self._log(
+        await self._wal.log(
             [write for _, write in conforming],
             partial(self._appended, conforming),
             refuse=partial(self._refused, [shard for shard, _ in conforming]),
@@ -378,12 +378,20 @@ class StorageController(ShardGrants):
         return downgraded(write, frontier)
 
     async def _wait_for_compaction(self) -> None:
-        while self._compacter.segments_behind > SEGMENTS_BEHIND and self._compacter.running:
+        while (
+            len(self._wal.segments) > SEGMENTS_BEHIND
+            and self._compacter.segments_behind > SEGMENTS_BEHIND
+            and self._compacter.running
+        ):
             if self._compacter.full is not None:
                 raise DiskFull("more before what is there has been compacted")
             if self._ending:
                 raise AdminShutdown
             await self._compacter.progress()
+
+    def _piggybacked_entries(self) -> list[Entry]:
+        is_due = self._piggybacked.due <= asyncio.get_running_loop().time()
+        return self._piggybacked.entries() if is_due else []
 
     def _appended(self, writes: list[tuple[Shard, ShardWrite]]) -> None:
         for shard, write in writes:
@@ -458,7 +466,7 @@ class StorageController(ShardGrants):
     async def _wait_in_flight(self) -> None:
         """Wait for writes in flight, so that no answer depends on a write that is not durable."""
         if any(shard.in_flight for shard in self._shards.values()):
-            await self._log([], lambda: None, refuse=lambda: None)
+            await self._wal.log([], lambda: None, refuse=lambda: None)
 
     def _opening(self) -> Opening:
         return Opening(

@@ -25,46 +25,42 @@ CORRUPT = Gauge("storage_damaged_collections", "Collections that cannot be read.
 class Corruptions:
     """The corrupt shards of one environment. Any thread may add to them.
 
-    `name` returns the name of a collection for messages.
+    `name` returns the name of a collection for messages; `messages` are those of corrupt shards.
     """
 
     def __init__(self) -> None:
         self.name: Callable[[GlobalId], str] = lambda id: f'shard "{id}"'
-        self._found: dict[GlobalId, str] = {}
+        self.messages: dict[GlobalId, str] = {}
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
-
-    def __len__(self) -> int:
-        """Return the number of corrupt shards."""
-        return len(self._found)
 
     def of(self, id: GlobalId) -> CollectionCorrupted | None:
         """Return the error for reading the shard, None if it is not known to be corrupt."""
-        what = self._found.get(id)
+        what = self.messages.get(id)
         return None if what is None else CollectionCorrupted(self.name(id), what)
 
     def check(self, *ids: GlobalId) -> None:
         """Raise CollectionCorrupted for the first of the shards that is corrupt."""
         for id in ids:
-            if id in self._found:
-                raise CollectionCorrupted(self.name(id), self._found[id])
+            if id in self.messages:
+                raise CollectionCorrupted(self.name(id), self.messages[id])
 
     def found(self, id: GlobalId, error: DataCorrupted) -> None:
         """Record that the shard is corrupt; the first error is kept."""
-        if id in self._found:
+        if id in self.messages:
             return
-        self._found[id] = error.message
-        CORRUPT.set(len(self._found))
+        self.messages[id] = error.message
+        CORRUPT.set(len(self.messages))
         logger.error("a collection is damaged: %s", error, extra={"shard": id})
         for loop, callback in self._listeners:
             loop.call_soon_threadsafe(callback)
 
     def keep(self, ids: Iterable[GlobalId]) -> None:
         """Forget shards that are not among `ids` because they were dropped."""
-        if not self._found:
+        if not self.messages:
             return
-        for id in self._found.keys() - set(ids):
-            del self._found[id]
-        CORRUPT.set(len(self._found))
+        for id in self.messages.keys() - set(ids):
+            del self.messages[id]
+        CORRUPT.set(len(self.messages))
 
     def listen(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the running event loop soon after more corruption is found."""

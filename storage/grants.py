@@ -6,7 +6,7 @@ record, since no caller waits for it; everything else is durable on return.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ from foreshore.storage.lease import Leases
 from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.piggyback import PiggybackedEvents
 from foreshore.storage.reader import ShardReader
-from foreshore.storage.record import Downgraded, Event, Expired, Grant, Granted, ShardWrite
+from foreshore.storage.record import Downgraded, Expired, Grant, Granted
 from foreshore.storage.shard import Shard
 from foreshore.storage.wal import Entry, Wal
 from foreshore.update import EMPTY, Timestamp
@@ -60,19 +60,9 @@ class ShardGrants(ShardReader):
         self._expiry = Expiry(clock)
         self._expiry_timer: asyncio.TimerHandle | None = None
 
-    async def _log(
-        self,
-        content: Event | Sequence[ShardWrite],
-        apply: Callable[[], None],
-        refuse: Callable[[], None] | None = None,
-    ) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wal.append(Entry(content, apply, done, refuse))
-        await done
-
     async def confirm(self) -> None:
         """Return when everything requested before is durable; one record covers all downgrades."""
-        await self._log([], lambda: None)
+        await self._wal.log([], lambda: None)
 
     async def acquire_capabilities(
         self, ids: Iterable[GlobalId], lease_ms: int | None = None
@@ -101,7 +91,7 @@ class ShardGrants(ShardReader):
                     grant = self._grant(shard, capability, lease_ms)
                     grants.append((id, grant))
         if grants:
-            await self._log(Granted(tuple(grants), True), lambda: None)
+            await self._wal.log(Granted(tuple(grants), True), lambda: None)
         return acquired
 
     async def clone_capability(
@@ -117,7 +107,7 @@ class ShardGrants(ShardReader):
         clone = replace(capability, token=self._tokens.issue())
         grant = self._grant(shard, clone, held.lease_ms if lease_ms is None else lease_ms)
         try:
-            await self._log(Granted(((clone.id, grant),), False), lambda: None)
+            await self._wal.log(Granted(((clone.id, grant),), False), lambda: None)
         except asyncio.CancelledError:
             self._expiry.forget([clone.token])
             with suppress(DatabaseError):  # the log has ended, and this entry with it
@@ -164,7 +154,7 @@ class ShardGrants(ShardReader):
             self._piggybacked.downgrade(shard, capability.token, frontier)
             return
         event = Downgraded(((shard.id, capability.token, frontier),))
-        await self._log(event, self._reserve_given_up(shard))
+        await self._wal.log(event, self._reserve_given_up(shard))
 
     def _reserve_given_up(self, shard: Shard) -> Callable[[], None]:
         """Reserve the interval that all writers gave up; upper advances when that is durable."""

@@ -37,33 +37,41 @@ class PiggybackedEvents:
         self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}
         self._expired: list[tuple[GlobalId, str]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0  # when idle uppers are due again, by the loop's clock
+        self.due = 0.0  # when there is something to log, at the earliest, by the loop's clock
         self._closing = False
 
     def downgrade(self, shard: Shard, token: str, frontier: Timestamp | None) -> None:
         """Downgrade a read capability to `frontier`; None: it was dropped."""
         self._downgrades[shard.id, token] = frontier
+        self.due = 0.0
         shard.update_since()
         self._write_soon()
 
     def expire(self, shard: Shard, token: str) -> None:
         """Record that a read lease has ended."""
         self._expired.append((shard.id, token))
+        self.due = 0.0
         shard.update_since()
         self._write_soon()
 
     def log_uppers_soon(self) -> None:
         """Log the uppers of idle shards with the next record."""
-        self._due = 0.0
+        self.due = 0.0
 
     def close(self) -> None:
         """Stop requesting records, and log everything with the last one."""
         self._closing = True
+        self.due = 0.0
         if self._timer is not None:
             self._timer.cancel()
 
     def entries(self) -> list[Entry]:
-        """Return the entries for the next record."""
+        """Return the entries for the next record.
+
+        The uppers come first: they keep the history of a shard for as long as a collection derived
+        from it would have to restart there.
+        """
+        self.due = 0.0 if self._closing else asyncio.get_running_loop().time() + PIGGYBACK_SECONDS
         entries = [*self._uppers()]
         if self._downgrades:
             downgrades, self._downgrades = self._downgrades, {}
@@ -84,15 +92,7 @@ class PiggybackedEvents:
         return entries
 
     def _uppers(self) -> Iterator[Entry]:
-        """Yield the uppers of idle shards if they are due, or if there are downgrades.
-
-        Logging uppers first keeps the history of a shard for as long as a collection derived from
-        it would have to restart there.
-        """
-        now = asyncio.get_running_loop().time()
-        if now < self._due and not self._downgrades and not self._closing:
-            return
-        self._due = now + PIGGYBACK_SECONDS
+        """Yield the uppers of idle shards, unless all are logged."""
         moved = [
             shard
             for shard in self._shards.values()
@@ -118,16 +118,18 @@ class PiggybackedEvents:
 
     def _not_downgraded(self, downgrades: Mapping[tuple[GlobalId, str], Timestamp | None]) -> None:
         self._downgrades = {**downgrades, **self._downgrades}
+        self.due = 0.0
         self._write_soon()
 
     def _not_expired(self, expired: Iterable[tuple[GlobalId, str]]) -> None:
         self._expired = [*expired, *self._expired]
+        self.due = 0.0
         self._write_soon()
 
     def _not_advanced(self, shards: Iterable[Shard]) -> None:
         for shard in shards:
             shard.logged_upper = T0
-        self._due = 0.0
+        self.due = 0.0
 
     def _write_soon(self) -> None:
         if self._timer is None and not self._closing:

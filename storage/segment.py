@@ -26,10 +26,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from foreshore.errors import DataCorrupted
+from foreshore.errors import DataCorrupted, is_disk_full
 from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
-from foreshore.storage.fault import DiskFull, writing
+from foreshore.storage.fault import DiskFull
 
 FILE_MAGIC = b"FORESHORELOG\x00\x00\x00\x01"
 RECORD_MAGIC = b"FSR1"
@@ -109,11 +109,12 @@ class SegmentWriter:
             parts.append(bytes(-length % 8))
         before = self.length, self.checksum
         try:
-            with writing("to the log"):
-                self._write(parts)
-        except DiskFull:
+            self._write(parts)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
             self._cut(*before)
-            raise
+            raise DiskFull("to the log") from error
         reached("log.written")
         os.fdatasync(self._descriptor)
         self.records += 1

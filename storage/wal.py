@@ -197,6 +197,17 @@ class Wal:
         reached("segment.listed")
         await self._garbage.collect(await blocking.run(self._executor, self._unlisted_segments))
 
+    async def log(
+        self,
+        content: Event | Sequence[ShardWrite],
+        apply: Callable[[], None],
+        refuse: Callable[[], None] | None = None,
+    ) -> None:
+        """Make an entry durable with the next record, and apply it."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.append(Entry(content, apply, done, refuse))
+        await done
+
     def append(self, entry: Entry) -> None:
         """Make the entry durable with the next record."""
         if self.failure is not None:

@@ -133,7 +133,7 @@ class ConstraintGuard:
 
     def refused(self, write: Write, earlier: GroupKeys) -> DatabaseError | None:
         """Return why `write` may not happen after what is there and after `earlier`."""
-        for id in write.rows if len(self._corruptions) else ():
+        for id in write.rows if self._corruptions.messages else ():
             if (corruption := self._corruptions.of(id)) is not None:
                 return corruption
         planned = self._catalog.planned

@@ -42,7 +42,8 @@ async def stage(
     parts += [rows for rows in inserted if rows.num_rows]
     if not parts:
         return
-    coordinator.storage.corruptions.check(id)
+    if coordinator.storage.corruptions.messages:
+        coordinator.storage.corruptions.check(id)
     committed = coordinator.catalog.planned.get(id)
     written = [Written(part, {}) for part in parts]
     for constraint in target.planned.unique:

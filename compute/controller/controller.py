@@ -204,7 +204,7 @@ class ComputeController:
         compact_sinks(self._storage, self._dataflows)
         cluster.connected(replica, connection)
         self._apply_backpressure(cluster)
-        if len(self._storage.corruptions):
+        if self._storage.corruptions.messages:
             self._fail_waiters()
 
     def _apply_backpressure(self, cluster: Cluster) -> None:

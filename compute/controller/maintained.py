@@ -113,13 +113,13 @@ class Maintained:
 
     def corruption_of(self, dataflow: Dataflow) -> DatabaseError | None:
         """Return the corruption that prevents all replicas from starting a dataflow, or None."""
-        if not len(self._corruptions) or dataflow.is_running:
+        if not self._corruptions.messages or dataflow.is_running:
             return None
         return next(filter(None, map(self._corruptions.of, dataflow.reads)), None)
 
     def corruption_below(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
         """Return the corruption that stops the collections or their inputs, or None."""
-        if not len(self._corruptions):
+        if not self._corruptions.messages:
             return None
         found = (self.corruption_of(dataflow) for _, dataflow in self.below(ids))
         return next(filter(None, found), None)
@@ -167,7 +167,7 @@ class Maintained:
 
         Corrupt inputs matter at all times, because only a running dataflow knows a view's errors.
         """
-        if not len(self._corruptions):
+        if not self._corruptions.messages:
             return
         ids = list(ids)
         self._corruptions.check(*ids)

@@ -114,7 +114,8 @@ class KeyIndexes:
 
     async def ready(self, table: GlobalId) -> None:
         """Wait until the table's indexes are built; raises CollectionCorrupted if it is corrupt."""
-        self._corruptions.check(table)
+        if self._corruptions.messages:
+            self._corruptions.check(table)
         building = self._building.get(table)
         if building is not None:
             await asyncio.shield(building)

@@ -316,7 +316,7 @@ def test_file_deleted_by_later_environment_is_not_corruption(
             await older.examine([U1])
         with pytest.raises(Fenced):
             await older._compacter._merge(shard, shard.batches)
-        assert not older.corruptions
+        assert not older.corruptions.messages
         assert not [r for r in caplog.records if "damaged" in r.message]
         await abandon(older)
         await newer.close()
@@ -436,7 +436,7 @@ def test_fenced_environment_cannot_set_first_state_of_shard(
         await abandon(older)
         await newer.close()
         again = await open_at(tmp_path)
-        assert len(again.corruptions) == 0
+        assert not again.corruptions.messages
         assert files(again) == named(again)
         assert again.retired_ids() == ([U1] if dropped else [])
         assert len(await contents(again, await reader(again, U2), 0)) == 1

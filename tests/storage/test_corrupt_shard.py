@@ -143,7 +143,7 @@ def test_corrupt_batch_disables_only_its_shard(
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(whole)
         controller = await open_at(tmp_path)
-        assert not controller.corruptions
+        assert not controller.corruptions.messages
         for id in SIZES:
             await check(controller, await reader(controller, id), TIMES + 2)
         await controller.close()
@@ -196,11 +196,11 @@ def test_corrupt_shard_can_be_dropped(tmp_path: Path, kind: str) -> None:
         await controller.settle()
         await asyncio.gather(*controller._compacter._deleting)
         assert not any(path.exists() for path in paths[U1])
-        assert not controller.corruptions
+        assert not controller.corruptions.messages
         await check(controller, await reader(controller, U2), TIMES)
         await controller.close()
         controller = await open_at(tmp_path)
-        assert not controller.corruptions
+        assert not controller.corruptions.messages
         assert not controller.exists(U1)
         await controller.close()
 
@@ -215,7 +215,7 @@ def test_shard_dropped_only_in_log_is_not_corrupt(tmp_path: Path) -> None:
         await abandon(controller)
         paths[U1][0].unlink()
         controller = await open_at(tmp_path)
-        assert not controller.corruptions
+        assert not controller.corruptions.messages
         await controller.close()
 
     run(main)
@@ -232,7 +232,7 @@ def test_examine_finds_reported_corruption(tmp_path: Path) -> None:
         await check(controller, read, TIMES)  # by now the files have been checked
         stat = paths[U2][0].stat()
         await controller.examine(SIZES)
-        assert not controller.corruptions
+        assert not controller.corruptions.messages
         paths[U2][0].write_bytes(flipped(paths[U2][0].read_bytes()))
         assert paths[U2][0].stat().st_ino == stat.st_ino
         await controller.examine(SIZES)

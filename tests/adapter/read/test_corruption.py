@@ -220,7 +220,7 @@ def test_corrupted_table_can_only_be_dropped(tmp_path: Path, kind: str) -> None:
             await until(lambda: not files["t"].exists() and not files["plain"].exists())
         for _ in range(2):
             async with opened(tmp_path) as env:
-                assert not env.storage.corruptions
+                assert not env.storage.corruptions.messages
                 assert await env.says("SELECT count(*) FROM other") == "2\nSELECT 1"
                 assert await env.says("SELECT * FROM mo") == "2\nSELECT 1"
                 await env.does("CREATE TABLE t (k int PRIMARY KEY, v text)", "DROP TABLE t")
