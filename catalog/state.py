@@ -27,6 +27,7 @@ SYSTEM_SCHEMAS = tuple(
         ("information_schema", 13_000),
         ("mz_catalog", 13_001),
         ("mz_internal", 13_002),
+        ("mz_introspection", 13_003),
     )
 )
 # Tables that only the system writes. They have shards, but no rows in the catalog's shard.

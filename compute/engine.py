@@ -10,7 +10,7 @@ Columns are addressed by position. Input updates have a collection's row columns
 `__diff`; they are consolidated and unordered.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol, TypeVar
@@ -122,6 +122,22 @@ class Cancellation:
             self._stop = None
 
 
+@dataclass(frozen=True, slots=True)
+class ArrangementSize:
+    """The size of an arrangement: its name, records (updates or groups), batches and bytes.
+
+    `operator` is its operator's number, None if it belongs to none; `object` is the collection
+    whose rows it has, if dataflows share it.
+    """
+
+    name: str
+    records: int
+    batches: int
+    bytes: int
+    operator: int | None = None
+    object: GlobalId | None = None
+
+
 class Dataflow(Protocol):
     """A maintained relation. Calls are serialized but may come from any thread.
 
@@ -150,6 +166,10 @@ class Dataflow(Protocol):
 
     def maintain(self) -> bool:
         """Do some maintenance between steps; return whether there is more to do."""
+        ...
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return the sizes of its arrangements. Any thread may call it, also during a step."""
         ...
 
     def close(self) -> None:
@@ -229,6 +249,10 @@ class Engine(Protocol):
 
         It may wait for another process, so it must not run on the event loop.
         """
+        ...
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return the sizes of what dataflows share. Any thread may call it."""
         ...
 
     def close(self) -> None:

@@ -276,12 +276,30 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     failures: int = 0
 
 
+class ArrangementStatus(msgspec.Struct, frozen=True):
+    """The size of an arrangement of an object, or of what all dataflows share if that is None.
+
+    `operator` is its operator's number in EXPLAIN PHYSICAL PLAN.
+    """
+
+    object: GlobalId | None
+    operator: int | None
+    name: str
+    records: int
+    batches: int
+    bytes: int
+
+
 class Status(Message, frozen=True):
-    """The replica's status report, sent when a dataflow's state changes and periodically."""
+    """The replica's status report, sent when a dataflow's state changes and periodically.
+
+    Only periodical reports have the sizes of all arrangements.
+    """
 
     ready: bool  # the engine is running
     dataflows: tuple[DataflowStatus, ...]
     failure: str | None = None
+    arrangements: tuple[ArrangementStatus, ...] | None = None
 
 
 Command: TypeAlias = (

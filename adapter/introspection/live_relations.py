@@ -144,6 +144,22 @@ def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
             }
 
 
+def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
+    """Yield what replicas report of their arrangements, or the one that the session has chosen."""
+    pinned = pinned_replica(context)
+    for replica, each in context.coordinator.compute.arrangements():
+        if pinned is None or replica == pinned:
+            yield {
+                "replica_id": replica,
+                "object_id": each.object,
+                "operator_id": each.operator,
+                "name": each.name,
+                "records": each.records,
+                "batches": each.batches,
+                "size": each.bytes,
+            }
+
+
 def _loop_latencies(context: StatementContext) -> Iterator[Row]:
     for each in context.coordinator.loop_latency.windows:
         yield {
@@ -215,6 +231,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_storage_sizes": _storage_sizes,
     "mz_cluster_replica_statuses": _replica_statuses,
     "mz_dataflow_statuses": _dataflow_statuses,
+    "mz_arrangement_sizes": _arrangement_sizes,
     "mz_message_loop_latency": _loop_latencies,
     "mz_read_holds": _read_holds,
     "mz_write_capabilities": _writers,

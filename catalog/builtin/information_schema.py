@@ -11,10 +11,12 @@ from foreshore.catalog.builtin.relation import (
     nothing,
 )
 from foreshore.catalog.item import Item, Role
+from foreshore.catalog.state import SYSTEM_SCHEMAS
 from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
 from foreshore.types import ColumnType, RelationDesc, SqlType
 
+_SYSTEM_SCHEMAS = frozenset(each.name for each in SYSTEM_SCHEMAS)
 _TABLE_TYPES = {"table": "BASE TABLE", "view": "VIEW"}
 _INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
 _FLOAT_BITS = {"float4": 24, "float8": 53}
@@ -69,7 +71,7 @@ def _tables(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> I
 
 
 def _is_user(schema: str) -> bool:
-    return schema not in ("pg_catalog", "information_schema", "mz_catalog", "mz_internal")
+    return schema not in _SYSTEM_SCHEMAS
 
 
 def _columns(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:

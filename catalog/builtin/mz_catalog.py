@@ -21,7 +21,7 @@ FIRST_OID = 13_100
 
 
 def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
-    """Yield the relations of mz_catalog and mz_internal."""
+    """Yield the relations of mz_catalog, mz_internal and mz_introspection."""
     declared: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterable[Row]]], ...] = (
         ("mz_catalog", "mz_databases", "id text, oid oid, name text, owner_id text", _databases),
         (
@@ -202,6 +202,13 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "object_id text, object_name text, kind text, write_frontier mz_timestamp, token text,"
             "dataflow_id text?",
             live("mz_write_capabilities"),
+        ),
+        (
+            "mz_introspection",
+            "mz_arrangement_sizes",
+            "replica_id text, object_id text?, operator_id int8?, name text, records int8,"
+            "batches int8, size int8",
+            live("mz_arrangement_sizes"),
         ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):

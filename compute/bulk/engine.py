@@ -5,7 +5,7 @@ dataflows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from threading import Lock
@@ -16,7 +16,7 @@ from foreshore.compute.bulk.evaluate import Plans, check_result, plans_of, raise
 from foreshore.compute.bulk.session import Session
 from foreshore.compute.delta.differentiate import differentiate
 from foreshore.compute.delta.tick import Store, TickDataflow
-from foreshore.compute.engine import Cancellation, Dataflow, Input
+from foreshore.compute.engine import ArrangementSize, Cancellation, Dataflow, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
 from foreshore.expr.ir import Relation
@@ -142,6 +142,10 @@ class BulkEngine(ABC):
 
     def check(self) -> None:  # noqa: B027 - an engine within this process loses nothing
         """Raise Unavailable if the engine has lost its backend."""
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return nothing: dataflows share no arrangements."""
+        return ()
 
     @contextmanager
     def _cancellable(self, cancellation: Cancellation, stop: Callable[[], None]) -> Iterator[None]:

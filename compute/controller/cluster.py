@@ -18,6 +18,7 @@ from foreshore import blocking
 from foreshore.compute.controller.history import Entry, History
 from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.protocol import (
+    ArrangementStatus,
     CreateDataflow,
     CreateInstance,
     DataflowDescription,
@@ -94,6 +95,7 @@ class Replica:
     leases: dict[GlobalId, list[Snapshot]] = field(default_factory=dict)
     status: Status | None = None
     status_at: float = 0.0  # when it sent its last status, by the loop's clock
+    arrangements: tuple[ArrangementStatus, ...] = ()  # as it last reported them
     # Dataflows over corrupt files, by its last status.
     suspected: set[GlobalId] = field(default_factory=set)
     # Dataflows that failed repeatedly.
@@ -167,6 +169,12 @@ class Cluster:
                 else [],
             }
 
+    def arrangements(self) -> Iterator[tuple[str, ArrangementStatus]]:
+        """Yield the names of replicas with the arrangements of each."""
+        for replica in self.replicas.values():
+            for each in replica.arrangements:
+                yield replica.name, each
+
     def connected(self, replica: Replica, connection: Connection[Response]) -> None:
         """Send a new connection the history, pending peeks included."""
         self._flush()
@@ -190,6 +198,7 @@ class Cluster:
         replica.connection = None
         replica.uppers = {}
         replica.status = None
+        replica.arrangements = ()
         for id in list(replica.leases):
             replica.release(id)
 

@@ -36,6 +36,7 @@ from foreshore.compute.controller.responses import Responses
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
     AllowCompaction,
+    ArrangementStatus,
     CreateInstance,
     DataflowDescription,
     IndexExport,
@@ -573,6 +574,11 @@ class ComputeController:
     def status(self) -> list[dict[str, Any]]:
         """Return the status of each replica, for builtin relations."""
         return [row for cluster in self._clusters.values() for row in cluster.status()]
+
+    def arrangements(self) -> Iterator[tuple[str, ArrangementStatus]]:
+        """Yield the arrangements of each replica, a few seconds old, for builtin relations."""
+        for cluster in self._clusters.values():
+            yield from cluster.arrangements()
 
     def dataflow(self, id: GlobalId) -> DataflowDescription | None:
         """Return the description of a dataflow, or of the one that exports collection `id`."""

@@ -74,6 +74,8 @@ class Responses:
             case Status():
                 replica.status = message
                 replica.status_at = asyncio.get_running_loop().time()
+                if message.arrangements is not None:
+                    replica.arrangements = message.arrangements
                 self._suspect(replica, message)
                 self._note_failing(replica, message)
             case _:

@@ -11,7 +11,7 @@ nothing. Statements are rendered once for each such case. Changes are only added
 as many entries have been added as there were, they are consolidated.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -30,7 +30,14 @@ from foreshore.compute.delta.changes import (
 )
 from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.tables import Layout, row_layout
-from foreshore.compute.engine import ERRORS, Input, Output, output_schema, result_schema
+from foreshore.compute.engine import (
+    ERRORS,
+    ArrangementSize,
+    Input,
+    Output,
+    output_schema,
+    result_schema,
+)
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.ir import (
     Constant,
@@ -195,6 +202,10 @@ class TickDataflow:
     def maintain(self) -> bool:
         """Return that nothing is to be done: a step consolidates its store."""
         return False
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return nothing: its contents are tables of the engine."""
+        return ()
 
     def close(self) -> None:
         """Free the dataflow's resources."""

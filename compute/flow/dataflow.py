@@ -1,11 +1,12 @@
 """Dataflows of the arrangement engine."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.engine import ERRORS, Engine, Input, Output, output_schema
+from foreshore.compute.engine import ERRORS, ArrangementSize, Engine, Input, Output, output_schema
 from foreshore.compute.flow.batch import Batch, empty
 from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.convert import batch_of, columns_of, flat, integers, words_of
@@ -114,6 +115,13 @@ class FlowDataflow:
     def maintain(self) -> bool:
         """Merge some runs of each arrangement; return whether there is more to do."""
         return any([operator.maintain() for operator in self._operators])
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the sizes of all operators' arrangements, and of the counts of errors."""
+        for number, operator in enumerate(self._operators):
+            for size in operator.sizes():
+                yield replace(size, operator=number)
+        yield from self._errors.sizes()
 
     def close(self) -> None:
         """Free the operators."""

@@ -1,11 +1,11 @@
 """The arrangement engine beside a bulk engine, which has what it has not."""
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 import pyarrow as pa
 
-from foreshore.compute.engine import Cancellation, Dataflow, Engine, Input
+from foreshore.compute.engine import ArrangementSize, Cancellation, Dataflow, Engine, Input
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.unsupported import Unsupported
@@ -65,6 +65,11 @@ class FlowEngine:
     def check(self) -> None:
         """Raise Unavailable if the bulk engine has permanently lost its backend."""
         self._bulk.check()
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return the sizes of what dataflows share."""
+        yield ArrangementSize("strings", len(self._interner), 1, self._interner.nbytes)
+        yield from self._bulk.sizes()
 
     def close(self) -> None:
         """Free the engine's resources."""

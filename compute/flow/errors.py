@@ -6,10 +6,11 @@ twice counts twice, a failing row counts with its multiplicity, positively.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, concat
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import layout_of
@@ -58,6 +59,11 @@ class Port:
         words = updates.words[points.rows]
         return Batch(*groups.changes(words, counts, points.times, points.first))
 
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of the counts."""
+        if self._counts is not None:
+            yield self._counts.size("errors")
+
     def commit(self) -> None:
         """Keep what was staged."""
         if self._counts is not None:
@@ -99,6 +105,11 @@ class ErrorOutput:
             times = np.full(len(ids), window.lower, np.int64)
             parts.append(Batch(np.array(ids, np.int64), times, np.ones(len(ids), np.int64)))
         return concat(parts, 1)
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the sizes of the counts of errors."""
+        for port in self._ports:
+            yield from port.sizes()
 
     def commit(self) -> None:
         """Keep what was staged."""

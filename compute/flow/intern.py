@@ -34,6 +34,10 @@ class Interner:
         self._known: dict[bytes, int] = {}  # of constants
         self._lock = Lock()
 
+    def __len__(self) -> int:
+        """Return the number of strings."""
+        return self._count - 1
+
     @property
     def nbytes(self) -> int:
         """Return the memory in use."""

@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words, concat
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import probing, rows
@@ -139,6 +140,10 @@ class Spine:
     def nbytes(self) -> int:
         """Return the size in memory."""
         return sum(run.nbytes for run in self.runs) + self.tail.room * (8 * self.width + 48)
+
+    def size(self, name: str) -> ArrangementSize:
+        """Return the size as that of an arrangement called `name`; the tail is a batch."""
+        return ArrangementSize(name, len(self), len(self.runs) + 1, self.nbytes)
 
     def hashes(self, words: Words) -> Hashes:
         """Return the hash of the key of each row."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.kernels.float_sums import WORDS
@@ -63,6 +64,10 @@ class SumTable:
     def __len__(self) -> int:
         """Return the number of groups."""
         return self._count
+
+    def size(self, name: str) -> ArrangementSize:
+        """Return the size as that of an arrangement called `name`."""
+        return ArrangementSize(name, len(self), 1, self.nbytes)
 
     def at(self, points: Points, order: Ints, hashes: Hashes, updates: Batch) -> Ints:
         """Return the sums at each point, given sorted updates: key and contributions.

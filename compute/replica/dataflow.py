@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from foreshore.compute.arrange.arrangement import Arrangement, consolidate
 from foreshore.compute.engine import (
     ERRORS,
+    ArrangementSize,
     Dataflow,
     Engine,
     Output,
@@ -33,6 +34,7 @@ from foreshore.compute.engine import (
     rows_schema,
 )
 from foreshore.compute.protocol import (
+    ArrangementStatus,
     DataflowDescription,
     DataflowStatus,
     Failure,
@@ -501,10 +503,26 @@ class DataflowState:
             self.failures,
         )
 
+    def arrangement_status(self) -> Iterator[ArrangementStatus]:
+        """Yield the sizes of its arrangements, and of the indexes that it exports."""
+        for size in self._dataflow.sizes() if self._dataflow is not None else ():
+            yield arrangement_status(size, self.id)
+        for id, index in self.indexes.items():
+            rows, runs, bytes = index.rows.size
+            yield ArrangementStatus(id, None, "index", rows, runs + 1, bytes)  # with the newest
+
     def _index_status(self) -> Iterator[IndexStatus]:
         for id, index in self.indexes.items():
             rows, runs, size = index.rows.size
             yield IndexStatus(id, index.rows.since, index.rows.upper, rows, runs, size)
+
+
+def arrangement_status(size: ArrangementSize, owner: GlobalId | None) -> ArrangementStatus:
+    """Return the status of an arrangement of `owner`, if it belongs to no other collection."""
+    object = size.object or owner
+    return ArrangementStatus(
+        object, size.operator, size.name, size.records, size.batches, size.bytes
+    )
 
 
 def _at(updates: pa.Table, time: Timestamp) -> pa.Table:

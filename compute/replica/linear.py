@@ -3,13 +3,14 @@
 Hydration, which has many rows, is left to the bulk engine.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 import pyarrow as pa
 
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import (
     ERRORS,
+    ArrangementSize,
     Cancellation,
     Dataflow,
     Engine,
@@ -103,6 +104,10 @@ class LinearDataflow:
         """Return False: there is nothing to merge."""
         return False
 
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return nothing: there is no state."""
+        return ()
+
     def close(self) -> None:
         """Do nothing: there is no state."""
 
@@ -151,6 +156,10 @@ class LinearFirst:
     def check(self) -> None:
         """Raise Unavailable if the engine has permanently lost its backend."""
         self._engine.check()
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return the sizes of what dataflows share."""
+        return self._engine.sizes()
 
     def close(self) -> None:
         """Free the engine's resources."""

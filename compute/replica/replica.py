@@ -31,6 +31,7 @@ from foreshore.compute.peek import failure_of
 from foreshore.compute.protocol import (
     STATUS_SECONDS,
     AllowCompaction,
+    ArrangementStatus,
     CancelPeek,
     Command,
     CreateDataflow,
@@ -46,7 +47,7 @@ from foreshore.compute.protocol import (
     Status,
     SubscribeIndex,
 )
-from foreshore.compute.replica.dataflow import DataflowState, Sent
+from foreshore.compute.replica.dataflow import DataflowState, Sent, arrangement_status
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import ENGINES, EngineFactory, Instance
 from foreshore.compute.replica.pending_peeks import PendingPeeks
@@ -382,7 +383,8 @@ class Replica:
                     self._failed(dataflow, error, "pending")
                 else:
                     self._went_well(dataflow, sent)
-                self._send_status()
+                last = self._to_hydrate() is None
+                self._send_status(self._arrangements() if last else None)
             await self._hydrations.wait()
 
     def _to_hydrate(self) -> DataflowState | None:
@@ -512,17 +514,27 @@ class Replica:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
-            self._send_status()
+            self._send_status(self._arrangements())
 
     async def _watch_engine(self) -> None:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
             await self._instance.check()
 
-    def _send_status(self) -> None:
+    def _send_status(self, arrangements: tuple[ArrangementStatus, ...] | None = None) -> None:
         dataflows = tuple(dataflow.status() for dataflow in self._dataflows.values())
         instance = self._instance
-        self._send(Status(instance.engine is not None, dataflows, instance.failure))
+        self._send(Status(instance.engine is not None, dataflows, instance.failure, arrangements))
+
+    def _arrangements(self) -> tuple[ArrangementStatus, ...]:
+        """Return the sizes of all arrangements."""
+        engine = self._instance.engine
+        shared = engine.sizes() if engine is not None else ()
+        own = (dataflow.arrangement_status() for dataflow in list(self._dataflows.values()))
+        return (
+            *(arrangement_status(size, None) for size in shared),
+            *(each for statuses in own for each in statuses),
+        )
 
 
 def _wanted(command: CreateDataflow, tables: Tables, files: LocalFiles) -> Wanted:

@@ -56,7 +56,9 @@ from foreshore.types import (
     array_of,
 )
 
-_SCHEMAS = frozenset(("pg_catalog", "mz_catalog", "mz_internal", "information_schema"))
+_SCHEMAS = frozenset(
+    ("pg_catalog", "mz_catalog", "mz_internal", "mz_introspection", "information_schema")
+)
 
 _ENVIRONMENT: dict[str, Environment] = {
     "now": Environment("now", TIMESTAMPTZ),

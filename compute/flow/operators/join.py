@@ -5,11 +5,12 @@ Inputs before it are read with their changes in the window, inputs after it with
 combination of changes is counted once, at the latest of their times.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.arranged import Arranged
@@ -139,6 +140,11 @@ class Join:
         """Forget the times before `since`."""
         for _, arranged in self._arranged:
             arranged.compact(since)
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of each arrangement."""
+        for _, arranged in self._arranged:
+            yield arranged.spine.size("rows")
 
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""

@@ -3,13 +3,14 @@
 The values of a group are ordered rows. Where a group changes all of them are read anew.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from foreshore.compute.bulk.exact import comoment_float
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Words
 from foreshore.compute.flow.convert import column_at, words_of_values
 from foreshore.compute.flow.layout import Layout, Place
@@ -90,6 +91,10 @@ class Listed:
     def compact(self, since: int) -> None:
         """Forget the times before `since`."""
         self._spine.compact(since)
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of the ordered rows."""
+        yield self._spine.size("ordered rows")
 
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""

@@ -4,10 +4,11 @@ A step has two halves. `step` computes the output and stages the new state; then
 operators `commit` or all `restore`. So a step that fails changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, concat
 from foreshore.compute.flow.layout import Layout, layout_of
 from foreshore.compute.flow.program import Context, Program
@@ -49,6 +50,10 @@ class Operator(Protocol):
         """Do some maintenance; return whether there is more to do."""
         ...
 
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return the sizes of its arrangements."""
+        ...
+
 
 class Stateless:
     """An operator that keeps nothing."""
@@ -67,6 +72,10 @@ class Stateless:
     def maintain(self) -> bool:
         """Return that nothing is to be done."""
         return False
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return nothing."""
+        return ()
 
 
 class Source(Stateless):

@@ -4,12 +4,13 @@ Sums and counts are kept in a table, minima and maxima are the first of ordered 
 gives its words for every point at which a group changes; together they are the output's rows.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 import numpy as np
 
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.float_sums import FloatSums
 from foreshore.compute.flow.kernels import groups
@@ -68,6 +69,12 @@ class Sums:
             each.put(points, order, updates, sums, words)
         return sums[:, 0]
 
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of the sums."""
+        size = self.table.size("sums")
+        outliers = sum(each.floats.nbytes for each in self.sums if each.floats is not None)
+        yield replace(size, bytes=size.bytes + outliers)
+
     def commit(self) -> None:
         """Keep what was staged."""
         self.table.commit()
@@ -124,6 +131,10 @@ class Extreme:
         """Forget the times before `since`."""
         self._spine.compact(since)
 
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of the ordered rows."""
+        yield self._spine.size("ordered rows")
+
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""
         return self._spine.maintain()
@@ -156,6 +167,11 @@ class Distinct:
         updates = self._sums.program.run(found, self._context)
         order, hashes = sorted_groups(updates, self._key, self._context.seed)
         self._sums.put(points, order, hashes, updates, words)
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the sizes of the counts of values, and of their sums."""
+        yield self._counts.size("counts")
+        yield from self._sums.sizes()
 
     def commit(self) -> None:
         """Keep what was staged."""
@@ -249,6 +265,11 @@ class Reduce:
         """Forget the times before `since`."""
         for each in self._ordered:
             each.compact(since)
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of each arrangement."""
+        for part in (self._sums, *self._parts):
+            yield from part.sizes()
 
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""

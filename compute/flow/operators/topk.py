@@ -1,9 +1,10 @@
 """The first rows of each group, and the rows of positive multiplicity."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Layout
@@ -80,6 +81,10 @@ class TopK:
         """Forget the times before `since`."""
         self._spine.compact(since)
 
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of the ordered rows."""
+        yield self._spine.size("ordered rows")
+
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""
         return self._spine.maintain()
@@ -114,6 +119,10 @@ class Threshold:
 
     def compact(self, since: int) -> None:
         """Forget nothing: only the present counts are kept."""
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of the counts."""
+        yield self._counts.size("counts")
 
     def maintain(self) -> bool:
         """Return that nothing is to be done."""

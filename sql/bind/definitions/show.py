@@ -58,7 +58,13 @@ def _schema(planning: Planning, within: tuple[str, ...]) -> str:
         database = within[0] if len(within) == 2 else catalog.database
         catalog.resolve_new((*((database,) if len(within) == 2 else ()), name, "x"))
     else:
-        system = ("pg_catalog", "mz_catalog", "mz_internal", "information_schema")
+        system = (
+            "pg_catalog",
+            "mz_catalog",
+            "mz_internal",
+            "mz_introspection",
+            "information_schema",
+        )
         path = catalog.search_path
         own = [each for each in path if each not in system and not is_temporary(each)]
         if not own:

@@ -1,0 +1,81 @@
+"""The sizes of arrangements follow their contents."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.engine import ArrangementSize, Input
+from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.ir import Relation, sources_of
+from foreshore.ids import GlobalId
+from foreshore.update import update_schema
+from tests.compute.plans import PLANS, U1, U2
+
+SCHEMAS = {
+    U1.id: pa.schema({"a": pa.int32(), "b": pa.int32(), "c": pa.string()}),
+    U2.id: pa.schema({"a": pa.int32(), "b": pa.int32()}),
+}
+SETTINGS = [
+    ("join", [(2, "rows", 40), (2, "rows", 40)]),
+    ("count and sum by key", [(1, "sums", 40)]),
+    ("minimum and maximum by key", [(1, "sums", 40), (1, "ordered rows", 40), (1, "ordered rows", 40)]),
+    ("top two by key", [(1, "ordered rows", 40)]),
+    ("distinct", [(1, "sums", 40)]),
+    ("filter", []),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[FlowEngine]:
+    bulk = DuckDbEngine(threads=1)
+    yield FlowEngine(bulk)
+    bulk.close()
+
+
+def updates(id: GlobalId, start: int, count: int, time: int, diff: int = 1) -> pa.Table:
+    numbers = list(range(start, start + count))
+    columns = [pa.array(numbers, pa.int32()), pa.array(numbers, pa.int32())]
+    if id == U1.id:
+        columns.append(pa.array(map(str, numbers)))
+    columns += [pa.array([time] * count, pa.int64()), pa.array([diff] * count, pa.int64())]
+    return pa.Table.from_arrays(columns, schema=update_schema(SCHEMAS[id]))
+
+
+@pytest.mark.parametrize(("name", "wanted"), SETTINGS)
+def test_each_arrangement_has_its_size(
+    engine: FlowEngine, name: str, wanted: list[tuple[int, str, int]]
+) -> None:
+    relation: Relation = PLANS[name]
+    ids = tuple(sorted(sources_of(relation)))
+    description = DataflowDescription(GlobalId("t1"), relation, ids, (), 1)
+    dataflow = engine.create(description, SCHEMAS)
+    dataflow.hydrate({id: Input(SCHEMAS[id], (), (updates(id, 0, 40, 1),)) for id in ids})
+    first = sizes_of(dataflow.sizes())
+    assert [each[:3] for each in first] == wanted
+    dataflow.step(2, 3, {id: updates(id, 40, 1000, 2) for id in ids})
+    second = sizes_of(dataflow.sizes())
+    assert [each[2] for each in second] == [1040 for _ in wanted]
+    assert all(b[3] > a[3] for a, b in zip(first, second, strict=True))
+    dataflow.close()
+    assert sizes_of(dataflow.sizes()) == []
+
+
+def sizes_of(found: object) -> list[tuple[int | None, str, int, int]]:
+    assert isinstance(found, Iterator | tuple)
+    sizes: list[ArrangementSize] = list(found)
+    return [(each.operator, each.name, each.records, each.bytes) for each in sizes]
+
+
+def test_strings_are_those_of_the_whole_replica(engine: FlowEngine) -> None:
+    (before,) = engine.sizes()
+    description = DataflowDescription(GlobalId("t1"), PLANS["distinct"], (U1.id,), (), 1)
+    dataflow = engine.create(description, SCHEMAS)
+    dataflow.hydrate({U1.id: Input(SCHEMAS[U1.id], (), (updates(U1.id, 7000, 5000, 1),))})
+    (after,) = engine.sizes()
+    assert (before.name, after.name) == ("strings", "strings")
+    assert after.records == before.records + 5000
+    assert after.bytes > before.bytes
+    dataflow.close()
