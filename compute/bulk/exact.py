@@ -11,6 +11,7 @@ comoments add them as integers, separately for each power of two.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,21 +29,23 @@ MANY = 64  # entries above which arrays are faster
 
 def sum_float(entries: Iterable[tuple[float, int]]) -> float:
     """Return the sum of `x * d` over (x, d), rounded once; NaN and infinities as PostgreSQL's."""
-    finite: list[float] = []
+    single: list[float] = []
+    multiple: list[tuple[float, int]] = []
     special = 0.0
     for x, d in entries:
         if not math.isfinite(x):
             special += x  # NaN, or infinities of one or both signs
         elif d == 1:
-            finite.append(x)
+            single.append(x)
         else:
-            finite.extend(_multiple(x, d))
+            multiple.append((x, d))
     if special != 0.0:
         return special
     try:
-        return math.fsum(finite)
-    except OverflowError:  # a partial sum, or the sum itself
-        total = sum(map(Fraction, finite), Fraction())
+        return math.fsum(chain(single, *(_multiple(x, d) for x, d in multiple)))
+    except OverflowError:  # of a product, a partial sum, or the sum itself
+        total = sum(map(Fraction, single), Fraction())
+        total += sum(Fraction(x) * d for x, d in multiple)
         try:
             return float(total)
         except OverflowError:
@@ -50,14 +53,12 @@ def sum_float(entries: Iterable[tuple[float, int]]) -> float:
 
 
 def _multiple(x: float, d: int) -> Iterable[float]:
+    """Yield the products of x and the powers of two in d; raises OverflowError."""
     sign, d = (1.0, d) if d > 0 else (-1.0, -d)
     shift = 0
     while d:
         if d & 1:
-            try:
-                yield sign * math.ldexp(x, shift)
-            except OverflowError:
-                yield from [sign * x] * (1 << shift)
+            yield sign * math.ldexp(x, shift)
         d >>= 1
         shift += 1
 

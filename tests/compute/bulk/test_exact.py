@@ -80,3 +80,9 @@ def test_lists_that_are_null_or_empty_have_no_sum() -> None:
     lists = pa.array([[{"x": 0.1, "d": 3}], None, [], [{"x": 1.0, "d": 1}]], type)
     assert sum_float_lists(lists).to_pylist() == [0.1 * 3, None, None, 1.0]
     assert sum_float_lists(lists.slice(3)).to_pylist() == [1.0]
+
+
+def test_multiples_beyond_greatest_float_cancel() -> None:
+    """They took a list entry for each multiple."""
+    assert sum_float([(1e308, 1 << 50), (-1e308, (1 << 50) - 1)]) == 1e308
+    assert sum_float([(1e308, 1 << 50)]) == math.inf
