@@ -123,3 +123,21 @@ def parts_of_column(
     ]
     owned = state.sequences_of(table)
     return indexes + [item.id for item in owned if item.owned_by and item.owned_by.column == name]
+
+
+def moved_views(
+    before: Mapping[GlobalId, Planned], planned: Mapping[GlobalId, Planned], state: State
+) -> list[Item]:
+    """Return the existing materialized views that will read other collections.
+
+    `planned` are the new plans, `state` is the next state of the catalog.
+    """
+    found = []
+    for id, each in planned.items():
+        now, item = before.get(id), state.get(id)
+        if now is not None and isinstance(item, Item) and item.type == "materialized view":
+            assert now.definition is not None, item
+            assert each.definition is not None, item
+            if sources_of(now.definition) != sources_of(each.definition):
+                found.append(item)
+    return found

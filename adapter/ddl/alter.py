@@ -12,7 +12,7 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import refuse_reserved, with_sequences
 from foreshore.adapter.ddl.definitions import plan_created_table
-from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
+from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
 from foreshore.adapter.ddl.table_rewrite import plan_dependents, rewrite_table
 from foreshore.adapter.ddl.verify_constraints import together, verify
@@ -20,9 +20,11 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.stage import committed_index
 from foreshore.adapter.write.target import committed_rows, lock_to_alter
+from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.known_columns import remember_columns, rename_columns
 from foreshore.catalog.table_changes import (
+    AddedConstraints,
     added_constraints,
     are_moved,
     check_dropped_constraints,
@@ -30,8 +32,9 @@ from foreshore.catalog.table_changes import (
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import AlterTable
+from foreshore.sql.plan import AlterTable, CreateTable
 from foreshore.sql.rewrite.column_names import index_with_column_renamed
+from foreshore.update import Timestamp
 
 
 async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
@@ -41,58 +44,67 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     if plan.table is None:
         return Completed(plan.tag)
     assert plan.definition is not None
-    change = context.catalog_change()
-    transaction = context.transaction
-    coordinator = context.coordinator
     id = plan.table
     await lock_to_alter(context, (id,))
-    table = change.state.item(id)
-    old = context.planner.reader().planned[id]
+    table, old = context.catalog_change().state.item(id), context.planner.reader().planned[id]
     refuse_reserved([n for n in plan.definition.desc.names if n not in old.desc.names])
-    is_moved = are_moved(old, plan.columns)
-    time = coordinator.oracle.read_ts()
-    if id in coordinator.state.objects:
-        await coordinator.keys.ready(id)
-        time = coordinator.oracle.read_ts()
-        remember_committed(context, id)
+    time = await _time_to_alter(context, id)
     for sequence in plan.altered_sequences:
         alter_sequence(context, sequence)
     definition = plan.definition
     if definition.sequences:
         definition = with_sequences(context, id, definition)
+    is_moved = are_moved(old, plan.columns)
     new = plan_created_table(definition, () if is_moved else old.desc.stored or old.desc.names)
     check_dropped_constraints(context.planner.reader(), table, old, new, plan.columns)
     added = added_constraints(old, new, plan.columns)
     if is_moved or added:
         refuse_subscribed(context, table)
     if is_moved:
-        since = time if id in coordinator.state.objects else table.since
-        await rewrite_table(context, replace_plan(plan, definition=definition), table, since, time)
+        await rewrite_table(context, replace_plan(plan, definition=definition), table, added, time)
     else:
-        if added:
-            remember_columns(change, id, old.desc)
-        define_table(context, table, definition, new.desc.stored, adds_constraints=bool(added))
-        if new.unique != old.unique:
-            transaction.forget_keys(id)
-        if added:
-            committed = await committed_rows(context, id, old.desc, time)
-            own = [part.rows.table for part in transaction.rows(id)]
-            rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
-            await verify(context, id, new, added, rows, committed, time)
-            if id in coordinator.group:
-                change.constrained_since[id] = min(time, coordinator.group.changed(id))
-        if new.desc.names != old.desc.names:
-            _rename_columns(change, id, old.desc.names, new.desc.names)
-        await plan_dependents(context, id)
-    _drop_sequences(context, plan.dropped_sequences)
+        await _redefine(context, definition, table, (old, new), added, time)
+    if plan.dropped_sequences:  # of columns that are not identity columns any more
+        items = [*map(context.catalog_change().state.item, plan.dropped_sequences)]
+        drop_objects(context, items, cascade=False)
     return Completed(plan.tag)
 
 
-def _drop_sequences(context: StatementContext, ids: Sequence[GlobalId]) -> None:
-    """Drop the sequences of columns that are no identity columns any longer."""
-    state = context.catalog_change().state
-    if ids:
-        tell_cascaded(context, drop_objects(context, [*map(state.item, ids)], cascade=False))
+async def _time_to_alter(context: StatementContext, id: GlobalId) -> Timestamp:
+    """Return the time of the committed rows to check; a committed table's definition is kept."""
+    coordinator = context.coordinator
+    if id in coordinator.state.objects:
+        await coordinator.keys.ready(id)
+        remember_committed(context, id)
+    return coordinator.oracle.read_ts()
+
+
+async def _redefine(
+    context: StatementContext,
+    definition: CreateTable,
+    table: Item,
+    planned: tuple[Planned, Planned],
+    added: AddedConstraints,
+    time: Timestamp,
+) -> None:
+    """Give a table another definition over the same shard; `planned` are the old and the new."""
+    change, coordinator = context.catalog_change(), context.coordinator
+    (old, new), id = planned, table.id
+    if added:
+        remember_columns(change, id, old.desc)
+    define_table(context, table, definition, new.desc.stored, adds_constraints=bool(added))
+    if new.unique != old.unique:
+        context.transaction.forget_keys(id)
+    if added:
+        committed = await committed_rows(context, id, old.desc, time)
+        own = [part.rows.table for part in context.transaction.rows(id)]
+        rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
+        await verify(context, id, new, added, rows, committed, time)
+        if id in coordinator.group:
+            change.constrained_since[id] = min(time, coordinator.group.changed(id))
+    if new.desc.names != old.desc.names:
+        _rename_columns(change, id, old.desc.names, new.desc.names)
+    await plan_dependents(context, id)
 
 
 def _rename_columns(

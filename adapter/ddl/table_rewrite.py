@@ -33,7 +33,6 @@ from foreshore.catalog.known_columns import (
 )
 from foreshore.catalog.table_changes import (
     AddedConstraints,
-    added_constraints,
     indexes_of_shard,
     parts_of_column,
 )
@@ -51,16 +50,21 @@ from foreshore.update import DIFF, DIFF_FIELD, Timestamp
 
 
 async def rewrite_table(
-    context: StatementContext, plan: AlterTable, table: Item, since: Timestamp, time: Timestamp
+    context: StatementContext,
+    plan: AlterTable,
+    table: Item,
+    added: AddedConstraints,
+    time: Timestamp,
 ) -> None:
     """Give `table`, which is locked, the columns of `plan`, with its rows as of `time`.
 
-    It can be read from `since` on. Raises PostgreSQL's errors for used columns that are dropped and
-    for rows that violate added constraints.
+    Raises PostgreSQL's errors for used columns that are dropped and for rows that violate added
+    constraints.
     """
     change = context.catalog_change()
     planned = context.planner.reader().planned
     old, definition = planned[table.id], plan.definition
+    since = time if table.id in context.coordinator.state.objects else table.since
     assert definition is not None
     dropped = [
         (
@@ -73,7 +77,6 @@ async def rewrite_table(
     for index in indexes_of_shard(change.state, planned, table.id):
         ids[index.id] = change.allot_item()
     remember_columns(change, table.id, old.desc, [place for place, _ in plan.dropped])
-    added = added_constraints(old, plan_created_table(definition), plan.columns)
     change.alter_table(
         table,
         definition.sql,
@@ -185,20 +188,18 @@ async def _move_rows(
     own = [part.rows.table for part in transaction.rows(old_id)]
     transaction.unwrite(old_id)
     transaction.stage_altered(old_id, AlteredTable())
-    if own and all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
+    if all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
         contents = await _in_columns(context, committed, plan.columns, definition)
         parts = [await _in_columns(context, part, plan.columns, definition) for part in own]
         for part in parts:
             transaction.write(id, Written(TableRows.of_table(new.desc, part), {}))
         rows = pa.concat_tables([contents, *parts])
-    elif own:
+    else:
         mixed = await blocking.run(executor, together, committed, own, old.desc)
         rows = await _in_columns(context, mixed, plan.columns, definition)
         contents = await _in_columns(context, committed, plan.columns, definition)
         for part in (negated(contents), rows):
             transaction.write(id, Written(TableRows.of_table(new.desc, part), {}))
-    else:
-        rows = contents = await _in_columns(context, committed, plan.columns, definition)
     transaction.stage_altered(id, AlteredTable(contents=contents))
     await verify(context, id, new, added, rows, contents, since)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
+from foreshore.catalog.table_changes import moved_views
 from foreshore.errors import DatabaseError
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId
@@ -42,28 +43,13 @@ class ViewHandoff:
     def __init__(self, coordinator: "Coordinator") -> None:
         self._coordinator = coordinator
 
-    def moved(self, planned: Mapping[GlobalId, Planned], state: State) -> list[Item]:
-        """Return the existing materialized views that will read other collections.
-
-        `planned` are the new plans, `state` is the next state of the catalog.
-        """
-        found = []
-        for id, each in planned.items():
-            now, item = self._coordinator.catalog.planned.get(id), state.get(id)
-            if now is not None and isinstance(item, Item) and item.type == "materialized view":
-                assert now.definition is not None, item
-                assert each.definition is not None, item
-                if sources_of(now.definition) != sources_of(each.definition):
-                    found.append(item)
-        return found
-
     async def ready(self, planned: Mapping[GlobalId, Planned], state: State) -> None:
         """Wait until the views that will read other collections can continue over these.
 
         The new collections have no history before they begin. So each view's shard must reach that
         time first, unless no replica advances it for now.
         """
-        for item in self.moved(planned, state):
+        for item in moved_views(self._coordinator.catalog.planned, planned, state):
             definition = planned[item.id].definition
             assert definition is not None, item
             items = map(state.get, sources_of(definition))

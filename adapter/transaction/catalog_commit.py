@@ -21,6 +21,7 @@ from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.rebase import rebased
 from foreshore.catalog.sequence_numbers import Generation, generation_of
 from foreshore.catalog.state import State, name_key
+from foreshore.catalog.table_changes import moved_views
 from foreshore.catalog.transaction import Transaction
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.expr.ir import sources_of
@@ -62,7 +63,7 @@ class _Difference:
         self.begun = _generations(new) - _generations(old)  # of sequences
         self.ended = _generations(old) - _generations(new)
         # Materialized views that continue over other collections.
-        self.moved = coordinator.view_handoff.moved(change.transaction.planned, new)
+        self.moved = moved_views(coordinator.catalog.planned, change.transaction.planned, new)
 
 
 class CatalogCommits:
