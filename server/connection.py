@@ -309,12 +309,25 @@ class Conversation:
         self._put_notices()
         shown = client_error(error)
         metrics.ERRORS.labels(shown.sqlstate).inc()
-        self._wire.put(message.error_response(shown))
+        await self._put_error(shown)
         try:
             await self._session.fail()
         except Exception as second:
             logger.exception("the session failed to fail")
             raise InternalError("the session is lost") from second
+
+    async def _put_error(self, error: DatabaseError) -> None:
+        """Send `error`; others run while a long one is encoded."""
+        pieces = []
+        for piece in message.error_pieces(error):
+            pieces.append(piece)
+            if len(piece) >= message.PIECE:
+                await asyncio.sleep(0)
+        self._wire.put(message.header(b"E", sum(map(len, pieces))))
+        for piece in pieces:
+            self._wire.put(piece)
+            if len(piece) >= message.PIECE:
+                self._wire.flush()
 
 
 def client_error(error: Exception) -> DatabaseError:

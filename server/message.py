@@ -5,7 +5,7 @@ the frame exactly: a count or length that points outside of it, or bytes left ov
 FramingError, which ends the connection.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -365,6 +365,7 @@ EMPTY_QUERY = b"I\0\0\0\x04"
 COPY_DONE_OUT = b"c\0\0\0\x04"
 AUTHENTICATION_OK = b"R\0\0\0\x08\0\0\0\0"
 REFUSE_ENCRYPTION = b"N"
+PIECE = 1 << 20  # characters
 READY = {status: b"Z\0\0\0\x05" + status.encode() for status in "ITE"}
 
 
@@ -373,8 +374,17 @@ def frame(code: bytes, body: bytes) -> bytes:
     return _HEADER.pack(code, len(body) + 4) + body
 
 
+def header(code: bytes, size: int) -> bytes:
+    """Return the header of a message of type `code` whose body has `size` bytes."""
+    return _HEADER.pack(code, size + 4)
+
+
+def _text_of(text: str) -> bytes:
+    return text.replace("\0", "").encode(errors="replace")
+
+
 def _string(text: str) -> bytes:
-    return text.replace("\0", "").encode(errors="replace") + b"\0"
+    return _text_of(text) + b"\0"
 
 
 def command_complete(tag: str) -> bytes:
@@ -413,9 +423,16 @@ def authentication_sasl_final(data: str) -> bytes:
     return frame(b"R", _INT32.pack(12) + data.encode())
 
 
-def _fields(fields: Mapping[str, str | None]) -> bytes:
-    present = (code.encode() + _string(text) for code, text in fields.items() if text is not None)
-    return b"".join(present) + b"\0"
+def _fields(fields: Mapping[str, str | None]) -> Iterator[bytes]:
+    """Yield the fields in pieces of bounded size: an error may quote a value of any length."""
+    for code, text in fields.items():
+        if text is None:
+            continue
+        yield code.encode()
+        for at in range(0, len(text), PIECE):
+            yield _text_of(text[at : at + PIECE])
+        yield b"\0"
+    yield b"\0"
 
 
 _SUBJECTS: dict[Subject, str] = {
@@ -429,6 +446,11 @@ _SUBJECTS: dict[Subject, str] = {
 
 def error_response(error: DatabaseError, *, fatal: bool = False) -> bytes:
     """Return ErrorResponse; the caller ends the connection after a fatal one."""
+    return frame(b"E", b"".join(error_pieces(error, fatal=fatal)))
+
+
+def error_pieces(error: DatabaseError, *, fatal: bool = False) -> Iterator[bytes]:
+    """Yield the body of ErrorResponse in pieces, of which none takes long to make."""
     severity = "FATAL" if fatal else "ERROR"
     fields = {
         "S": severity,
@@ -442,7 +464,7 @@ def error_response(error: DatabaseError, *, fatal: bool = False) -> bytes:
         "R": error.routine,
         **{_SUBJECTS[subject]: name for subject, name in error.about.items()},
     }
-    return frame(b"E", _fields(fields))
+    return _fields(fields)
 
 
 def notice_response(
@@ -457,7 +479,7 @@ def notice_response(
         "D": detail,
         "H": hint,
     }
-    return frame(b"N", _fields(fields))
+    return frame(b"N", b"".join(_fields(fields)))
 
 
 def parameter_description(oids: Sequence[int]) -> bytes:

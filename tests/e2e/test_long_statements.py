@@ -72,6 +72,14 @@ def test_a_value_of_many_megabytes(server: Server) -> None:
     assert longest < max(took / 2, 0.5)
 
 
+def test_error_that_quotes_a_value_of_many_megabytes(server: Server) -> None:
+    with server.connect() as connection:
+        with pytest.raises(psycopg.errors.InvalidTextRepresentation) as raised:
+            connection.execute("SELECT repeat('x', 30000000)::int")
+        assert len(str(raised.value)) > 30_000_000
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
 ENDLESS = "SELECT length(regexp_replace(repeat('a', 10000000), 'a.*b|a', 'c', 'g'))"
 
 
