@@ -160,6 +160,10 @@ class Dataflow(Protocol):
         """
         ...
 
+    def advanced(self, upper: int) -> None:
+        """Note that no input changed from the end of the last window until `upper`."""
+        ...
+
     def allow_compaction(self, since: int) -> None:
         """Allow times before `since` to be forgotten."""
         ...

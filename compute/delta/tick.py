@@ -196,6 +196,9 @@ class TickDataflow:
         self._store.commit()
         return output
 
+    def advanced(self, upper: int) -> None:
+        """Do nothing: only windows with changes count."""
+
     def allow_compaction(self, since: int) -> None:
         """Do nothing: contents have no times, and changes do not outlive their window."""
 

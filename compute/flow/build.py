@@ -9,11 +9,12 @@ import numpy as np
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.build_join import build_join
 from foreshore.compute.flow.build_reduce import build_reduce, require_canonical
+from foreshore.compute.flow.collection import Collections, Import
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
 from foreshore.compute.flow.convert import words_of
 from foreshore.compute.flow.errors import ErrorOutput, Port, may_be_negative
-from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout, composed, layout_of
+from foreshore.compute.flow.linear_chain import LINEAR, linear_chain
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
 from foreshore.compute.flow.operators.topk import NO_LIMIT, Threshold, TopK
@@ -26,25 +27,27 @@ from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Scalar, columns_of
 from foreshore.expr.split import can_fail
 from foreshore.ids import GlobalId
-from foreshore.types import array_of
-
-_LINEAR = ir.Map | ir.Filter | ir.Project | ir.Negate
+from foreshore.types import ColumnType, array_of
+from foreshore.update import Timestamp
 
 
 class Builder:
     """Builds the operators of one dataflow, each part of the plan once."""
 
-    def __init__(self, interner: Interner) -> None:
+    def __init__(self, collections: Collections, as_of: Timestamp) -> None:
         self.operators: list[Operator] = []
         self.sources: dict[GlobalId, int] = {}
-        self.context = Context(interner, secrets.randbits(64))
+        self.imports: dict[GlobalId, Import] = {}
+        self.context = Context(collections.interner, secrets.randbits(64))
+        self._collections = collections
+        self._as_of = as_of
         self._built: dict[ir.Relation, int] = {}
         self._values: dict[int, ir.Relation] = {}  # of Lets
         self._negative: dict[int, bool] = {}
         self._ports: list[Port] = []
         self._ports_of: dict[ir.Relation, list[int]] = {}
         self._constant_errors: list[str] = []
-        self.picked: dict[GlobalId, tuple[int, ...]] = {}  # the columns of a source that are read
+        self._picked: dict[GlobalId, tuple[int, ...]] = {}  # the columns of a source that are read
 
     def output(self, relation: ir.Relation) -> tuple[int, ErrorOutput]:
         """Build a plan; return the number of the operator of its rows, and its errors.
@@ -52,7 +55,8 @@ class Builder:
         The rows have the layout of the plan's columns. Raises Unsupported.
         """
         columns = columns_of(relation)
-        self.picked = columns_read(relation)
+        self._picked = columns_read(relation)
+        self._import_joined(relation)
         number = self.in_layout(self.node(relation), layout_of(columns))
         counts: Counter[int] = Counter()
         self._count_ports(relation, counts)
@@ -67,6 +71,21 @@ class Builder:
     def failing(self) -> tuple[int, ...]:
         """Return the numbers of the operators that note errors, in order."""
         return tuple(sorted({self._built[relation] for relation in self._ports_of}))
+
+    def _import_joined(self, relation: ir.Relation) -> None:
+        """Import the collections that are inputs of joins, perhaps filtered and mapped."""
+        for node in ir.walk_relations(relation):
+            if isinstance(node, ir.Join) and len(node.inputs) > 1:
+                for input in node.inputs:
+                    base = linear_chain(input)[1]
+                    if isinstance(base, ir.Get) and base.id not in self.imports:
+                        self.imports[base.id] = self._collections.open(
+                            base.id, base.columns, self._picked[base.id], self._as_of
+                        )
+
+    def import_of(self, relation: ir.Relation) -> Import | None:
+        """Return what is imported of a collection, None if nothing is."""
+        return self.imports.get(relation.id) if isinstance(relation, ir.Get) else None
 
     def node(self, relation: ir.Relation) -> int:
         """Return the number of the operator of `relation`, built if need be."""
@@ -135,7 +154,7 @@ class Builder:
             self._count_ports(relation.body, counts)
             return
         counts.update(self._ports_of.get(relation, ()))
-        if isinstance(relation, _LINEAR):
+        if isinstance(relation, LINEAR):
             _, base = linear_chain(relation)
             if isinstance(base, ir.Join):
                 for input in base.inputs:
@@ -152,7 +171,7 @@ class Builder:
         match relation:
             case ir.Get(id=id, columns=columns):
                 if id not in self.sources:
-                    self.sources[id] = self.add(Source(columns, self.picked[id]))
+                    self.sources[id] = self.add(self._source(id, columns))
                 return self.sources[id]
             case ir.Let(number=number, value=value, body=body):
                 self._values[number] = value
@@ -180,6 +199,13 @@ class Builder:
                 return self._flat_map(relation)
             case _:
                 raise Unsupported(type(relation).__name__)
+
+    def _source(self, id: GlobalId, columns: tuple[ColumnType, ...]) -> Source:
+        found = self.imports.get(id)
+        if found is None:
+            picked = self._picked[id]
+            return Source(columns, picked, layout_of(tuple(columns[i] for i in picked)))
+        return Source(columns, found.collection.picked, found.collection.layout)
 
     def _linear(self, relation: ir.Relation) -> int:
         chain, base = linear_chain(relation)
@@ -290,15 +316,6 @@ class Builder:
         added = layout_of(flat_map.columns)
         layout = composed([over, added])
         return self.add(FlatMap(input, over, layout, call, added, self.context))
-
-
-def linear_chain(relation: ir.Relation) -> tuple[tuple[ir.Relation, ...], ir.Relation]:
-    """Return Map, Filter, Project and Negate on top of a relation, the lowest first, and that."""
-    chain: list[ir.Relation] = []
-    while isinstance(relation, _LINEAR):
-        chain.append(relation)
-        relation = relation.input
-    return tuple(reversed(chain)), relation
 
 
 def columns_read(relation: ir.Relation) -> dict[GlobalId, tuple[int, ...]]:

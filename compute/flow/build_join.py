@@ -1,38 +1,30 @@
 """From a join of a plan to its arrangements and the paths of its inputs' changes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.compiler import Compiler
+from foreshore.compute.flow.errors import may_be_negative
+from foreshore.compute.flow.join_inputs import Key, Keys, Lookup, arranged, imported
 from foreshore.compute.flow.layout import Layout, composed, layout_of
+from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.arranged import Arranged
-from foreshore.compute.flow.operators.join import Join, Path, Stage
+from foreshore.compute.flow.operators.join import Bulk, Join, Path, Stage
 from foreshore.compute.flow.operators.operator import Constant, Linear
-from foreshore.compute.flow.spine import Spine
 from foreshore.expr import ir
-from foreshore.expr.ir import Call, Column, Scalar, columns_of, type_of
-from foreshore.expr.split import can_fail, columns_used, is_not_null
+from foreshore.expr.ir import Call, Column, Scalar, columns_of
+from foreshore.expr.split import can_fail, columns_used, is_not_null, split_errors
 from foreshore.types import BOOL, ColumnType
 
 if TYPE_CHECKING:
     from foreshore.compute.flow.build import Builder
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """One component of a look-up's key, and whether NULL equals NULL."""
-
-    scalar: Scalar
-    null_safe: bool
-
-    @property
-    def column(self) -> ColumnType:
-        """Return the type of the key's column."""
-        return ColumnType(type_of(self.scalar), self.null_safe)
+Plan = Sequence[tuple[int, list[tuple[Key, Key]]]]  # inputs, with pairs of equal keys
 
 
 def build_join(
@@ -68,10 +60,7 @@ class _JoinBuilder:
         self._starts = [sum(widths[:i]) for i in range(len(widths))]
         self._owner = [i for i, width in enumerate(widths) for _ in range(width)]
         self._inputs = [self._checked(number) for number in range(len(join.inputs))]
-        self._demanded = self._columns_demanded()
-        self._arranged: list[tuple[int, Arranged]] = []
-        self._layouts: list[tuple[list[int], Layout]] = []  # of what is after the key
-        self._known: dict[tuple[int, tuple[_Key, ...]], int] = {}
+        self._used = self._columns_used()
 
     def _checked(self, number: int) -> int:
         """Return the operator of an input's rows for which no scalar of an equivalence fails."""
@@ -86,13 +75,46 @@ class _JoinBuilder:
 
     def build(self, layout: Layout) -> int:
         """Build the operator."""
-        paths = [self._path(i, layout) for i in range(len(self._inputs))]
+        plans = [self._plan(start) for start in range(len(self._inputs))]
+        lookups = [
+            self._lookup(
+                input,
+                plans,
+                list(
+                    dict.fromkeys(
+                        tuple(inner for _, inner in pairs)
+                        for plan in plans
+                        for chosen, pairs in plan
+                        if chosen == input
+                    )
+                ),
+            )
+            for input in range(len(self._inputs))
+        ]
+        paths = [self._path(start, plan, lookups, layout) for start, plan in enumerate(plans)]
+        arranged = [None if lookup is None else lookup.readable for lookup in lookups]
         return self._builder.add(
-            Join(tuple(self._inputs), layout, self._arranged, paths, self._builder.context)
+            Join(tuple(self._inputs), layout, arranged, paths, self._bulk(lookups), self._context)
         )
 
-    def _columns_demanded(self) -> frozenset[int]:
-        """Return the columns of the join that the chain or a key needs."""
+    def _bulk(self, lookups: Sequence[Lookup | None]) -> Bulk | None:
+        """Return how a bulk engine can begin the join: where all inputs are imported.
+
+        They may not fail, as errors of theirs would be noted by others too.
+        """
+        imported = [self._builder.import_of(linear_chain(i)[1]) for i in self._join.inputs]
+        own = any(lookup and isinstance(lookup.readable, Arranged) for lookup in lookups)
+        if own or None in imported or may_be_negative(self._top, {}):
+            return None
+        if any(split_errors(input)[1] is not None for input in self._join.inputs):
+            return None
+        rows, errors = split_errors(self._top)
+        if errors is not None and not self._ports:
+            return None
+        return Bulk(rows, errors, next(iter(self._ports.values()), -1))
+
+    def _columns_used(self) -> frozenset[int]:
+        """Return the columns of the join that the chain needs."""
         width = len(self._owner)
         compiler = Compiler(layout_of(columns_of(self._join)), self._context.interner)
         used: set[int] = set()
@@ -111,9 +133,6 @@ class _JoinBuilder:
                     compiler.project(outputs)
         for scalar in compiler.columns:
             used |= columns_used(scalar)
-        for equivalence in self._join.equivalences:
-            for scalar in equivalence:
-                used |= columns_used(scalar)
         return frozenset(i for i in used if i < width)
 
     # --- equivalences
@@ -140,7 +159,7 @@ class _JoinBuilder:
                 conditions.append(Call("is_not_distinct" if safe else "eq", (first, other), BOOL))
         return conditions
 
-    def _keys(self, bound: Sequence[int], input: int) -> list[tuple[_Key, _Key]]:
+    def _keys(self, bound: Sequence[int], input: int) -> list[tuple[Key, Key]]:
         """Return the pairs of keys, of the bound inputs and of `input`, that a look-up uses."""
         pairs = []
         for position, equivalence in enumerate(self._join.equivalences):
@@ -148,59 +167,95 @@ class _JoinBuilder:
             outer = [s for s in equivalence if self._of_input(s) in bound]
             inner = [s for s in equivalence if self._of_input(s) == input]
             if outer and inner:
-                pairs.append((_Key(outer[0], safe), _Key(inner[0], safe)))
+                pairs.append((Key(outer[0], safe), Key(inner[0], safe)))
         return pairs
 
-    # --- arrangements and paths
+    # --- look-ups and paths
 
-    def _arrangement(self, input: int, keys: tuple[_Key, ...]) -> int:
-        """Return the number of the arrangement of an input by keys."""
-        known = self._known.get((input, keys))
-        if known is not None:
-            return known
-        compiler = self._input_compiler(input)
-        self._put_key(compiler, keys, self._input_columns(input))
-        width = len(compiler.texts)
-        columns = [i for i in self._input_columns(input) if i in self._demanded]
-        layout = self._put_columns(compiler, columns, self._input_columns(input))
-        program = compiler.program()
-        spine = Spine(width, program.texts, self._context.interner, self._context.seed)
-        self._arranged.append((input, Arranged(program, spine, self._context)))
-        self._layouts.append((columns, layout))
-        self._known[input, keys] = len(self._arranged) - 1
-        return len(self._arranged) - 1
-
-    def _path(self, start: int, layout: Layout) -> Path:
-        """Return the path of the changes of one input."""
+    def _plan(self, start: int) -> Plan:
+        """Return the look-ups by which the changes of one input are joined."""
         bound = [start]
-        compiler = self._input_compiler(start)
-        have = self._input_columns(start)
-        stages: list[tuple[int, int, int, Layout]] = []
-        programs = []
+        plan = []
         while len(bound) < len(self._inputs):
             free = [i for i in range(len(self._inputs)) if i not in bound]
             chosen = max(free, key=lambda i: (len(self._keys(bound, i)), -i))
-            pairs = self._keys(bound, chosen)
-            arranged = self._arrangement(chosen, tuple(inner for _, inner in pairs))
+            plan.append((chosen, self._keys(bound, chosen)))
+            bound.append(chosen)
+        return tuple(plan)
+
+    def _needed(self, later: Plan) -> frozenset[int]:
+        """Return the columns of the join that the chain or a later look-up needs."""
+        keys = (outer.scalar for _, pairs in later for outer, _ in pairs)
+        return self._used.union(*map(columns_used, keys))
+
+    def _lookup(self, input: int, plans: Sequence[Plan], keys: Sequence[Keys]) -> Lookup | None:
+        """Return how an input is looked up by each of `keys`."""
+        if not keys:
+            return None
+        have = self._input_columns(input)
+        needed = self._needed([each for plan in plans for each in plan])
+        demanded = {column: place for place, column in enumerate(have) if column in needed}
+        relative = {
+            each: tuple(Key(_relative(key.scalar, have), key.null_safe) for key in each)
+            for each in keys
+        }
+        chain, base = linear_chain(self._join.inputs[input])
+        source = self._builder.import_of(base)
+        found = None
+        if source is not None:
+            compiler = self._builder.compiler(self._builder.node(base))
+            conditions = [_relative(c, have) for c in self._local(input)]
+            found = imported(source, compiler, chain, conditions, demanded, [*relative.values()])
+        if found is None:
+            compiler = self._input_compiler(input)
+            found = arranged(compiler, demanded, [*relative.values()], self._context)
+        numbers = {key: found.numbers[relative[key]] for key in keys}
+        return replace(found, numbers=numbers)
+
+    def _path(
+        self, start: int, plan: Plan, lookups: Sequence[Lookup | None], layout: Layout
+    ) -> Path:
+        """Return the path of the changes of one input."""
+        compiler = self._input_compiler(start)
+        have = self._input_columns(start)
+        stages: list[tuple[int, int, Ints, Ints]] = []
+        programs = []
+        for place, (chosen, pairs) in enumerate(plan):
+            lookup = lookups[chosen]
+            assert lookup is not None
+            needed = self._needed(plan[place + 1 :])
             self._put_key(compiler, [outer for outer, _ in pairs], have)
             key = len(compiler.texts)
-            kept_columns = [i for i in have if i in self._demanded]
+            kept_columns = [i for i in have if i in needed]
             kept = self._put_columns(compiler, kept_columns, have)
             programs.append(compiler.program())
-            added, added_layout = self._layouts[arranged]
-            stages.append((arranged, chosen, key, kept))
-            have = [*kept_columns, *added]
+            found = [i for i in self._input_columns(chosen) if i in needed]
+            stored, added, added_layout = lookup.added(found)
+            number = lookup.numbers[tuple(inner for _, inner in pairs)]
+            stages.append((chosen, number, np.arange(key, key + kept.words), added))
             compiler = Compiler(composed([kept, added_layout]), self._context.interner)
-            bound.append(chosen)
+            self._expose(compiler, lookup, len(kept_columns), stored, found)
+            have = [*kept_columns, *found]
         self._finish(compiler, have, layout)
         programs.append(compiler.program())
-        return Path(
-            programs[0],
-            tuple(
-                Stage(arranged, input, np.arange(key, key + kept.words), then)
-                for (arranged, input, key, kept), then in zip(stages, programs[1:], strict=True)
-            ),
-        )
+        following = zip(stages, programs[1:], strict=True)
+        return Path(programs[0], tuple(Stage(*stage, then) for stage, then in following))
+
+    @staticmethod
+    def _expose(
+        compiler: Compiler, lookup: Lookup, before: int, stored: list[int], found: list[int]
+    ) -> None:
+        """Filter the rows found by a look-up, and make their columns those of the join."""
+        columns = compiler.columns
+
+        def moved(scalar: Scalar) -> Scalar:
+            if isinstance(scalar, Column):
+                return columns[before + stored.index(scalar.index)]
+            operands = ir.operands_of(scalar)
+            return ir.with_operands(scalar, tuple(map(moved, operands))) if operands else scalar
+
+        compiler.filter_resolved([moved(each) for each in lookup.filters])
+        compiler.columns = [*columns[:before], *(moved(lookup.outputs[i]) for i in found)]
 
     def _finish(self, compiler: Compiler, have: list[int], layout: Layout) -> None:
         """Compile the chain over the joined columns."""
@@ -224,7 +279,7 @@ class _JoinBuilder:
     def _input_columns(self, input: int) -> list[int]:
         return [i for i, owner in enumerate(self._owner) if owner == input]
 
-    def _put_key(self, compiler: Compiler, keys: Sequence[_Key], have: list[int]) -> None:
+    def _put_key(self, compiler: Compiler, keys: Sequence[Key], have: list[int]) -> None:
         scalars = [compiler.resolved(_relative(key.scalar, have)) for key in keys]
         compiler.put([key.column for key in keys], scalars, "key")
 

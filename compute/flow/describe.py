@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.flow.batch import Ints
-from foreshore.compute.flow.build import Builder, linear_chain
+from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.build_reduce import KINDS, kind_of_aggregate
+from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
@@ -32,7 +34,7 @@ from foreshore.expr.split import columns_used
 
 def describe_operators(relation: ir.Relation, name_of: NameOf = str) -> str:
     """Return the operators that maintain `relation`; raises Unsupported."""
-    builder = Builder(_Numbers())
+    builder = Builder(Collections(_Numbers(), 0), 0)
     rows, errors = builder.output(relation)
     return "\n".join(_Description(builder, name_of).lines(rows, can_fail=errors.can_fail))
 
@@ -90,8 +92,8 @@ class _Description:
                 return f"Linear {on}", _chain(relation)
             case Union(), _:
                 return f"Union of {_operators(operator.inputs)}", ()
-            case Join(), _:
-                return self._join(operator.inputs, relation)
+            case Join() as join, _:
+                return self._join(join, relation)
             case Reduce(), ir.Reduce() as reduce:
                 return _reduce(reduce, on)
             case TopK(), ir.TopK() as top_k:
@@ -105,10 +107,9 @@ class _Description:
                 return f"{explain_operator(relation)} {on}", ()
         raise AssertionError(operator)
 
-    def _join(
-        self, inputs: tuple[int, ...], relation: ir.Relation | None
-    ) -> tuple[str, Sequence[str]]:
+    def _join(self, operator: Join, relation: ir.Relation | None) -> tuple[str, Sequence[str]]:
         assert relation is not None
+        inputs = operator.inputs
         _, join = linear_chain(relation)
         assert isinstance(join, ir.Join)
         title = f"Delta join of {_operators(inputs)}"
@@ -129,10 +130,17 @@ class _Description:
                     f"Changes of operator {inputs[start]}: look up {', then '.join(looked_up)}"
                 )
         kept = [
-            f"Arrangement: rows of operator {inputs[input]} by ({key})"
+            f"Arrangement: rows of {self._arranged(operator, join, input)} by ({key})"
             for input, key in sorted(arrangements)
         ]
         return title, (*kept, *paths, *_chain(relation))
+
+    def _arranged(self, operator: Join, join: ir.Join, input: int) -> str:
+        """Return of what an input's look-ups find rows."""
+        _, base = linear_chain(join.inputs[input])
+        if operator.is_shared(input) and isinstance(base, ir.Get):
+            return f"{self._name_of(base.id)}, shared,"
+        return f"operator {operator.inputs[input]}"
 
 
 def join_paths(join: ir.Join) -> list[list[tuple[int, list[tuple[ir.Scalar, ir.Scalar]]]]]:

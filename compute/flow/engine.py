@@ -1,11 +1,14 @@
 """The arrangement engine beside a bulk engine, which has what it has not."""
 
 import logging
+import secrets
 from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
 from foreshore.compute.engine import ArrangementSize, Cancellation, Dataflow, Engine, Input
+from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.unsupported import Unsupported
@@ -22,7 +25,7 @@ class FlowEngine:
 
     def __init__(self, bulk: Engine) -> None:
         self._bulk = bulk
-        self._interner = Interner()
+        self._collections = Collections(Interner(), secrets.randbits(64))
 
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
@@ -31,7 +34,7 @@ class FlowEngine:
         if is_linear(description.relation):
             return self._bulk.create(description, schemas)
         try:
-            return FlowDataflow(description, self._bulk, self._interner)
+            return FlowDataflow(description, self._bulk, self._collections)
         except Unsupported as error:
             logger.info("a dataflow is left to the bulk engine", extra={"cause": str(error)})
             return self._bulk.create(description, schemas)
@@ -68,7 +71,11 @@ class FlowEngine:
 
     def sizes(self) -> Iterable[ArrangementSize]:
         """Return the sizes of what dataflows share."""
-        yield ArrangementSize("strings", len(self._interner), 1, self._interner.nbytes)
+        interner = self._collections.interner
+        yield ArrangementSize("strings", len(interner), 1, interner.nbytes)
+        for id, spines in self._collections.sizes().items():
+            for spine in spines:
+                yield replace(spine.size("rows"), object=id)
         yield from self._bulk.sizes()
 
     def close(self) -> None:

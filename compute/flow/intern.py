@@ -64,6 +64,7 @@ class Interner:
         data = (
             np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.frombuffer(bytes(1), np.uint8)
         )
+        data.flags.writeable = False  # so that the kernel is compiled once
         present = np.array(column.is_valid()) if column.null_count else np.ones(rows, np.bool_)
         for start in range(0, rows, AT_ONCE):  # so that others wait for a moment only
             stop = min(start + AT_ONCE, rows)

@@ -3,9 +3,11 @@
 import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
+from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import ordered as kernels
 from foreshore.compute.flow.kernels import rows
 from foreshore.compute.flow.spine import Run, Spine
+from foreshore.update import Timestamp
 
 EAGER = 512  # runs of fewer updates are merged at once
 
@@ -15,9 +17,20 @@ class OrderedSpine(Spine):
 
     ordered = True
 
-    def sorted(self, hashes: Hashes, batch: Batch) -> Run:
+    def __init__(
+        self, key: int, texts: Ints, interner: Interner, seed: int, since: Timestamp = 0
+    ) -> None:
+        super().__init__([np.arange(key)], texts, interner, seed, since)
+        self.key = key
+
+    def insert(self, batch: Batch) -> None:
+        """Insert updates, none of which is before `since`."""
+        if len(batch):
+            self.insert_hashed(self.hashes(batch.words), batch)
+
+    def _sorted(self, hashes: Hashes, batch: Batch) -> Run:
         """Return updates as a run."""
-        interner = self._interner
+        interner = self.interner
         order = rows.sort_updates(
             hashes,
             batch.words,
@@ -27,11 +40,15 @@ class OrderedSpine(Spine):
             interner.starts,
             interner.lengths,
         )
-        return self._run(order, hashes, batch)
+        return Run(
+            *rows.gather_consolidated(
+                order, hashes, batch.words, batch.times, batch.diffs, self.since
+            )
+        )
 
     def insert_hashed(self, hashes: Hashes, batch: Batch) -> None:
         """Insert updates with the hashes of their keys."""
-        self.runs = (self.sorted(hashes, batch), *self.runs)
+        self.runs = (self._sorted(hashes, batch), *self.runs)
         while len(self.runs) > 1 and self._is_due():
             self._merge_newest()
 
@@ -51,7 +68,7 @@ class OrderedSpine(Spine):
             np.concatenate([newer.times, older.times]),
             np.concatenate([newer.diffs, older.diffs]),
         )
-        self.runs = (self.sorted(hashes, batch), *self.runs[2:])
+        self.runs = (self._sorted(hashes, batch), *self.runs[2:])
 
     def rows_at(
         self,
@@ -64,7 +81,7 @@ class OrderedSpine(Spine):
     ) -> tuple[Ints, Words, Ints]:
         """Return rows of the points' groups, from `offset` on: points, words, multiplicities."""
         padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
-        interner = self._interner
+        interner = self.interner
         points, runs, places, counts = kernels.live_rows(
             point_rows, point_times, wanted, keys, self.key,
             tuple(run.hashes for run in padded),

@@ -1,39 +1,57 @@
-"""Spines: arrangements of rows in words by key, readable at several times.
+"""Spines: arrangements of rows in words by one or more keys, readable at several times.
 
     insert      updates; small ones gather in a hash-chained tail
     probe       pairs of given rows and rows with the same key
     maintain    merge some runs, with a budget
     compact     forget the times before a new since
 
-The key is the first words of a row. A spine is a list of immutable runs, newest first, whose sizes
-grow geometrically, and a tail. A run is sorted by (hash of the key, words, time). One thread owns a
-spine. `mark` and `restore` undo the insertions in between, so that a step is all or nothing.
+A key is some words of a row. A spine is a list of immutable runs, newest first, whose sizes grow
+geometrically, and a tail. A run is sorted by (hash of the first key, words, time). Each further key
+has an index in each run: the sorted hashes, with the places of the rows. One thread at a time uses
+a spine. `mark` and `restore` undo the insertions in between, so that a step is all or nothing.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from foreshore.compute.engine import ArrangementSize
-from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words, concat
+from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words, concat, empty
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import probing, rows
 from foreshore.update import Timestamp
 
 TAIL_ROWS = 1 << 14
 MERGE_BUDGET = 65_536
+_UNTRACED = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """The hashes of a run's rows by another key, sorted, and their places."""
+
+    hashes: Hashes
+    places: npt.NDArray[np.int32]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size in memory."""
+        return self.hashes.nbytes + self.places.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Sorted and consolidated updates."""
+    """Sorted and consolidated updates, with an index for each key but the first."""
 
     hashes: Hashes
     words: Words
     times: Ints
     diffs: Ints
+    indexes: tuple[Index, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of updates."""
@@ -42,53 +60,71 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Return the size in memory."""
-        return self.hashes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes
+        own = self.hashes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes
+        return own + sum(index.nbytes for index in self.indexes)
 
 
-class Tail:
-    """Updates in order of arrival, chained by the hash of their key."""
+class Chains:
+    """The updates of a tail by one key: chains of those whose hashes end alike."""
 
-    def __init__(self, width: int, room: int) -> None:
-        self.used = 0
+    def __init__(self, room: int) -> None:
         self.heads = np.full(max(2 * room, 16), -1, np.int64)
         self.following = np.empty(room, np.int64)
         self.hashes = np.empty(room, np.uint64)
+
+    def append(self, used: int, hashes: Hashes) -> None:
+        """Add the updates from place `used` on."""
+        probing.append_to_tail(self.heads, self.following, self.hashes, used, hashes)
+
+    def cut(self, used: int, kept: int) -> None:
+        """Remove the updates from place `kept` on."""
+        probing.cut_tail(self.heads, self.following, self.hashes, used, kept)
+
+
+class Tail:
+    """Updates in order of arrival, chained by each key."""
+
+    def __init__(self, width: int, keys: int, room: int) -> None:
+        self.used = 0
         self.words = np.empty((room, width), np.int64)
         self.times = np.empty(room, np.int64)
         self.diffs = np.empty(room, np.int64)
+        self.chains = [Chains(room) for _ in range(keys)]
 
     @property
     def room(self) -> int:
         """Return how many updates it can hold."""
-        return len(self.following)
+        return len(self.times)
 
-    def append(self, hashes: Hashes, batch: Batch) -> None:
-        """Add updates for which there is room."""
-        probing.append_to_tail(
-            self.heads,
-            self.following,
-            self.hashes,
-            self.words,
-            self.times,
-            self.diffs,
-            self.used,
-            hashes,
-            batch.words,
-            batch.times,
-            batch.diffs,
-        )
-        self.used += len(batch)
+    @property
+    def nbytes(self) -> int:
+        """Return the size in memory."""
+        return self.room * (8 * self.words.shape[1] + 16 + 32 * len(self.chains))
 
-    def cut(self, used: int) -> None:
-        """Remove the updates beyond the first `used`."""
-        probing.cut_tail(self.heads, self.following, self.hashes, self.used, used)
-        self.used = used
+    def append(self, hashes: Sequence[Hashes], batch: Batch) -> None:
+        """Add updates, for which there is room, with the hashes of each key."""
+        used, end = self.used, self.used + len(batch)
+        self.words[used:end] = batch.words
+        self.times[used:end] = batch.times
+        self.diffs[used:end] = batch.diffs
+        for chains, each in zip(self.chains, hashes, strict=True):
+            chains.append(used, each)
+        self.used = end
 
-    def contents(self) -> tuple[Hashes, Batch]:
-        """Return the updates and their hashes."""
+    def cut(self, kept: int) -> None:
+        """Remove the updates beyond the first `kept`."""
+        for chains in self.chains:
+            chains.cut(self.used, kept)
+        self.used = kept
+
+    def contents(self) -> Batch:
+        """Return the updates."""
         used = self.used
-        batch = Batch(self.words[:used], self.times[:used], self.diffs[:used])
-        return self.hashes[:used], batch
+        return Batch(self.words[:used], self.times[:used], self.diffs[:used])
+
+    def hashes(self) -> list[Hashes]:
+        """Return the hashes of the updates by each key."""
+        return [chains.hashes[: self.used] for chains in self.chains]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +136,75 @@ class Mark:
     used: int
 
 
-@dataclass(slots=True)
-class _Merge:
-    newer: Run
-    older: Run
-    out: Run
-    since: Timestamp
-    i: int = 0
-    j: int = 0
-    size: int = 0
+class Merge:
+    """The merge of two neighbouring runs: of their updates first, then index by index."""
+
+    def __init__(self, newer: Run, older: Run, since: Timestamp) -> None:
+        room, width = len(newer) + len(older), newer.words.shape[1]
+        traced = room if newer.indexes else 0
+        self.newer, self.older, self.since = newer, older, since
+        self.hashes = np.empty(room, np.uint64)
+        self.words = np.empty((room, width), np.int64)
+        self.times = np.empty(room, np.int64)
+        self.diffs = np.empty(room, np.int64)
+        self.moved = np.empty(traced, np.int32)
+        self.origins = np.empty(traced, np.int32)
+        self.rows = (0, 0, 0)  # the places in both runs, and the number of updates put out
+        self.indexes: list[Index] = []
+        self.at = (0, 0, 0)  # the same of the index under way
+        self._hashes = np.empty(traced, np.uint64)
+        self._places = np.empty(traced, np.int32)
+
+    def work(self, spine: "Spine") -> bool:
+        """Do a part of it; return whether it is done."""
+        a, b = self.newer, self.older
+        if self.rows[0] < len(a) or self.rows[1] < len(b):
+            interner = spine.interner
+            self.rows = probing.merge_runs(
+                a.hashes, a.words, a.times, a.diffs, b.hashes, b.words, b.times, b.diffs,
+                spine.ordered, spine.seed,
+                spine.texts, interner.arena, interner.starts, interner.lengths,
+                self.since, *self.rows, MERGE_BUDGET,
+                self.hashes, self.words, self.times, self.diffs, self.moved, self.origins,
+            )  # fmt: skip
+        elif len(self.indexes) < len(a.indexes):
+            self._work_at_index()
+        return (
+            self.rows[0] == len(a)
+            and self.rows[1] == len(b)
+            and len(self.indexes) == len(a.indexes)
+        )
+
+    def _work_at_index(self) -> None:
+        number = len(self.indexes)
+        a, b = self.newer.indexes[number], self.older.indexes[number]
+        self.at = probing.merge_indexes(
+            a.hashes, a.places, b.hashes, b.places, len(self.newer),
+            self.moved, self.origins, self.kept, *self.at, MERGE_BUDGET, self._hashes, self._places,
+        )  # fmt: skip
+        i, j, size = self.at
+        if i == len(self.newer) and j == len(self.older):
+            self.indexes.append(Index(self._hashes[:size].copy(), self._places[:size].copy()))
+            self.at = (0, 0, 0)
+
+    @property
+    def kept(self) -> int:
+        """Return how many updates remain, once the runs are merged."""
+        size = self.rows[2]
+        return size - 1 if size and self.diffs[size - 1] == 0 else size
+
+    def run(self) -> Run:
+        """Return the result."""
+        kept = self.kept
+        whole = (self.hashes, self.words, self.times, self.diffs)
+        parts: list[Any] = [each[:kept] for each in whole]
+        if kept < len(self.hashes) // 2:
+            parts = [part.copy() for part in parts]
+        return Run(parts[0], parts[1], parts[2], parts[3], tuple(self.indexes))
 
 
 class Spine:
-    """An arrangement of rows whose first `key` words are the key.
+    """An arrangement of rows; `keys` are the places of the words of each key.
 
     `texts` says how each word is ordered within a key (`kernels/rows.py`).
     """
@@ -120,17 +212,22 @@ class Spine:
     ordered = False
 
     def __init__(
-        self, key: int, texts: Ints, interner: Interner, seed: int, since: Timestamp = 0
+        self,
+        keys: Sequence[Ints],
+        texts: Ints,
+        interner: Interner,
+        seed: int,
+        since: Timestamp = 0,
     ) -> None:
-        self.key = key
+        self.keys = list(keys)
         self.texts = texts
         self.since = since
         self.width = len(texts)
         self.runs: tuple[Run, ...] = ()
-        self._interner = interner
-        self._seed = np.uint64(seed)
-        self.tail = Tail(self.width, 64)
-        self._merge: _Merge | None = None
+        self.interner = interner
+        self.seed = np.uint64(seed)
+        self.tail = Tail(self.width, len(self.keys), 64)
+        self._merge: Merge | None = None
 
     def __len__(self) -> int:
         """Return the number of updates."""
@@ -139,59 +236,82 @@ class Spine:
     @property
     def nbytes(self) -> int:
         """Return the size in memory."""
-        return sum(run.nbytes for run in self.runs) + self.tail.room * (8 * self.width + 48)
+        return sum(run.nbytes for run in self.runs) + self.tail.nbytes
 
     def size(self, name: str) -> ArrangementSize:
         """Return the size as that of an arrangement called `name`; the tail is a batch."""
         return ArrangementSize(name, len(self), len(self.runs) + 1, self.nbytes)
 
-    def hashes(self, words: Words) -> Hashes:
-        """Return the hash of the key of each row."""
+    def hashes(self, words: Words, key: int = 0) -> Hashes:
+        """Return the hash of the key with number `key` of each row."""
         found = np.empty(len(words), np.uint64)
-        rows.hash_keys(words, self.key, self._seed, found)
+        rows.hash_places(words, self.keys[key], self.seed, found)
         return found
+
+    def add_key(self, places: Ints, made: Mapping[int, Index] | None = None) -> int:
+        """Add a key, unless it is there; return its number.
+
+        `made` has indexes that were made already, by the identity of their run.
+        """
+        for number, known in enumerate(self.keys):
+            if np.array_equal(known, places):
+                return number
+        self.keys.append(places)
+        number = len(self.keys) - 1
+        self._merge = None
+        if number > 0:
+            made = {} if made is None else made
+            self.runs = tuple(
+                replace(
+                    run,
+                    indexes=(*run.indexes, made.get(id(run)) or self._index(run.words, number)),
+                )
+                for run in self.runs
+            )
+        chains = Chains(self.tail.room)
+        if self.tail.used:
+            chains.append(0, self.hashes(self.tail.contents().words, number))
+        self.tail.chains.append(chains)
+        return number
+
+    def _index(self, words: Words, key: int) -> Index:
+        """Return the index of a run's rows by a key."""
+        return Index(*rows.sort_hashes(self.hashes(words, key)))
 
     # --- insertion
 
     def insert(self, batch: Batch) -> None:
         """Insert updates, none of which is before `since`."""
-        if len(batch):
-            self.insert_hashed(self.hashes(batch.words), batch)
-
-    def insert_hashed(self, hashes: Hashes, batch: Batch) -> None:
-        """Insert updates with the hashes of their keys."""
-        needed = self.tail.used + len(batch)
-        if len(batch) > TAIL_ROWS // 4:
-            self.runs = (self.sorted(hashes, batch), *self.runs)
+        if not len(batch):
             return
+        if len(batch) > TAIL_ROWS // 4:
+            self.runs = (self.sorted(batch), *self.runs)
+            return
+        needed = self.tail.used + len(batch)
         if needed > TAIL_ROWS:
             self._spill()
             needed = len(batch)
         if needed > self.tail.room:
-            grown = Tail(self.width, 1 << (2 * needed - 1).bit_length())
-            grown.append(*self.tail.contents())
+            grown = Tail(self.width, len(self.keys), 1 << (2 * needed - 1).bit_length())
+            grown.append(self.tail.hashes(), self.tail.contents())
             self.tail = grown
+        hashes = [self.hashes(batch.words, key) for key in range(len(self.keys))]
         self.tail.append(hashes, batch)
 
-    def sorted(self, hashes: Hashes, batch: Batch) -> Run:
+    def sorted(self, batch: Batch) -> Run:
         """Return updates as a run."""
-        return self._run(
-            rows.sort_by_hashes(hashes, batch.words, batch.times, self._seed), hashes, batch
+        hashes, places = rows.sort_hashes(self.hashes(batch.words))
+        parts = rows.clustered(
+            hashes, places, batch.words, _one(batch.times), _one(batch.diffs), self.since, self.seed
         )
-
-    def _run(self, order: Ints, hashes: Hashes, batch: Batch) -> Run:
-        """Return updates in `order` as a run."""
-        return Run(
-            *rows.gather_consolidated(
-                order, hashes, batch.words, batch.times, batch.diffs, self.since
-            )
-        )
+        indexes = [self._index(parts[1], key) for key in range(1, len(self.keys))]
+        return Run(parts[0], parts[1], parts[2], parts[3], tuple(indexes))
 
     def _spill(self) -> None:
         """Turn the tail into a run."""
         if self.tail.used:
-            self.runs = (self.sorted(*self.tail.contents()), *self.runs)
-        self.tail = Tail(self.width, self.tail.room)
+            self.runs = (self.sorted(self.tail.contents()), *self.runs)
+        self.tail = Tail(self.width, len(self.keys), self.tail.room)
 
     def mark(self) -> Mark:
         """Return the present state."""
@@ -209,84 +329,105 @@ class Spine:
         """Forget the times before `since`."""
         self.since = max(self.since, since)
 
-    def maintain(self, budget: int = MERGE_BUDGET) -> bool:
-        """Merge about `budget` updates of runs; return whether there is more to do."""
-        merge = self._merge
+    def maintain(self) -> bool:
+        """Merge about `MERGE_BUDGET` updates of runs; return whether there is more to do."""
+        merge = self.due_merge()
         if merge is None:
-            merge = self._merge = self._next_merge()
-            if merge is None:
-                return False
-        a, b, out, interner = merge.newer, merge.older, merge.out, self._interner
-        merge.i, merge.j, merge.size = probing.merge_runs(
-            a.hashes, a.words, a.times, a.diffs, b.hashes, b.words, b.times, b.diffs,
-            self.ordered, self._seed,
-            self.texts, interner.arena, interner.starts, interner.lengths,
-            merge.since, merge.i, merge.j, merge.size, budget,
-            out.hashes, out.words, out.times, out.diffs,
-        )  # fmt: skip
-        if merge.i == len(a) and merge.j == len(b):
-            self._install(merge)
+            return False
+        if merge.work(self):
+            self.install(merge)
         return True
 
-    def _next_merge(self) -> _Merge | None:
+    def due_merge(self) -> Merge | None:
+        """Return the merge that is under way or due, None if there is none."""
+        if self._merge is None:
+            self._merge = self._next_merge()
+        return self._merge
+
+    def install(self, merge: Merge) -> None:
+        """Replace two runs by what their merge has come to, unless it was given up meanwhile."""
+        if self._merge is merge:
+            at = next(i for i, run in enumerate(self.runs) if run is merge.newer)
+            self.runs = (*self.runs[:at], merge.run(), *self.runs[at + 2 :])
+            self._merge = None
+
+    def _next_merge(self) -> Merge | None:
         for newer, older in pairwise(self.runs):
             if len(older) < 2 * len(newer):
-                room = len(newer) + len(older)
-                out = Run(
-                    np.empty(room, np.uint64),
-                    np.empty((room, self.width), np.int64),
-                    np.empty(room, np.int64),
-                    np.empty(room, np.int64),
-                )
-                return _Merge(newer, older, out, self.since)
+                return Merge(newer, older, self.since)
         return None
-
-    def _install(self, merge: _Merge) -> None:
-        size = merge.size
-        if size and merge.out.diffs[size - 1] == 0:
-            size -= 1
-        out = merge.out
-        parts = (out.hashes[:size], out.words[:size], out.times[:size], out.diffs[:size])
-        if size < len(out) // 2:
-            parts = tuple(part.copy() for part in parts)  # type: ignore[assignment]
-        at = next(i for i, run in enumerate(self.runs) if run is merge.newer)
-        self.runs = (*self.runs[:at], Run(*parts), *self.runs[at + 2 :])
-        self._merge = None
 
     # --- reading
 
-    def probe(
-        self, wanted: Hashes, keys: Words, before: Timestamp
-    ) -> Iterator[tuple[Ints, Ints, Batch]]:
-        """Yield pairs of places: of rows of `keys`, and of updates before a time with their key."""
-        for run in self.runs:
-            left, right = probing.probe_run(
-                wanted, keys, self.key, run.hashes, run.words, run.times, before
-            )
-            if len(left):
-                yield left, right, Batch(run.words, run.times, run.diffs)
-        tail = self.tail
-        if tail.used:
-            left, right = probing.probe_tail(
-                wanted, keys, self.key, tail.heads, tail.following, tail.hashes, tail.words,
-                tail.times, before,
-            )  # fmt: skip
-            if len(left):
-                yield left, right, Batch(tail.words, tail.times, tail.diffs)
-
-    def joined(self, batch: Batch, kept: Ints, before: Timestamp) -> Batch:
+    def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
         """Return the join of `batch`, rows that begin with a key, with the updates before a time.
 
-        Of a row of `batch` the words at `kept` remain; then come the words after the key.
+        Of a row of `batch` the words at `kept` remain; then come those at `added` of the other.
         """
-        wanted = self.hashes(batch.words)
-        parts = [
-            Batch(
-                *probing.joined(
-                    left, right, batch.words, batch.times, batch.diffs,
-                    found.words, found.times, found.diffs, self.key, kept,
+        found = [
+            self.joined_runs(self.runs, key, batch, kept, added, before),
+            self.joined_tail(key, batch, kept, added, before),
+        ]
+        return concat(found, len(kept) + len(added))
+
+    def joined_runs(
+        self,
+        runs: Sequence[Run],
+        key: int,
+        batch: Batch,
+        kept: Ints,
+        added: Ints,
+        before: Timestamp,
+    ) -> Batch:
+        """Return what `joined` does, with the updates of some runs."""
+        found = []
+        wanted, places = self._wanted(batch, key), self.keys[key]
+        for run in runs:
+            if key == 0:
+                left, right = probing.probe_run(
+                    wanted, batch.words, places, run.hashes, run.words, run.times, before
                 )
-            )
-            for left, right, found in self.probe(wanted, batch.words, before)
-        ]  # fmt: skip
-        return concat(parts, len(kept) + self.width - self.key)
+            else:
+                index = run.indexes[key - 1]
+                left, right = probing.probe_index(
+                    wanted, batch.words, places, index.hashes, index.places,
+                    run.words, run.times, before,
+                )  # fmt: skip
+            if len(left):
+                other = Batch(run.words, run.times, run.diffs)
+                found.append(_pairs(left, right, batch, other, kept, added))
+        return concat(found, len(kept) + len(added))
+
+    def joined_tail(
+        self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp
+    ) -> Batch:
+        """Return what `joined` does, with the updates of the tail."""
+        tail = self.tail
+        if not tail.used:
+            return empty(len(kept) + len(added))
+        chains = tail.chains[key]
+        left, right = probing.probe_tail(
+            self._wanted(batch, key), batch.words, self.keys[key],
+            chains.heads, chains.following, chains.hashes, tail.words, tail.times, before,
+        )  # fmt: skip
+        other = Batch(tail.words, tail.times, tail.diffs)
+        return _pairs(left, right, batch, other, kept, added)
+
+    def _wanted(self, batch: Batch, key: int) -> Hashes:
+        wanted = np.empty(len(batch), np.uint64)
+        rows.hash_keys(batch.words, len(self.keys[key]), self.seed, wanted)
+        return wanted
+
+
+def _one(values: Ints) -> Ints:
+    """Return one value if all are the same, which is faster to read."""
+    return values[:1] if len(values) > TAIL_ROWS and (values == values[0]).all() else values
+
+
+def _pairs(left: Ints, right: Ints, batch: Batch, other: Batch, kept: Ints, added: Ints) -> Batch:
+    return Batch(
+        *probing.joined(
+            left, right, batch.words, batch.times, batch.diffs,
+            other.words, other.times, other.diffs, kept, added,
+        )
+    )  # fmt: skip

@@ -89,8 +89,9 @@ class SumTable:
             return
         points, sums = self._staged
         self._staged = None
-        while 2 * (self._count + len(points)) > len(self._hashes):
-            self._grow()
+        needed = 2 * (self._count + len(points))
+        if needed > len(self._hashes):
+            self._grow(1 << needed.bit_length())
         self._count = groups.store(
             points.rows, points.last, points.hashes, points.words, self._key, sums, self._always,
             self._hashes, self._keys, self._used, self._sums, self._count,
@@ -100,7 +101,7 @@ class SumTable:
         """Forget what is staged."""
         self._staged = None
 
-    def _grow(self) -> None:
+    def _grow(self, size: int) -> None:
         old = self._hashes, self._keys, self._used, self._sums
-        self._allocate(2 * len(self._hashes))
+        self._allocate(size)
         groups.rehash(*old, self._hashes, self._keys, self._used, self._sums)

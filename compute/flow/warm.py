@@ -13,6 +13,7 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
 from foreshore.compute.flow import ordered, spine
 from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.protocol import DataflowDescription
@@ -84,7 +85,7 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
     types = {"k": pa.int32(), "t": pa.string(), "n": pa.int64()}
     schema = pa.schema(types.items())
     description = DataflowDescription(GlobalId("t1"), view, (_TABLE.id,), (), 1)
-    dataflow = FlowDataflow(description, bulk, Interner())
+    dataflow = FlowDataflow(description, bulk, Collections(Interner(), 1))
     many = spine.TAIL_ROWS
     rows = _updates(schema, many, 1)
     dataflow.hydrate({_TABLE.id: Input(schema, (), (rows,))})
@@ -94,9 +95,9 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
         while dataflow.maintain():
             continue
     dataflow.close()
-    tail = spine.Tail(1, 16)  # which is cut where a step fails
+    tail = spine.Tail(1, 1, 16)  # which is cut where a step fails
     ones = np.ones(1, np.int64)
-    tail.append(np.ones(1, np.uint64), Batch(np.ones((1, 1), np.int64), ones, ones))
+    tail.append([np.ones(1, np.uint64)], Batch(np.ones((1, 1), np.int64), ones, ones))
     tail.cut(0)
 
 

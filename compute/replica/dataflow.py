@@ -249,6 +249,8 @@ class DataflowState:
         self.errors.advance(upper)
         for index in self.indexes.values():
             index.rows.advance(upper)
+        if self._dataflow is not None:
+            self._dataflow.advanced(upper)
         self.frontier = upper
         return True
 

@@ -97,6 +97,9 @@ class LinearDataflow:
         table = pa.Table.from_arrays([*rows.columns, *rows.along], schema=output_schema(columns))
         return consolidate(table, rows_schema(columns), 0) if rows.count > 1 else table
 
+    def advanced(self, upper: int) -> None:
+        """Do nothing: only windows with changes count."""
+
     def allow_compaction(self, since: int) -> None:
         """Do nothing: there is no state."""
 

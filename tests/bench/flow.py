@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
+from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.protocol import DataflowDescription
@@ -95,7 +96,7 @@ def run_view(
     anew_cpu, anew_wall = (statistics.median(each) for each in zip(*anew, strict=True))
     sources = tuple(sorted(sources_of(relation)))
     description = DataflowDescription(GlobalId("t1"), relation, sources, (), START)
-    dataflow = FlowDataflow(description, bulk, Interner())
+    dataflow = FlowDataflow(description, bulk, Collections(Interner(), 1))
     inputs = {s: Input(typed[s].schema, (), (at(typed[s], START, 1),)) for s in sources}
     cpu, wall = cost(lambda: dataflow.hydrate(inputs))
     print(

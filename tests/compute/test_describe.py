@@ -6,6 +6,7 @@ import pytest
 
 from foreshore.compute.describe import describe_maintenance
 from foreshore.compute.flow.build import Builder
+from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.describe import join_paths
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.operators.join import Join
@@ -42,7 +43,7 @@ def test_plans_of_each_engine() -> None:
 def test_described_look_ups_are_those_of_the_operator(name: str) -> None:
     plan = PLANS[name]
     assert isinstance(plan, JoinPlan)
-    builder = Builder(Interner())
+    builder = Builder(Collections(Interner(), 1), 1)
     number, _ = builder.output(plan)
     join = builder.operators[number]
     assert isinstance(join, Join)

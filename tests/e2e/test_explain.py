@@ -75,7 +75,7 @@ def test_the_plan_of_changes_names_what_it_reads(explained: Server) -> None:
     assert changes.startswith("Engine: embedded\nOperator 0: Get foreshore.explained.")
     assert 'Get foreshore.explained."Orders"' in changes
     assert "Delta join of operators 1, 2 on=(" in changes
-    assert "  Arrangement: rows of operator " in changes
+    assert "  Arrangement: rows of foreshore.explained." in changes
 
 
 def test_what_a_recursion_finds_keeps_its_own_name(explained: Server) -> None:

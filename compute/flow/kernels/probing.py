@@ -1,6 +1,6 @@
-"""Kernels that find rows by key: in sorted runs, and in the hash-chained tail.
+"""Kernels that find rows by key: in sorted runs, their indexes, and in the hash-chained tail.
 
-Two rows have the same key if their first words are equal. Only updates before a time are found.
+Only updates before a time are found.
 """
 
 import numpy as np
@@ -54,71 +54,93 @@ def same_words(a, i, b, j, width):
     return True
 
 
+@inlined
+def same_key(a, i, b, j, places):
+    """Whether row i of `a` begins with the words of row j of `b` at `places`."""
+    for k in range(len(places)):
+        if a[i, k] != b[j, places[k]]:
+            return False
+    return True
+
+
+@inlined
+def _with_pair(left, right, size, i, j):
+    """Return pairs of places with one more at `size`."""
+    if size == len(left):
+        more = np.empty(2 * size, np.int64)
+        more[:size] = left
+        left = more
+        more = np.empty(2 * size, np.int64)
+        more[:size] = right
+        right = more
+    left[size] = i
+    right[size] = j
+    return left, right
+
+
 @kernel
-def probe_run(wanted, keys, width, hashes, words, times, before):
-    """Return pairs of places, in `keys` and in a run, of rows with the same key."""
-    count = len(wanted)
+def probe_run(wanted, keys, key, hashes, words, times, before):
+    """Return pairs of places of rows with the same key: in `keys`, and in a run sorted by it.
+
+    The rows of `keys` begin with their key; that of the run's rows is at the places `key`.
+    """
     size = 0
-    left = np.empty(count + 16, np.int64)
-    right = np.empty(count + 16, np.int64)
-    for i in range(count):
+    left = np.empty(len(wanted) + 16, np.int64)
+    right = np.empty(len(wanted) + 16, np.int64)
+    for i in range(len(wanted)):
         hash = wanted[i]
         at = first_at(hashes, hash)
         while at < len(hashes) and hashes[at] == hash:
-            if times[at] < before and same_words(keys, i, words, at, width):
-                if size == len(left):
-                    more = np.empty(2 * size, np.int64)
-                    more[:size] = left
-                    left = more
-                    more = np.empty(2 * size, np.int64)
-                    more[:size] = right
-                    right = more
-                left[size] = i
-                right[size] = at
+            if times[at] < before and same_key(keys, i, words, at, key):
+                left, right = _with_pair(left, right, size, i, at)
                 size += 1
             at += 1
     return left[:size], right[:size]
 
 
 @kernel
-def probe_tail(wanted, keys, width, heads, following, hashes, words, times, before):
-    """Return pairs of places, in `keys` and in a tail, of rows with the same key."""
-    count = len(wanted)
+def probe_index(wanted, keys, key, hashes, places, words, times, before):
+    """Return what `probe_run` does, for a run with an index of this key: hashes and places."""
+    size = 0
+    left = np.empty(len(wanted) + 16, np.int64)
+    right = np.empty(len(wanted) + 16, np.int64)
+    for i in range(len(wanted)):
+        hash = wanted[i]
+        at = first_at(hashes, hash)
+        while at < len(hashes) and hashes[at] == hash:
+            place = np.int64(places[at])
+            if times[place] < before and same_key(keys, i, words, place, key):
+                left, right = _with_pair(left, right, size, i, place)
+                size += 1
+            at += 1
+    return left[:size], right[:size]
+
+
+@kernel
+def probe_tail(wanted, keys, key, heads, following, hashes, words, times, before):
+    """Return pairs of places of rows with the same key: in `keys`, and in a tail."""
     mask = np.uint64(len(heads) - 1)
     size = 0
-    left = np.empty(count + 16, np.int64)
-    right = np.empty(count + 16, np.int64)
-    for i in range(count):
+    left = np.empty(len(wanted) + 16, np.int64)
+    right = np.empty(len(wanted) + 16, np.int64)
+    for i in range(len(wanted)):
         hash = wanted[i]
         at = heads[hash & mask]
         while at >= 0:
-            if hashes[at] == hash and times[at] < before and same_words(keys, i, words, at, width):
-                if size == len(left):
-                    more = np.empty(2 * size, np.int64)
-                    more[:size] = left
-                    left = more
-                    more = np.empty(2 * size, np.int64)
-                    more[:size] = right
-                    right = more
-                left[size] = i
-                right[size] = at
+            if hashes[at] == hash and times[at] < before and same_key(keys, i, words, at, key):
+                left, right = _with_pair(left, right, size, i, at)
                 size += 1
             at = following[at]
     return left[:size], right[:size]
 
 
 @kernel
-def append_to_tail(heads, following, all_hashes, all_words, all_times, all_diffs, used,
-                   hashes, words, times, diffs):  # fmt: skip
-    """Add updates to a tail from place `used` on, which has room for them."""
+def append_to_tail(heads, following, all_hashes, used, hashes):
+    """Chain hashes from place `used` on of a tail, which has room for them."""
     mask = np.uint64(len(heads) - 1)
     for i in range(len(hashes)):
         at = used + i
         all_hashes[at] = hashes[i]
-        for k in range(words.shape[1]):
-            all_words[at, k] = words[i, k]
-        all_times[at] = times[i]
-        all_diffs[at] = diffs[i]
         slot = hashes[i] & mask
         following[at] = heads[slot]
         heads[slot] = at
@@ -133,23 +155,22 @@ def cut_tail(heads, following, hashes, used, kept):
 
 
 @kernel
-def joined(left, right, keys, times, diffs, words, other_times, other_diffs, skip, kept):
-    """Return the pairs as rows: the words at `kept` of the left, those from `skip` on of the right.
+def joined(left, right, keys, times, diffs, words, other_times, other_diffs, kept, added):
+    """Return the pairs as rows: the words at `kept` of the left, those at `added` of the right.
 
     The time of a pair is the later one, its diff the product.
     """
     count = len(left)
     first = len(kept)
-    width = words.shape[1] - skip
-    out = np.empty((count, first + width), np.int64)
+    out = np.empty((count, first + len(added)), np.int64)
     out_times = np.empty(count, np.int64)
     out_diffs = np.empty(count, np.int64)
     for p in range(count):
         i, j = left[p], right[p]
         for k in range(first):
             out[p, k] = keys[i, kept[k]]
-        for k in range(width):
-            out[p, first + k] = words[j, skip + k]
+        for k in range(len(added)):
+            out[p, first + k] = words[j, added[k]]
         out_times[p] = max(times[i], other_times[j])
         out_diffs[p] = diffs[i] * other_diffs[j]
     return out, out_times, out_diffs
@@ -159,13 +180,15 @@ def joined(left, right, keys, times, diffs, words, other_times, other_diffs, ski
 def merge_runs(
     a_hashes, a_words, a_times, a_diffs, b_hashes, b_words, b_times, b_diffs,
     ordered, seed, texts, arena, starts, lengths, since, i, j, size, budget,
-    out_hashes, out_words, out_times, out_diffs,
+    out_hashes, out_words, out_times, out_diffs, moved, origins,
 ):  # fmt: skip
     """Merge about `budget` more updates of two runs from places i and j; return (i, j, size).
 
     Times are moved to `since` and equal updates added up. The last row put out may have diff 0
-    until another follows.
+    until another follows. If there is room in `moved` it is set to where each update went, those of
+    the second run after those of the first, and `origins` to the first update at each place.
     """
+    traced = len(moved) > 0
     width = a_words.shape[1]
     end = i + j + budget
     while i + j < end and (i < len(a_hashes) or j < len(b_hashes)):
@@ -194,6 +217,8 @@ def merge_runs(
                 same = same_words(a_words, i, out_words, size - 1, width)
             else:
                 same = same_words(b_words, j, out_words, size - 1, width)
+        if traced:
+            moved[i if first else len(a_hashes) + j] = -1
         if same:
             out_diffs[size - 1] += diff
         else:
@@ -204,9 +229,40 @@ def merge_runs(
                 out_words[size, k] = a_words[i, k] if first else b_words[j, k]
             out_times[size] = time
             out_diffs[size] = diff
+            if traced:
+                origin = i if first else len(a_hashes) + j
+                moved[origin] = size
+                origins[size] = origin
             size += 1
         if first:
             i += 1
         else:
             j += 1
+    return i, j, size
+
+
+@kernel
+def merge_indexes(
+    a_hashes, a_places, b_hashes, b_places, skip, moved, origins, kept, i, j, size, budget,
+    out_hashes, out_places,
+):  # fmt: skip
+    """Merge about `budget` more entries of two runs' indexes; return (i, j, size).
+
+    The runs have been merged already: `moved` and `origins` are as `merge_runs` sets them, the
+    updates of the second run are counted from `skip` on, and `kept` updates came out.
+    """
+    end = i + j + budget
+    while i + j < end and (i < len(a_hashes) or j < len(b_hashes)):
+        first = j >= len(b_hashes) or (i < len(a_hashes) and a_hashes[i] <= b_hashes[j])
+        if first:
+            hash, origin = a_hashes[i], np.int64(a_places[i])
+            i += 1
+        else:
+            hash, origin = b_hashes[j], skip + np.int64(b_places[j])
+            j += 1
+        place = moved[origin]
+        if 0 <= place < kept and origins[place] == origin:
+            out_hashes[size] = hash
+            out_places[size] = place
+            size += 1
     return i, j, size

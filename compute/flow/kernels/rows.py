@@ -29,6 +29,19 @@ def hash_keys(words, width, seed, hashes):
         hashes[i] = hash
 
 
+@kernel
+def hash_places(words, places, seed, hashes):
+    """Set the hash of the words at `places` of each row, as `hash_keys` of the first words."""
+    for i in range(len(hashes)):
+        hash = seed
+        for j in range(len(places)):
+            hash = (hash + _A) ^ np.uint64(words[i, places[j]])
+            hash = (hash ^ (hash >> np.uint64(30))) * _B
+            hash = (hash ^ (hash >> np.uint64(27))) * _C
+            hash ^= hash >> np.uint64(31)
+        hashes[i] = hash
+
+
 @inlined
 def compare_texts(a, b, arena, starts, lengths):
     """Return -1, 0 or 1: the order of two strings by their bytes."""
@@ -203,76 +216,114 @@ def _sort_segment(order, start, stop, spare, keys, hashes, times):
 
 
 @kernel
-def sort_by_hashes(keys, words, times, seed):
-    """Return the order of updates by the hashes of their keys, those of their rows, and time.
+def sort_hashes(hashes):
+    """Return hashes in ascending order, and the place of each.
 
-    They are distributed by the upper bits of the keys' hashes, into parts that fit into a cache.
+    They are distributed by 11 bits at a time of their upper 33, which leaves few to be moved.
     """
-    count = len(keys)
-    hashes = np.empty(count, np.uint64)
-    for i in range(count):
-        hashes[i] = hash_row(words, i, seed)
-    order = np.arange(count)
-    spare = np.empty(count, np.int64)
-    if count <= 8 * SMALL:
-        _sort_segment(order, 0, count, spare, keys, hashes, times)
-        return order
-    bits = 1
-    while bits < 12 and count >> bits > 16:
-        bits += 1
-    shift = np.uint64(64 - bits)
-    starts = np.zeros((1 << bits) + 1, np.int64)
-    for i in range(count):
-        starts[(keys[i] >> shift) + np.uint64(1)] += 1
-    for part in range(1 << bits):
-        starts[part + 1] += starts[part]
-    at = starts[:-1].copy()
-    for i in range(count):
-        part = keys[i] >> shift
-        order[at[part]] = i
-        at[part] += 1
-    most = 0
-    for part in range(1 << bits):
-        most = max(most, starts[part + 1] - starts[part])
-    part_keys = np.empty(most, np.uint64)
-    part_hashes = np.empty(most, np.uint64)
-    part_times = np.empty(most, np.int64)
-    part_order = np.empty(most, np.int64)
-    part_spare = np.empty(most, np.int64)
-    counts = np.empty(257, np.int64)
-    for part in range(1 << bits):
-        start, size = starts[part], starts[part + 1] - starts[part]
-        if size < 2:
-            continue
-        for i in range(size):
-            row = order[start + i]
-            part_keys[i] = keys[row]
-            part_hashes[i] = hashes[row]
-            part_times[i] = times[row]
-        # By the next 8 bits, which leaves few rows to be compared unless many have one key.
-        by = np.uint64(56 - bits)
-        counts[:] = 0
-        for i in range(size):
-            counts[((part_keys[i] >> by) & np.uint64(255)) + np.uint64(1)] += 1
-        for digit in range(256):
-            counts[digit + 1] += counts[digit]
-        for i in range(size):
-            digit = (part_keys[i] >> by) & np.uint64(255)
-            part_order[counts[digit]] = i
-            counts[digit] += 1
-        low = 0
-        for digit in range(256):
-            high = counts[digit]
-            if high - low > 1:
-                _sort_segment(part_order, low, high, part_spare, part_keys, part_hashes, part_times)
-            low = high
-        for i in range(size):
-            spare[start + i] = order[start + part_order[i]]
-    for part in range(1 << bits):
-        if starts[part + 1] - starts[part] < 2:
-            for i in range(starts[part], starts[part + 1]):
-                spare[i] = order[i]
-    return spare
+    count = len(hashes)
+    sorted = hashes.copy()
+    places = np.arange(count).astype(np.int32)
+    if count > 4 * SMALL:
+        spare = np.empty(count, np.uint64)
+        spare_places = np.empty(count, np.int32)
+        at = np.empty(2048, np.int64)
+        for shift in (31, 42, 53):
+            by = np.uint64(shift)
+            at[:] = 0
+            for i in range(count):
+                at[(sorted[i] >> by) & np.uint64(2047)] += 1
+            total = 0
+            for digit in range(2048):
+                here = at[digit]
+                at[digit] = total
+                total += here
+            for i in range(count):
+                digit = (sorted[i] >> by) & np.uint64(2047)
+                spare[at[digit]] = sorted[i]
+                spare_places[at[digit]] = places[i]
+                at[digit] += 1
+            sorted, spare = spare, sorted
+            places, spare_places = spare_places, places
+    for i in range(1, count):
+        hash, place = sorted[i], places[i]
+        at = i
+        while at > 0 and sorted[at - 1] > hash:
+            sorted[at] = sorted[at - 1]
+            places[at] = places[at - 1]
+            at -= 1
+        sorted[at] = hash
+        places[at] = place
+    return sorted, places
+
+
+@kernel
+def clustered(hashes, places, words, times, diffs, since, seed):
+    """Return the updates at `places`, in the order of their sorted `hashes`, as a run.
+
+    Those with one hash are ordered by the hash of all words, then by time. Times are moved to
+    `since`, and equal updates are added up. Times and diffs may be of length 1: the same for all.
+    """
+    count, width = len(hashes), words.shape[1]
+    by_time = 1 if len(times) == len(words) else 0
+    by_diff = 1 if len(diffs) == len(words) else 0
+    out_hashes = np.empty(count, np.uint64)
+    out_words = np.empty((count, width), np.int64)
+    out_times = np.empty(count, np.int64)
+    out_diffs = np.empty(count, np.int64)
+    most, start = 0, 0
+    while start < count:
+        stop = start + 1
+        while stop < count and hashes[stop] == hashes[start]:
+            stop += 1
+        most = max(most, stop - start)
+        start = stop
+    order = np.empty(most, np.int64)
+    spare = np.empty(most, np.int64)
+    same = np.empty(most, np.uint64)
+    row_hashes = np.empty(most, np.uint64)
+    row_times = np.empty(most, np.int64)
+    size, start = 0, 0
+    while start < count:
+        stop = start + 1
+        while stop < count and hashes[stop] == hashes[start]:
+            stop += 1
+        group = stop - start
+        if group > 1:
+            for i in range(group):
+                row = places[start + i]
+                order[i] = i
+                same[i] = 0
+                row_hashes[i] = hash_row(words, row, seed)
+                row_times[i] = max(times[by_time * row], since)
+            _sort_segment(order, 0, group, spare, same, row_hashes, row_times)
+        else:
+            order[0] = 0
+        first = size
+        for i in range(group):
+            row = places[start + order[i]]
+            time = max(times[by_time * row], since)
+            if size > first and out_times[size - 1] == time:
+                equal = True
+                for k in range(width):
+                    if out_words[size - 1, k] != words[row, k]:
+                        equal = False
+                        break
+                if equal:
+                    out_diffs[size - 1] += diffs[by_diff * row]
+                    continue
+            if size > first and out_diffs[size - 1] == 0:
+                size -= 1
+            out_hashes[size] = hashes[start]
+            for k in range(width):
+                out_words[size, k] = words[row, k]
+            out_times[size] = time
+            out_diffs[size] = diffs[by_diff * row]
+            size += 1
+        if size > first and out_diffs[size - 1] == 0:
+            size -= 1
+        start = stop
+    return out_hashes[:size], out_words[:size], out_times[:size], out_diffs[:size]
 
 
 @kernel

@@ -1,13 +1,28 @@
-"""Arranged inputs: a program that makes rows with a key, and the spine of these rows."""
+"""Arranged inputs: a program that makes rows with keys, and the spine of these rows."""
 
-from foreshore.compute.flow.batch import Batch
+from typing import Protocol
+
+from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.spine import Mark, Spine
 from foreshore.update import Timestamp
 
 
+class Readable(Protocol):
+    """Arranged rows to look up."""
+
+    @property
+    def was_empty(self) -> bool:
+        """Whether there were surely no rows before the window."""
+        ...
+
+    def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
+        """Return what `Spine.joined` does."""
+        ...
+
+
 class Arranged:
-    """The rows that `program` makes of an input, by the key that they begin with."""
+    """The rows that `program` makes of an input, of one dataflow."""
 
     def __init__(self, program: Program, spine: Spine, context: Context) -> None:
         self.spine = spine
@@ -28,6 +43,10 @@ class Arranged:
         arranged = self._program.run(updates, self._context)
         self.spine.insert(arranged)
         return arranged
+
+    def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
+        """Return what `Spine.joined` does."""
+        return self.spine.joined(key, batch, kept, added, before)
 
     def commit(self) -> None:
         """Keep what was staged."""

@@ -13,10 +13,11 @@ import numpy as np
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.layout import Layout
-from foreshore.compute.flow.operators.arranged import Arranged
+from foreshore.compute.flow.operators.arranged import Arranged, Readable
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.program import Context, Program
+from foreshore.expr.ir import Relation
 from foreshore.update import Timestamp
 
 SAMPLE = 256  # rows of an input by which paths are compared
@@ -25,15 +26,16 @@ MANY = 1000  # rows of several times, beyond which those that cancel out are rem
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A look-up: which arrangement, of which input, and what follows.
+    """A look-up in an input, by the key with number `key` of what is arranged.
 
-    The words at `kept` of the rows that look up remain; `then` prepares the next key, or at the end
-    the output.
+    Of the rows that look up the words at `kept` remain, of those found the words at `added`; `then`
+    prepares the next key, or at the end the output.
     """
 
-    arranged: int
     input: int
+    key: int
     kept: Ints
+    added: Ints
     then: Program
 
 
@@ -45,29 +47,41 @@ class Path:
     stages: tuple[Stage, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """The plans of a join's rows and errors, by which a bulk engine can begin it."""
+
+    rows: Relation
+    errors: Relation | None
+    port: int  # where the errors are noted
+
+
 class Join:
-    """A delta join; `arranged` has with each arrangement the number of its input."""
+    """A delta join; `arranged` has what each input is looked up in, if it is."""
 
     def __init__(
         self,
         inputs: tuple[int, ...],
         layout: Layout,
-        arranged: Sequence[tuple[int, Arranged]],
+        arranged: Sequence[Readable | None],
         paths: Sequence[Path],
+        bulk: Bulk | None,
         context: Context,
     ) -> None:
         self.inputs = inputs
         self.layout = layout
+        self.bulk = bulk
         self._arranged = tuple(arranged)
+        self._own = [(i, each) for i, each in enumerate(arranged) if isinstance(each, Arranged)]
         self._paths = tuple(paths)
         self._context = context
+        self._begun = self._beginning = False
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
-        """Return the changes of the join."""
-        for number, arranged in self._arranged:
-            if len(inputs[number]):
-                arranged.insert(inputs[number])
-        if all(arranged.was_empty for _, arranged in self._arranged):
+        """Return the changes of the join; in the first step all inputs are new."""
+        self._insert(inputs)
+        if not self._begun:
+            self._beginning = True
             return self._all_at_once(window, inputs)
         parts = [
             self._follow(number, path, updates, window)
@@ -75,6 +89,25 @@ class Join:
             if len(updates)
         ]
         return concat(parts, self.layout.words)
+
+    def begin(self, inputs: Sequence[Batch]) -> None:
+        """Take the first inputs where somebody else computes the output."""
+        self._insert(inputs)
+        self._beginning = True
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Return the inputs that `begin` needs; for the others it may be given nothing."""
+        return tuple(self.inputs[number] for number, _ in self._own)
+
+    def is_shared(self, input: int) -> bool:
+        """Whether an input is looked up in a collection that others read too."""
+        return not isinstance(self._arranged[input], Arranged | None)
+
+    def _insert(self, inputs: Sequence[Batch]) -> None:
+        for number, arranged in self._own:
+            if len(inputs[number]):
+                arranged.insert(inputs[number])
 
     def _all_at_once(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the join of inputs of which nothing was there before.
@@ -107,7 +140,8 @@ class Join:
         rows = path.start.run(updates, self._context)
         work = len(updates)
         for stage in path.stages:
-            rows = self._of(stage).spine.joined(rows, stage.kept, before(stage.input))
+            arranged = self._of(stage)
+            rows = arranged.joined(stage.key, rows, stage.kept, stage.added, before(stage.input))
             work += len(rows)
             rows = stage.then.run(rows, self._context)
             if len(rows) > MANY and window.upper - window.lower > 1:
@@ -123,29 +157,33 @@ class Join:
 
         return self._run(path, updates, window, before)[0]
 
-    def _of(self, stage: Stage) -> Arranged:
-        return self._arranged[stage.arranged][1]
+    def _of(self, stage: Stage) -> Readable:
+        found = self._arranged[stage.input]
+        assert found is not None
+        return found
 
     def commit(self) -> None:
         """Keep what the last step inserted."""
-        for _, arranged in self._arranged:
+        self._begun |= self._beginning
+        for _, arranged in self._own:
             arranged.commit()
 
     def restore(self) -> None:
         """Take back what the last step inserted."""
-        for _, arranged in self._arranged:
+        self._beginning = False
+        for _, arranged in self._own:
             arranged.restore()
 
     def compact(self, since: Timestamp) -> None:
         """Forget the times before `since`."""
-        for _, arranged in self._arranged:
+        for _, arranged in self._own:
             arranged.compact(since)
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of each arrangement."""
-        for _, arranged in self._arranged:
+        for _, arranged in self._own:
             yield arranged.spine.size("rows")
 
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""
-        return any([arranged.maintain() for _, arranged in self._arranged])
+        return any([arranged.maintain() for _, arranged in self._own])

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, concat
-from foreshore.compute.flow.layout import Layout, layout_of
+from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.program import Context, Program
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -81,11 +81,13 @@ class Stateless:
 class Source(Stateless):
     """An input of the dataflow; its updates come from outside, with the columns at `picked`."""
 
-    def __init__(self, columns: tuple[ColumnType, ...], picked: tuple[int, ...]) -> None:
+    def __init__(
+        self, columns: tuple[ColumnType, ...], picked: tuple[int, ...], layout: Layout
+    ) -> None:
         self.inputs: tuple[int, ...] = ()
         self.columns = columns
         self.picked = picked
-        self.layout = layout_of(tuple(columns[i] for i in picked))
+        self.layout = layout
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Raise, because nobody calls it."""

@@ -12,6 +12,7 @@ import pytest
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.bulk.exact import sum_float
 from foreshore.compute.engine import Input
+from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.protocol import DataflowDescription
@@ -63,7 +64,7 @@ def test_sums_are_exact_when_rows_come_and_go(
     many = 1 << 40 if draw is ordinary else 1 << 5
     for _ in range(4):
         description = DataflowDescription(GlobalId("t1"), view, (TABLE.id,), (), 1)
-        flow = FlowDataflow(description, bulk, Interner())
+        flow = FlowDataflow(description, bulk, Collections(Interner(), 1))
         rows: Counter[tuple[int, int]] = Counter()  # group, number of the value
         values = [None, *(draw(random) for _ in range(40))]
         shown: dict[int, bytes | None] = {}

@@ -30,7 +30,7 @@ class WithoutBulk(FlowEngine):
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
     ) -> FlowDataflow:
         """Return a dataflow; raises Unsupported."""
-        return FlowDataflow(description, self._bulk, self._interner)
+        return FlowDataflow(description, self._bulk, self._collections)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,164 @@
+"""How the inputs of a join are arranged to be looked up.
+
+An input that is a collection, perhaps filtered and mapped, is looked up in the collection itself,
+which all dataflows of a replica share (`collection.py`); what filters and maps it is applied to the
+rows found. Any other is arranged for this join alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreshore.compute.flow.batch import Ints
+from foreshore.compute.flow.collection import Import
+from foreshore.compute.flow.compiler import Compiler
+from foreshore.compute.flow.convert import is_direct
+from foreshore.compute.flow.layout import Layout, Place, layout_of
+from foreshore.compute.flow.operators.arranged import Arranged, Readable
+from foreshore.compute.flow.program import Context
+from foreshore.compute.flow.spine import Spine
+from foreshore.expr import ir
+from foreshore.expr.ir import Column, Scalar, type_of
+from foreshore.expr.split import can_fail, columns_used
+from foreshore.types import ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One component of a look-up's key, and whether NULL equals NULL."""
+
+    scalar: Scalar
+    null_safe: bool
+
+    @property
+    def column(self) -> ColumnType:
+        """Return the type of the key's column."""
+        return ColumnType(type_of(self.scalar), self.null_safe)
+
+
+Keys = tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One input as it is looked up.
+
+    `outputs` are its demanded columns, `filters` what its rows must fulfil, both over the stored
+    columns; `numbers` are the numbers of the keys.
+    """
+
+    readable: Readable
+    layout: Layout
+    outputs: dict[int, Scalar]
+    filters: tuple[Scalar, ...]
+    numbers: dict[Keys, int]
+
+    def added(self, columns: Sequence[int]) -> tuple[list[int], Ints, Layout]:
+        """Return the stored columns for some outputs and the filters, their words and layout."""
+        used: set[int] = set()
+        for scalar in (*self.filters, *(self.outputs[i] for i in columns)):
+            used |= columns_used(scalar)
+        stored = sorted(used)
+        words, layout = part_of(self.layout, stored)
+        return stored, words, layout
+
+
+def part_of(layout: Layout, columns: Sequence[int]) -> tuple[Ints, Layout]:
+    """Return the words of some columns and their masks, and the layout of these words."""
+    places = [layout.places[i] for i in columns]
+    words = sorted({place.bit // 64 for place in places if place.bit >= 0})
+    masks = {word: number for number, word in enumerate(words)}
+    found = []
+    for place in places:
+        bit = -1 if place.bit < 0 else 64 * masks[place.bit // 64] + place.bit % 64
+        found.append(Place(len(words), bit, place.kind, place.type))
+        words.extend(range(place.word, place.word + place.width))
+    return np.array(words, np.int64), Layout(tuple(found), len(masks), len(words))
+
+
+def imported(
+    source: Import,
+    compiler: Compiler,
+    chain: Sequence[ir.Relation],
+    conditions: Sequence[Scalar],
+    demanded: dict[int, int],
+    keys: Sequence[Keys],
+) -> Lookup | None:
+    """Return look-ups in a collection, None if it cannot be looked up like this.
+
+    The compiler is over its rows; `chain` is over them, `conditions` and keys over what comes out
+    of it, of which `demanded` has the places of the join's columns.
+    """
+    filters: list[Scalar] = []
+    for node in chain:
+        match node:
+            case ir.Map(scalars=scalars):
+                compiler.map(scalars)
+            case ir.Filter(predicates=predicates):
+                filters += map(compiler.resolved, predicates)
+            case ir.Project(outputs=outputs):
+                compiler.project(outputs)
+            case _:
+                return None
+    if any(map(can_fail, (*filters, *compiler.columns))):
+        return None
+    filters += map(compiler.resolved, conditions)
+    layout = source.collection.layout
+    places = [_direct(compiler, layout, each) for each in keys]
+    if any(place is None for place in places):
+        return None
+    numbers = {
+        key: source.collection.add_key(place)
+        for key, place in zip(keys, places, strict=True)
+        if place is not None
+    }
+    columns = {column: compiler.columns[place] for column, place in demanded.items()}
+    return Lookup(source, layout, columns, tuple(filters), numbers)
+
+
+def _direct(compiler: Compiler, layout: Layout, keys: Keys) -> Ints | None:
+    """Return the words of keys that are columns, None if others are needed."""
+    words: list[int] = []
+    for key in keys:
+        scalar = compiler.resolved(key.scalar)
+        if key.null_safe or not isinstance(scalar, Column) or not is_direct(scalar.type):
+            return None
+        place = layout.places[scalar.index]
+        words.extend(range(place.word, place.word + place.width))
+    return np.array(words, np.int64)
+
+
+def arranged(
+    compiler: Compiler, demanded: dict[int, int], keys: Sequence[Keys], context: Context
+) -> Lookup:
+    """Return look-ups in rows arranged for one join, given a compiler over them."""
+    scalars = [compiler.columns[place] for place in demanded.values()]
+    types = tuple(ColumnType(type_of(s), getattr(s, "nullable", True)) for s in scalars)
+    layout = layout_of(types)
+    compiler.put(types, scalars, "row")
+    stored = {scalar: number for number, scalar in enumerate(scalars)}
+    places = []
+    for each in keys:
+        resolved = [compiler.resolved(key.scalar) for key in each]
+        words: list[int] = []
+        for key, scalar in zip(each, resolved, strict=True):
+            if scalar in stored and not key.null_safe and is_direct(type_of(scalar)):
+                place = layout.places[stored[scalar]]
+                words.extend(range(place.word, place.word + place.width))
+            else:
+                words = []
+                break
+        if not words and each:
+            start = len(compiler.texts)
+            compiler.put([key.column for key in each], resolved, "key")
+            words = list(range(start, len(compiler.texts)))
+        places.append(np.array(words, np.int64))
+    program = compiler.program()
+    spine = Spine([], program.texts, context.interner, context.seed)
+    numbers = {key: spine.add_key(place) for key, place in zip(keys, places, strict=True)}
+    outputs: dict[int, Scalar] = {
+        column: Column(number, type.type, type.nullable)
+        for number, (column, type) in enumerate(zip(demanded, types, strict=True))
+    }
+    return Lookup(Arranged(program, spine, context), layout, outputs, (), numbers)

@@ -1,0 +1,64 @@
+"""Reading a collection's updates up to a time, as batches."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from foreshore.compute.engine import Input
+from foreshore.compute.flow.batch import Batch, concat
+from foreshore.compute.flow.convert import flat, integers, words_of
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.layout import Layout
+from foreshore.types import ColumnType, arrow_type
+from foreshore.update import DIFF, TIME, Timestamp
+
+AT_ONCE = 1 << 18  # rows
+
+
+def read_until(
+    input: Input,
+    columns: Sequence[ColumnType],
+    picked: Sequence[int],
+    layout: Layout,
+    interner: Interner,
+    time: Timestamp,
+) -> Batch:
+    """Return the updates until a time, all of them at that time and not consolidated.
+
+    Their rows have the columns at `picked`, in `layout`.
+    """
+    parts = []
+    for table in _tables(input, picked, time):
+        for batch in table.to_batches(AT_ONCE):
+            arrays = [
+                column
+                if column.type == (wanted := arrow_type(columns[i].type))
+                else column.cast(wanted)
+                for i, column in zip(picked, map(flat, batch.columns), strict=False)
+            ]
+            words = words_of(arrays, batch.num_rows, layout, interner)
+            times = np.full(batch.num_rows, time, np.int64)
+            parts.append(Batch(words, times, np.array(integers(flat(batch.column(-1))))))
+    return concat(parts, layout.words)
+
+
+def _tables(input: Input, picked: Sequence[int], time: Timestamp) -> Iterator[pa.Table]:
+    """Yield the updates until a time: the columns at `picked`, and the diffs."""
+    names = [input.file_names[i] for i in picked]
+    for path in input.files:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(AT_ONCE, columns=[*names, TIME, DIFF]):
+                yield _until(pa.Table.from_batches([batch]).select([*names, TIME, DIFF]), time)
+    for table in input.tail:
+        last = table.num_columns - 1
+        yield _until(table.select([*picked, last - 1, last]), time)
+
+
+def _until(table: pa.Table, time: Timestamp) -> pa.Table:
+    times = table.column(table.num_columns - 2)
+    if table.num_rows and pc.max(times).as_py() > time:
+        table = table.filter(pc.less_equal(times, time))
+    return table.remove_column(table.num_columns - 2)
