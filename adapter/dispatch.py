@@ -27,9 +27,9 @@ from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
+from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.copy import copy_from, copy_to
-from foreshore.adapter.write.insert import delete, insert, update
-from foreshore.adapter.write.merge import merge
+from foreshore.adapter.write.insert import insert
 from foreshore.adapter.write.truncate import truncate
 from foreshore.sql import plan as plans
 

@@ -9,9 +9,8 @@ from foreshore.adapter.ddl.create import add_table
 from foreshore.adapter.ddl.objects import is_there
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.check import check
-from foreshore.adapter.write.source import selection, with_row_outputs
-from foreshore.adapter.write.stage import stage
+from foreshore.adapter.write.source import queried_rows, with_row_outputs
+from foreshore.adapter.write.stage import check, stage
 from foreshore.adapter.write.target import target_of
 from foreshore.sql.plan import CreateTableAs
 from foreshore.table_rows import TableRows
@@ -29,7 +28,7 @@ async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Com
     if not plan.with_data:
         add_table(context, plan.definition)
         return Completed("CREATE TABLE AS")
-    rows = await selection(context, (), as_of=as_of)
+    rows = await queried_rows(context, (), as_of=as_of)
     rows = await with_row_outputs(context, rows, plan.row_outputs)
     id = add_table(context, plan.definition)
     target = target_of(context, id)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.check import first_failing
+from foreshore.adapter.write.stage import first_failing
 from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.table_changes import AddedConstraints

@@ -15,8 +15,7 @@ from foreshore.adapter.read.point import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared
 from foreshore.adapter.session.side_effects import calls_in
-from foreshore.adapter.write.check import rules_of
-from foreshore.adapter.write.template import template_of
+from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.names import effective_path
 from foreshore.catalog.state import State
@@ -39,6 +38,7 @@ from foreshore.sql.plan.reads import query_read_by, query_subscribed_by
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.session_zone import SessionZone
+from foreshore.sql.rewrite.values_template import template_of
 from foreshore.types import RelationDesc
 
 if TYPE_CHECKING:
@@ -190,9 +190,11 @@ class SessionPlanner:
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = None
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
+            if plan.row_outputs or plan.order_by:
+                return
             calls = calls_in(peek.query.relation) if peek.has_side_effects else ()
             prepared.template = template_of(peek.query.relation, calls)
-            if prepared.template is not None and not plan.row_outputs:
+            if prepared.template is not None:
                 prepared.rules = rules_of(planned[plan.table])
         elif peek is not None and (
             isinstance(plan, Select | Delete) or (isinstance(plan, Update) and not plan.row_outputs)

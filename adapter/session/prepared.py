@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.point import PointPlan
-from foreshore.adapter.write.check import RowRules
-from foreshore.adapter.write.template import Template
+from foreshore.adapter.write.stage import RowRules
 from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import Plan
+from foreshore.sql.rewrite.values_template import Template
 from foreshore.types import RelationDesc, SqlType
 
 MOST_TEXTS = 512

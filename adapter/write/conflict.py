@@ -14,8 +14,7 @@ from foreshore.adapter.read.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.check import check
-from foreshore.adapter.write.stage import key_index, stage
+from foreshore.adapter.write.stage import check, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints

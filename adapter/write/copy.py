@@ -10,8 +10,7 @@ from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.adapter.subscribe.subscribe import subscribe
-from foreshore.adapter.write.check import check
-from foreshore.adapter.write.stage import stage
+from foreshore.adapter.write.stage import check, stage
 from foreshore.adapter.write.target import lock_before_nextval, lock_shared_against_ddl, target_of
 from foreshore.errors import DatatypeMismatch, UndefinedColumn
 from foreshore.expr.ir import Column, Scalar

@@ -1,26 +1,30 @@
-"""INSERT, UPDATE, DELETE: rows from a source are checked and staged in the transaction.
-
-An INSERT of values reads nothing. The others read at the newest time, and are valid only if what
-they read is the same when the transaction commits.
-"""
-
-from collections.abc import Sequence
+"""INSERT: rows of VALUES, compiled to tuples, or of a query; they are checked, then staged."""
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.pipeline import wait_until_requested
+from foreshore.adapter.read.pipeline import prepared_peek, wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.check import check
+from foreshore.adapter.session.side_effects import results_of
 from foreshore.adapter.write.conflict import stage_on_conflict
-from foreshore.adapter.write.inserted import inserted_rows
 from foreshore.adapter.write.returning import returned
-from foreshore.adapter.write.source import deleted_rows, updated_rows
-from foreshore.adapter.write.stage import stage
-from foreshore.adapter.write.target import lock_shared_against_ddl, target_of
-from foreshore.sql.plan import Delete, Insert, Update
-from foreshore.table_rows import TableRows
+from foreshore.adapter.write.source import queried_rows, with_row_outputs
+from foreshore.adapter.write.stage import check, stage
+from foreshore.adapter.write.target import (
+    Target,
+    lock_before_nextval,
+    lock_shared_against_ddl,
+    target_of,
+)
+from foreshore.compute.finish import expanded, places_in_order
+from foreshore.compute.keys.layout import MANY
+from foreshore.expr.ir import OrderKey
+from foreshore.rows import count, repeated, split_diffs
+from foreshore.sql.plan import AsOf, Insert
+from foreshore.sql.rewrite.values_template import MOST_IN_PASSING, Template, most_rows
+from foreshore.table_rows import Row, TableRows
 
 
 async def insert(context: StatementContext, plan: Insert) -> Outcome:
@@ -32,40 +36,62 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
         plan = context.prepared.plan
     target = target_of(context, plan.table, "INSERT")
     await lock_shared_against_ddl(context, target)
-    rows = await inserted_rows(context, plan, target, as_of)
+    rows = await _rows(context, plan, target, as_of)
     check(context, target, rows)
     if plan.on_conflict is None:
         await stage(context, target, inserted=[rows])
     else:
         rows = await stage_on_conflict(context, target, plan.on_conflict, rows)
-    return _outcome(context, "INSERT 0", plan, rows)
-
-
-async def update(context: StatementContext, plan: Update) -> Outcome:
-    """Run an UPDATE."""
-    target = target_of(context, plan.table, "UPDATE")
-    old, new, beside = await updated_rows(context, plan, target)
-    check(context, target, new)
-    await stage(context, target, deleted=[old], inserted=[new])
-    return _outcome(context, "UPDATE", plan, new, beside)
-
-
-async def delete(context: StatementContext, plan: Delete) -> Outcome:
-    """Run a DELETE."""
-    target = target_of(context, plan.table, "DELETE")
-    old, beside = await deleted_rows(context, plan, target)
-    await stage(context, target, deleted=[old])
-    return _outcome(context, "DELETE", plan, old, beside)
-
-
-def _outcome(
-    context: StatementContext,
-    verb: str,
-    plan: Insert | Update | Delete,
-    rows: TableRows,
-    beside: Sequence[pa.Array] = (),
-) -> Outcome:
-    """Return the number of written rows, or the RETURNING list over them."""
     if plan.returning is None:
-        return Completed(f"{verb} {rows.count}")
-    return returned(context, verb, plan.returning, rows, beside)
+        return Completed(f"INSERT 0 {rows.count}")
+    return returned(context, "INSERT 0", plan.returning, rows)
+
+
+async def _rows(
+    context: StatementContext, plan: Insert, target: Target, as_of: AsOf | None
+) -> TableRows:
+    """Return the rows in the columns of the target, in their order."""
+    peek, template = prepared_peek(context), context.prepared.template
+    if peek.reads_nothing and peek.calls_nextval:
+        most = None if plan.on_conflict is None else most_rows(peek.query.relation)
+        whole = plan.on_conflict is not None and (most is None or most > MANY)
+        await lock_before_nextval(context, target, whole=whole)
+    tuples = None if template is None else await _tuples(context, template)
+    if tuples is not None:
+        return TableRows.inserted(target.desc, tuples)
+    rows = await queried_rows(context, (target.id,), as_of=as_of)
+    if plan.order_by:
+        rows = await _in_order(context, rows, plan.order_by)
+    whole = plan.on_conflict is not None and count(rows) > MANY
+    rows = await with_row_outputs(context, rows, plan.row_outputs, target, whole=whole)
+    columns, diffs = split_diffs(rows)
+    return TableRows.of_columns(target.desc, columns[: target.width], diffs)
+
+
+async def _tuples(context: StatementContext, template: Template) -> list[Row] | None:
+    """Return the rows of a template; None if they take too long to make on the event loop."""
+    given = template.givens.values(context.args, context.environment_values(context.now))
+    if template.calls:
+        found = await results_of(context, template.calls)
+        given += [found[call].value for call in template.calls]
+    if template.is_large(given):
+        return None
+    if len(template.cells) <= MOST_IN_PASSING:
+        return template.rows(given)
+    with context.interrupts.running():
+        return await blocking.run(None, template.rows, given)
+
+
+async def _in_order(
+    context: StatementContext, rows: pa.Table, order_by: tuple[OrderKey, ...]
+) -> pa.Table:
+    """Return each of `rows`, with `__diff`, as often as that says, in order."""
+
+    def ordered() -> pa.Table:
+        single = repeated(rows)
+        return single.take(pa.array(places_in_order(expanded(single), order_by)))
+
+    if rows.num_rows <= MOST_IN_PASSING:
+        return ordered()
+    with context.interrupts.running():
+        return await blocking.run(context.coordinator.executor, ordered)

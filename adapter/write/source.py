@@ -1,14 +1,8 @@
-"""The rows that a statement changes or deletes, and the rows of the queries of all writes.
+"""The rows of the query of a statement that writes: those to be changed are locked.
 
-    updated_rows     of UPDATE: old and new rows
-    deleted_rows     of DELETE
-    changing_rows    the selection of an UPDATE, DELETE or MERGE
-    selection        the rows of any query that is written
-
-Rows to be changed are locked. The row under one whole key is a tuple (`adapter/read/point.py`). A
-few keys lock their rows. Any other selection reads at the newest time: outside of a block it locks
-the tables that it reads until it has committed, inside of one the commit checks that they have not
-changed.
+The rows under a few keys are locked by these. Any other query reads at the newest time: outside of
+a block it locks the tables that it reads until it has committed, inside of one the commit checks
+that they have not changed.
 """
 
 from collections.abc import Sequence
@@ -16,95 +10,27 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.bind import NOTHING_GIVEN, Given, bind_peek, call_side_effects
+from foreshore.adapter.read.bind import Given, bind_peek, call_side_effects
 from foreshore.adapter.read.execute import counted_each, execute_unfinished
 from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows
-from foreshore.adapter.read.pipeline import read_rows
-from foreshore.adapter.read.point import locked_row
+from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.side_effects import (
-    call_nextval,
-    calls_of,
-    results_by_row,
-)
+from foreshore.adapter.session.side_effects import call_nextval, calls_of, results_by_row
 from foreshore.adapter.write.target import Target, lock_before_nextval, target_of
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.rows import counted, split_diffs
-from foreshore.sql.plan import AsOf, ChangedKeys, Delete, Merge, Update
+from foreshore.sql.plan import AsOf, ChangedKeys
 from foreshore.sql.rewrite.bind_parameters import bind_relation
-from foreshore.table_rows import TableRows
 
 
-async def with_row_outputs(
-    context: StatementContext,
-    rows: pa.Table,
-    outputs: Sequence[Scalar],
-    target: Target | None = None,
-    *,
-    whole: bool = False,
-) -> pa.Table:
-    """Return `outputs`, scalars that call functions such as nextval, of each row with `__diff`.
-
-    Without outputs the rows are returned. `target` is locked before numbers are drawn for it.
-    """
-    if not outputs:
-        return rows
-    if target is not None and call_nextval(calls_of(outputs)):
-        await lock_before_nextval(context, target, whole=whole)
-    bindings = context.bindings(context.coordinator.oracle.read_ts())
-    return await results_by_row(context, rows, outputs, bindings)
-
-
-# --- UPDATE, DELETE ------------------------------------------------------------------------
-
-
-async def updated_rows(
-    context: StatementContext, plan: Update, target: Target
-) -> tuple[TableRows, TableRows, list[pa.Array]]:
-    """Return the old rows, the new rows and the columns beside them of an UPDATE, in one order."""
-    desc, width = target.desc, target.width
-    found = await locked_row(context)
-    if found is not None:
-        old = TableRows.inserted(desc, [row for row, _ in found])
-        return old, TableRows.inserted(desc, [selected[width:] for _, selected in found]), []
-    rows = await changing_rows(context, plan)
-    rows = await with_row_outputs(context, rows, plan.row_outputs, target)
-    columns, diffs = split_diffs(rows)
-    old = TableRows.of_columns(desc, columns[:width], diffs)
-    new = TableRows.of_columns(desc, columns[width : 2 * width], diffs)
-    return old, new, columns[2 * width :]
-
-
-async def deleted_rows(
-    context: StatementContext, plan: Delete, target: Target
-) -> tuple[TableRows, list[pa.Array]]:
-    """Return the rows of a DELETE and the columns beside them."""
-    found = await locked_row(context)
-    if found is not None:
-        return TableRows.inserted(target.desc, [row for row, _ in found]), []
-    columns, diffs = split_diffs(await changing_rows(context, plan))
-    old = TableRows.of_columns(target.desc, columns[: target.width], diffs)
-    return old, columns[target.width :]
-
-
-async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
-    """Return the selection, with `__diff`, of a statement that changes rows, which are locked."""
-    found = await rows_of_init_plans(context)
-    return await selection(context, (plan.table,), found, locking=True, keys=plan.keys)
-
-
-# --- queries -------------------------------------------------------------------------------
-
-
-async def selection(
+async def queried_rows(
     context: StatementContext,
     targets: Sequence[GlobalId],
-    given: Given = NOTHING_GIVEN,
     *,
     locking: bool = False,
     keys: ChangedKeys | None = None,
@@ -112,14 +38,18 @@ async def selection(
 ) -> pa.Table:
     """Return the rows, with `__diff`, of the query of a statement that writes them to `targets`.
 
-    The rows of the relations in `given` are known. Where `keys` determine the rows of the target,
-    only those are locked and read. What is read `as_of` a time in the past does not change any
-    more, and nothing is locked for it.
+    With `locking` they are rows of the target to be changed. Where `keys` determine these, only
+    those are locked and read. What is read `as_of` a time in the past does not change any more, and
+    nothing is locked for it.
     """
+    given = await rows_of_init_plans(context)
     if as_of is not None:
-        return await read_rows(context, as_of)
-    transaction, coordinator, peek = context.transaction, context.coordinator, context.prepared.peek
-    assert peek is not None
+        return await read_rows(context, as_of, given)
+    transaction, coordinator, peek = (
+        context.transaction,
+        context.coordinator,
+        prepared_peek(context),
+    )
     if peek.reads_nothing:
         bound = await bind_peek(context, peek, context.now, given)
         return await execute_unfinished(context, await call_side_effects(context, bound))
@@ -157,14 +87,8 @@ async def _rows_by_keys(
     coordinator, transaction = context.coordinator, context.transaction
     if table not in coordinator.state.objects or not can_evaluate_locally(changed.source):
         return None
-    constraint = next(
-        (
-            each
-            for each in target_of(context, table).planned.unique
-            if set(each.columns) <= set(changed.columns)
-        ),
-        None,
-    )
+    unique = target_of(context, table).planned.unique
+    constraint = next((e for e in unique if set(e.columns) <= set(changed.columns)), None)
     if constraint is None:
         return None
     source = bind_relation(changed.source, context.bindings(coordinator.oracle.read_ts()))
@@ -187,3 +111,23 @@ async def _rows_by_keys(
             return evaluate_linear(under, {table: counted(rows)})
     bound = await bind_peek(context, peek.in_process(), time, {**given, table: rows})
     return await execute_unfinished(context, bound)
+
+
+async def with_row_outputs(
+    context: StatementContext,
+    rows: pa.Table,
+    outputs: Sequence[Scalar],
+    target: Target | None = None,
+    *,
+    whole: bool = False,
+) -> pa.Table:
+    """Return `outputs`, scalars that call functions such as nextval, of each row with `__diff`.
+
+    Without outputs the rows are returned. `target` is locked before numbers are drawn for it.
+    """
+    if not outputs:
+        return rows
+    if target is not None and call_nextval(calls_of(outputs)):
+        await lock_before_nextval(context, target, whole=whole)
+    bindings = context.bindings(context.coordinator.oracle.read_ts())
+    return await results_by_row(context, rows, outputs, bindings)

@@ -3,10 +3,9 @@
 import pyarrow as pa
 
 from foreshore.adapter.read.bind import bind_peek
-from foreshore.adapter.write.inserted import rows_of_template
-from foreshore.adapter.write.template import template_of
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.sql.plan import Insert
+from foreshore.sql.rewrite.values_template import template_of
 from foreshore.table_rows import TableRows, updates_at
 from foreshore.types import Datum
 from foreshore.update import DIFF, TIME
@@ -44,9 +43,7 @@ async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
         bound = await bind_peek(context, prepared.peek, 0)
         desc = session.planner.reader().planned[prepared.plan.table].desc
         template = prepared.template
-        rows = rows_of_template(
-            template, template.givens.values(args, context.environment_values(0))
-        )
+        rows = template.rows(template.givens.values(args, context.environment_values(0)))
         given, expected = (
             TableRows.inserted(desc, rows).table,
             evaluate_linear(bound.block.relation),

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from foreshore.expr.cost import is_demanding
+from foreshore.errors import DataError
+from foreshore.expr.cost import LIGHT, cost_of_call, is_demanding, size_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -26,6 +27,8 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.sql.rewrite.bind_parameters import Givens, bind_scalar
+from foreshore.table_rows import Row
+from foreshore.types import Datum
 
 MOST_IN_PASSING = 256  # rows that are made on the event loop
 
@@ -43,6 +46,23 @@ class Template:
     cells: tuple[tuple[Cell, ...], ...]
     computes: bool = False
     demanding: tuple[tuple[str, tuple[Cell, ...]], ...] = ()
+
+    def rows(self, given: Sequence[Datum]) -> list[Row]:
+        """Return the rows over the values of the givens and the calls; raises DataError."""
+        return [tuple([cell(given) for cell in row]) for row in self.cells]
+
+    def is_large(self, given: Sequence[Datum]) -> bool:
+        """Whether a value in the rows may take too long to make on the event loop."""
+        if self.computes and sum(map(size_of, given)) > LIGHT:
+            return True
+        try:  # the arguments of other functions come first, so they are known to be short
+            for key, args in self.demanding:
+                values = [arg(given) for arg in args]
+                if sum(cost_of_call(key, values, [*map(size_of, values)])) > LIGHT:
+                    return True
+        except DataError:  # in a value that the rows may not need
+            return True
+        return False
 
 
 def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | None:

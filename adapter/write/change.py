@@ -1,0 +1,114 @@
+"""UPDATE, DELETE and MERGE: rows are locked and read, checked, then staged as one change.
+
+The row under one whole key is a tuple (`adapter/read/point.py`); all others are columns
+(`source.py`). They are read at the newest time, and the change is valid only if they are the same
+when the transaction commits.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.read.point import locked_row
+from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.write.returning import returned, returned_of
+from foreshore.adapter.write.source import queried_rows, with_row_outputs
+from foreshore.adapter.write.stage import check, stage
+from foreshore.adapter.write.target import Target, target_of
+from foreshore.compute.arrange.key import hash_columns
+from foreshore.errors import CardinalityViolation
+from foreshore.rows import split_diffs, table_of
+from foreshore.sql.plan import Delete, Merge, Update
+from foreshore.table_rows import TableRows
+
+
+async def update(context: StatementContext, plan: Update) -> Outcome:
+    """Run an UPDATE."""
+    target = target_of(context, plan.table, "UPDATE")
+    old, new, beside = await _updated_rows(context, plan, target)
+    check(context, target, new)
+    await stage(context, target, deleted=[old], inserted=[new])
+    return _outcome(context, plan, new, beside)
+
+
+async def delete(context: StatementContext, plan: Delete) -> Outcome:
+    """Run a DELETE."""
+    target = target_of(context, plan.table, "DELETE")
+    found = await locked_row(context)
+    beside: Sequence[pa.Array] = ()
+    if found is not None:
+        old = TableRows.inserted(target.desc, [row for row, _ in found])
+    else:
+        columns, diffs = split_diffs(await changing_rows(context, plan))
+        old = TableRows.of_columns(target.desc, columns[: target.width], diffs)
+        beside = columns[target.width :]
+    await stage(context, target, deleted=[old])
+    return _outcome(context, plan, old, beside)
+
+
+async def changing_rows(context: StatementContext, plan: Update | Delete | Merge) -> pa.Table:
+    """Return what a statement selects of the rows that it changes, which are locked."""
+    return await queried_rows(context, (plan.table,), locking=True, keys=plan.keys)
+
+
+async def _updated_rows(
+    context: StatementContext, plan: Update, target: Target
+) -> tuple[TableRows, TableRows, Sequence[pa.Array]]:
+    """Return the old rows, the new rows and the columns beside them of an UPDATE, in one order."""
+    desc, width = target.desc, target.width
+    found = await locked_row(context)
+    if found is not None:
+        old = TableRows.inserted(desc, [row for row, _ in found])
+        return old, TableRows.inserted(desc, [selected[width:] for _, selected in found]), ()
+    rows = await changing_rows(context, plan)
+    columns, diffs = split_diffs(await with_row_outputs(context, rows, plan.row_outputs, target))
+    old = TableRows.of_columns(desc, columns[:width], diffs)
+    new = TableRows.of_columns(desc, columns[width : 2 * width], diffs)
+    return old, new, columns[2 * width :]
+
+
+def _outcome(
+    context: StatementContext, plan: Update | Delete, rows: TableRows, beside: Sequence[pa.Array]
+) -> Outcome:
+    """Return the number of changed rows, or the RETURNING list over them."""
+    verb = "UPDATE" if isinstance(plan, Update) else "DELETE"
+    if plan.returning is None:
+        return Completed(f"{verb} {rows.count}")
+    return returned(context, verb, plan.returning, rows, beside)
+
+
+async def merge(context: StatementContext, plan: Merge) -> Outcome:
+    """Run a MERGE."""
+    target = target_of(context, plan.table, "MERGE")
+    selected = await changing_rows(context, plan)
+    selected = await with_row_outputs(context, selected, plan.row_outputs, target)
+    (action, count, *columns), diffs = split_diffs(selected)
+    width = target.width
+    old, new, source = columns[:width], columns[width : 2 * width], columns[2 * width :]
+    acts = np.array([*plan.actions, ""])[action.to_numpy()]
+    changes = np.flatnonzero(acts != "insert")
+    hashes = hash_columns([column.take(pa.array(changes)) for column in old], None, len(changes))
+    if len(np.unique(hashes)) < len(changes) or (diffs.to_numpy()[changes] > 1).any():
+        raise CardinalityViolation(
+            "MERGE command cannot affect row a second time",
+            hint="Ensure that not more than one source row matches any one target row.",
+        )
+    times = pc.if_else(pa.array(acts == "insert"), diffs, count)
+    new_rows = table_of(new, times).filter(pa.array(acts != "delete"))
+    old_rows = table_of(old, times).filter(pa.array(acts != "insert"))
+    inserted = TableRows.of_table(target.desc, new_rows)
+    deleted = TableRows.of_table(target.desc, old_rows)
+    check(context, target, inserted)
+    await stage(context, target, deleted=[deleted], inserted=[inserted])
+    if plan.returning is None:
+        return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
+    old_rows = deleted.table.filter(pa.array(acts[acts != "insert"] == "delete"))
+    order = np.concatenate([np.flatnonzero(acts != "delete"), np.flatnonzero(acts == "delete")])
+    written, times = split_diffs(pa.concat_tables([inserted.table, old_rows]))
+    beside = [column.take(pa.array(order)) for column in source]
+    done = pa.array(np.char.upper(acts[order]))
+    return returned_of(context, "MERGE", plan.returning, table_of([*beside, *written, done], times))
