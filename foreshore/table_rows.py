@@ -46,6 +46,18 @@ class TableRows:
         return cls(desc, tuples, [1] * len(tuples))
 
     @classmethod
+    def change(
+        cls,
+        desc: RelationDesc,
+        deleted: Sequence["TableRows"],
+        inserted: Sequence["TableRows"],
+    ) -> "TableRows":
+        """Return the deletion and the insertion of new rows, which are tuples, as one value."""
+        tuples = [row for part in (*deleted, *inserted) for row in part.tuples]
+        old = sum([part.num_rows for part in deleted])
+        return cls(desc, tuples, [-1] * old + [1] * (len(tuples) - old))
+
+    @classmethod
     def of_table(cls, desc: RelationDesc, table: pa.Table) -> "TableRows":
         """Return rows with `__diff`, whose columns have the types of `desc`."""
         columns, diffs = split_diffs(table)

@@ -38,7 +38,7 @@ class PointPlan:
     table: GlobalId
     constraint: Unique
     planned: Planned  # the table as it was planned
-    unique: tuple[Unique, ...]  # all of its unique constraints
+    names: frozenset[str]  # of all its unique constraints
     givens: Givens
     cells: tuple[Cell, ...]  # of the key, over the givens
     steps: tuple[Step, ...]
@@ -59,7 +59,7 @@ class PointPlan:
             if left is None:
                 return None
             found = left
-        return tuple(found[len(self.givens) :])
+        return tuple(found)
 
 
 def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
@@ -69,17 +69,17 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
         return None
     limits = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
     table = planned[lookup.table]
-    unique = tuple(table.unique)
-    if limits != (None,) * 4 or not all(takes_tuples(each, table.desc) for each in unique):
+    if limits != (None,) * 4 or not all(takes_tuples(each, table.desc) for each in table.unique):
         return None
     (key,) = lookup.keys
     scalars = [each for node in walk_relations(lookup.relation) for each in scalars_of(node)]
     givens = Givens.of([*key, *scalars])
     first = len(givens)
     steps = row_steps(lookup.relation, lambda scalar: compiled(givens.placed(scalar)), first)
-    steps.append(projecting([*range(first), *(first + i for i in query.finishing.project)]))
+    steps.append(projecting([first + i for i in query.finishing.project]))
+    names = frozenset(each.name for each in table.unique)
     cells = tuple(compiled(givens.placed(scalar)) for scalar in key)
-    return PointPlan(lookup.table, lookup.constraint, table, unique, givens, cells, tuple(steps))
+    return PointPlan(lookup.table, lookup.constraint, table, names, givens, cells, tuple(steps))
 
 
 async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:
@@ -152,7 +152,7 @@ async def _indexes(context: StatementContext, point: PointPlan) -> Mapping[str, 
     if coordinator.catalog.planned.get(point.table) is not point.planned:
         return {}
     found = coordinator.keys.of(point.table)
-    return found if found.keys() == {each.name for each in point.unique} else {}
+    return found if found.keys() == point.names else {}
 
 
 def _givens(context: StatementContext, point: PointPlan, time: Timestamp) -> list[Datum]:

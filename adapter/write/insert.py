@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.pipeline import prepared_peek, wait_until_requested
+from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_of
@@ -51,8 +51,8 @@ async def _rows(
     context: StatementContext, plan: Insert, target: Target, as_of: AsOf | None
 ) -> TableRows:
     """Return the rows in the columns of the target, in their order."""
-    peek, template = prepared_peek(context), context.prepared.template
-    if peek.reads_nothing and peek.calls_nextval:
+    peek, template = context.prepared.peek, context.prepared.template
+    if peek is not None and peek.reads_nothing and peek.calls_nextval:
         most = None if plan.on_conflict is None else most_rows(peek.query.relation)
         whole = plan.on_conflict is not None and (most is None or most > MANY)
         await lock_before_nextval(context, target, whole=whole)

@@ -146,27 +146,32 @@ async def stage(
     """
     coordinator, transaction, id = context.coordinator, context.transaction, target.id
     require_unaltered(context, target)
-    parts = [rows.deleted() for rows in deleted if rows.num_rows]
-    deletes = bool(parts)
-    parts += [rows for rows in inserted if rows.num_rows]
+    if deleted and all([rows.are_tuples for rows in (*deleted, *inserted)]):
+        changed = [TableRows.change(target.desc, deleted, inserted)]
+    else:
+        changed = [*(rows.deleted() for rows in deleted), *inserted]
+    parts = [rows for rows in changed if rows.num_rows]
     if not parts:
         return
     if coordinator.storage.corruptions.messages:
         coordinator.storage.corruptions.check(id)
-    committed = coordinator.catalog.planned.get(id)
-    written = [Written(part, {}) for part in parts]
-    for constraint in target.planned.unique:
+    written, unique = [Written(part, {}) for part in parts], target.planned.unique
+    if unique:
         await coordinator.keys.ready(id)
+        are_few = sum([part.num_rows for part in parts]) <= MANY
+        before = transaction.rows(id)
+    for constraint in unique:
         index = key_index(context, target, constraint)
-        own = transaction.rows(id).by_key(index.layout)
-        if sum([part.num_rows for part in parts]) <= MANY:
-            found = _by_key(context, target, index, own, parts, deletes=deletes)
+        own = before.by_key(index.layout) if before else None
+        by_key = partial(_by_key, context, target, index, own, parts, deletes=bool(deleted))
+        if are_few:
+            found = by_key()
         else:
             index.settled()
-            work = partial(_by_key, context, target, index, own, parts, deletes=deletes)
-            found = await blocking.run(coordinator.executor, work)
+            found = await blocking.run(coordinator.executor, by_key)
         for each, rows in zip(written, found, strict=True):
             each.keyed[constraint.name] = rows
+    committed = coordinator.catalog.planned.get(id)
     for each in written:
         transaction.write(id, each, committed)
 
@@ -175,7 +180,7 @@ def _by_key(
     context: StatementContext,
     target: Target,
     index: KeyIndex,
-    own: OwnRows,
+    own: OwnRows | None,
     parts: Sequence[TableRows],
     *,
     deletes: bool,

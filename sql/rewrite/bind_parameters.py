@@ -92,10 +92,10 @@ class Givens:
 
     def values(self, args: Sequence[Datum], environment: SessionValues) -> list[Datum]:
         """Return the values of the columns."""
-        return [
-            *args[: self.parameters],
-            *(_session_value(environment, name) for name in self.names),
-        ]
+        values = [*args[: self.parameters]]
+        if self.names:
+            values += [_session_value(environment, name) for name in self.names]
+        return values
 
 
 def parameter_bindings(args: Sequence[Datum], environment: SessionValues) -> Replace:
