@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from foreshore.errors import DatabaseError
 from foreshore.sql.plan import CopyOptions as CopyOptions
@@ -56,8 +57,7 @@ class Notice:
 # --- results of a statement -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The statement is complete; `tag` is the text of CommandComplete."""
 
     tag: str
@@ -72,8 +72,7 @@ def _never() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Rows in the columns of `desc`, and the tag for their number.
 
     In the extended protocol there are at most as many as `execute` asked for; afterwards

@@ -7,8 +7,9 @@ session       statements about the session itself, which get the session too
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.ddl import alter, create, drop

@@ -127,7 +127,9 @@ class PeekPlan:
         """Return the path for its bound `relation`: short arguments may need no engine."""
         if isinstance(self.path, InProcess) and not self.is_large and self.reads_nothing:
             return Constant(relation) if can_evaluate_locally(relation) else InProcess(relation)
-        return replace(self.path, relation=relation)
+        return (
+            self.path if relation is self.path.relation else replace(self.path, relation=relation)
+        )
 
 
 @dataclass(frozen=True, slots=True)

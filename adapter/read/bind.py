@@ -1,11 +1,12 @@
 """Binding: plans and scalars with arguments, session values and results of side effects put in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 import msgspec
 import pyarrow as pa
+from msgspec import Struct
 
 from foreshore import blocking
 from foreshore.adapter.read.access_path import AccessPath, PeekPlan
@@ -26,8 +27,7 @@ Given = Mapping[GlobalId, pa.Table]
 NOTHING_GIVEN: Given = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class BoundPeek:
+class BoundPeek(Struct, frozen=True, eq=False):
     """A plan to be executed as of `time`, without parameters and session values."""
 
     plan: PeekPlan
@@ -58,9 +58,7 @@ async def bind_peek(
     if plan.is_open:
         finishing = bound_finishing(context, plan.query)
         if plan.is_large:
-            with context.interrupts.running():
-                executor = context.coordinator.executor
-                block = await blocking.run(executor, bind_block, block, bindings)
+            block = await blocking.run(context.coordinator.executor, bind_block, block, bindings)
         else:
             block = bind_block(block, bindings)
     if block.recursions and finishing.limit is not None and not finishing.order_by:
@@ -77,7 +75,7 @@ async def call_side_effects(context: StatementContext, bound: BoundPeek) -> Boun
     values = await results_of(context, list(calls))
     # They may have changed session values.
     bound = await bind_peek(context, bound.plan, bound.time, bound.given, own=bound.own)
-    return replace(bound, block=bind_block(bound.block, values.get))
+    return msgspec.structs.replace(bound, block=bind_block(bound.block, values.get))
 
 
 def bound_finishing(context: StatementContext, query: Query) -> Finishing:

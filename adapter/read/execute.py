@@ -46,9 +46,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result:
     time, finishing = bound.time, bound.finishing
     match bound.path:
         case Constant():
-            with context.interrupts.running():
-                rows = await _constant(context, bound)
-            return await finished(rows, finishing)
+            return await finished(await _constant(context, bound), finishing)
         case KeyLookup() as path:
             rows = look_up(context, bound, path)
             return Result.of(finish(expanded(rows, finishing), finishing))

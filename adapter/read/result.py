@@ -6,11 +6,11 @@ belongs to one portal or cursor, which may request a few rows at a time.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
@@ -96,8 +96,7 @@ class BatchSource:
             self._result.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Struct, frozen=True):
     """Rows of a statement, and the verb of its tag: SELECT, FETCH, INSERT 0 ..."""
 
     desc: RelationDesc

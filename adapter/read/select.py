@@ -1,8 +1,7 @@
 """SELECT: locks rows if it says so, then reads."""
 
-from dataclasses import replace
-
 import pyarrow as pa
+from msgspec.structs import replace
 
 from foreshore.adapter.read.bind import Given
 from foreshore.adapter.read.pipeline import prepared_peek, read_result

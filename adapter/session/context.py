@@ -9,8 +9,10 @@ is only a name, whose value is looked up when the statement runs and needs it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from foreshore.adapter.read.timestamp_selection import Isolation, isolation_of
 from foreshore.catalog.names import TEMPORARY
@@ -61,9 +63,11 @@ class Notify(Protocol):
         """Send it with the next answer, or at once if `now`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementContext:
-    """One run of a statement; `alone` says that its transaction ends with it."""
+class StatementContext(Struct, frozen=True, eq=False):
+    """One run of a statement; `alone` says that its transaction ends with it.
+
+    A struct is made in a tenth of the time that a frozen dataclass takes.
+    """
 
     prepared: "Prepared"
     args: Sequence[Datum]

@@ -24,6 +24,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 
 from foreshore.adapter.subscribe.durable_positions import Moves
 from foreshore.adapter.transaction.oracle import TimestampOracle
@@ -76,8 +77,7 @@ class Shards(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(Struct, frozen=True):
     """A write holds only if nothing has changed in `ids`, nor any of `keys`, since `time`.
 
     A key is a table, the name of one of its unique constraints, and the hash by that.

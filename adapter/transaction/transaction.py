@@ -14,9 +14,11 @@ it reads (`read_holds.py`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from foreshore.adapter.subscribe.durable_positions import Move, Moves
 from foreshore.adapter.transaction.locks import KeyLock
@@ -30,8 +32,7 @@ from foreshore.table_rows import TableRows
 from foreshore.update import Timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True, eq=False):
     """Rows on their way into a table, and the same by each of its unique keys."""
 
     rows: TableRows
@@ -102,15 +103,14 @@ class AlteredTable:
     contents: pa.Table | None = None  # in new columns, if the table is rewritten
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Struct, frozen=True, eq=False):
     """All that a transaction would commit."""
 
-    rows: Mapping[GlobalId, WrittenRows] = field(default_factory=dict)
-    known: Mapping[GlobalId, Planned] = field(default_factory=dict)  # at the first write of each
-    altered: Mapping[GlobalId, AlteredTable] = field(default_factory=dict)
+    rows: Mapping[GlobalId, WrittenRows] = {}
+    known: Mapping[GlobalId, Planned] = {}  # at the first write of each
+    altered: Mapping[GlobalId, AlteredTable] = {}
     catalog: CatalogTransaction | None = None
-    moves: Moves = field(default_factory=dict)  # and positions that were only read
+    moves: Moves = {}  # and positions that were only read
 
     def fork(self) -> "Staged":
         """Return the same, with a change of the catalog that goes on by itself."""

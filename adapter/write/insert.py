@@ -78,8 +78,7 @@ async def _tuples(context: StatementContext, template: Template) -> list[Row] | 
         return None
     if len(template.cells) <= MOST_IN_PASSING:
         return template.rows(given)
-    with context.interrupts.running():
-        return await blocking.run(None, template.rows, given)
+    return await blocking.run(None, template.rows, given)
 
 
 async def _in_order(
@@ -93,5 +92,4 @@ async def _in_order(
 
     if rows.num_rows <= MOST_IN_PASSING:
         return ordered()
-    with context.interrupts.running():
-        return await blocking.run(context.coordinator.executor, ordered)
+    return await blocking.run(context.coordinator.executor, ordered)

@@ -1,9 +1,9 @@
 """The table that a statement writes, as it was planned, and the locks that a write needs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness
 from foreshore.adapter.session.context import StatementContext
@@ -15,8 +15,7 @@ from foreshore.types import RelationDesc
 from foreshore.update import DIFF_FIELD, Timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A table and the definition for which a statement makes its rows."""
 
     id: GlobalId

@@ -124,11 +124,12 @@ class KeyLayout:
 
     def changes(self, rows: TableRows) -> list[Change]:
         """Return rows by their keys, in order."""
-        found = []
+        found: list[Change] = []
         for row, diff in zip(rows.tuples, rows.diffs, strict=True):
             key = self.key(row)
-            if key is not None:
-                found.append(Change(self.hash(key), key, row, diff))
+            if key is not None:  # an UPDATE that keeps the key needs one hash
+                hash = found[-1].hash if found and found[-1].key == key else self.hash(key)
+                found.append(Change(hash, key, row, diff))
         return found
 
     def updates_of(self, changes: Sequence[Change], times: Ints | None = None) -> Updates:
