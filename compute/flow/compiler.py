@@ -17,7 +17,7 @@ from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import vm
 from foreshore.compute.flow.layout import Layout, kind_of, layout_of
 from foreshore.compute.flow.memo import Memo
-from foreshore.compute.flow.program import Given, Program, Registers
+from foreshore.compute.flow.program import Given, Program
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     And,
@@ -169,7 +169,7 @@ class Compiler:
             np.array(self._outputs, np.int64).reshape(-1, 5),
             np.array(self.texts, np.int64),
             self.sign,
-            Registers(max(self._count, 1)),
+            self._count,
             tuple(self._ports),
             self._picked(),
         )

@@ -67,13 +67,35 @@ class Given:
         return self.memo.values(ids, evaluate)
 
 
+class Registers:
+    """The memory of a program while it runs."""
+
+    def __init__(self, count: int) -> None:
+        shape = (count, vm.BLOCK)
+        self.count = count
+        self.low = np.zeros(shape, np.int64)
+        self.high = np.zeros(shape, np.int64)
+        self.null = np.zeros(shape, np.bool_)
+        self.error = np.zeros(shape, np.int64)
+
+
 class Context:
-    """What the operators of a dataflow share: the interner, the hash seed, and errors of a step."""
+    """What the operators of a dataflow share: the interner, the hash seed, and errors of a step.
+
+    They run one after the other, so their programs share registers, too.
+    """
 
     def __init__(self, interner: Interner, seed: int) -> None:
         self.interner = interner
         self.seed = seed
         self._failures: dict[int, list[Batch]] = {}
+        self._registers = Registers(0)
+
+    def registers(self, count: int) -> Registers:
+        """Return `count` registers or more, with any contents."""
+        if self._registers.count < count:
+            self._registers = Registers(count)
+        return self._registers
 
     def fail(self, port: int, errors: Batch) -> None:
         """Note errors, rows of one word, the number of their text."""
@@ -94,17 +116,6 @@ class Context:
         return found
 
 
-class Registers:
-    """The memory of a program while it runs."""
-
-    def __init__(self, count: int) -> None:
-        shape = (count, vm.BLOCK)
-        self.low = np.zeros(shape, np.int64)
-        self.high = np.zeros(shape, np.int64)
-        self.null = np.zeros(shape, np.bool_)
-        self.error = np.zeros(shape, np.int64)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """A program over rows of `layout`; rows of `width` words come out, diffs times `sign`.
@@ -119,7 +130,7 @@ class Program:
     outputs: Ints  # register, word, width, mask word, bit
     texts: Ints
     sign: int
-    registers: Registers
+    registers: int
     ports: tuple[int, ...]  # where the errors of each check are noted
     picked: Ints | None  # the words that it only copies, if it does nothing else
 
@@ -141,7 +152,7 @@ class Program:
         words = np.empty((rows, self.width), np.int64)
         times, diffs = np.empty(rows, np.int64), np.empty(rows, np.int64)
         failed = np.empty((rows, 3), np.int64) if self.ports else _NO_FAILURES
-        memory = self.registers
+        memory = context.registers(self.registers)
         size, failures = vm.run(
             self.code,
             batch.words,
