@@ -12,6 +12,7 @@ Columns are addressed by position. Input updates have a collection's row columns
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import Protocol, TypeVar
 
@@ -36,9 +37,16 @@ def rows_schema(columns: tuple[ColumnType, ...]) -> pa.Schema:
     return pa.schema([pa.field(f"c{i}", arrow_type(c.type)) for i, c in enumerate(columns)])
 
 
+@lru_cache(4096)
 def output_schema(columns: tuple[ColumnType, ...]) -> pa.Schema:
     """Return the schema of the output updates of a dataflow with these columns."""
     return pa.schema([*rows_schema(columns), TIME_FIELD, DIFF_FIELD])
+
+
+@lru_cache(4096)
+def empty_output(columns: tuple[ColumnType, ...]) -> pa.Table:
+    """Return no updates with these columns."""
+    return output_schema(columns).empty_table()
 
 
 def result_schema(columns: tuple[ColumnType, ...]) -> pa.Schema:

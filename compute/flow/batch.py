@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ class Batch:
         return Batch(self.words, self.times, -self.diffs)
 
 
+@lru_cache(256)
 def empty(width: int) -> Batch:
     """Return no updates."""
     none = np.empty(0, np.int64)

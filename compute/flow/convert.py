@@ -181,6 +181,13 @@ def column_at(words: Words, place: Place, interner: Interner) -> pa.Array:
     return array_of(low, high, null, place, interner)
 
 
+def int64_array(values: Ints) -> pa.Array:
+    """Return integers as an Arrow array, faster than `pa.array` does."""
+    return pa.Array.from_buffers(
+        pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))]
+    )
+
+
 def nulls_at(words: Words, place: Place) -> Bits | None:
     """Return where a column is NULL, None if it is nowhere."""
     if place.bit < 0:

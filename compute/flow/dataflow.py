@@ -6,11 +6,26 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.engine import ERRORS, ArrangementSize, Engine, Input, Output, output_schema
+from foreshore.compute.engine import (
+    ERRORS,
+    ArrangementSize,
+    Engine,
+    Input,
+    Output,
+    empty_output,
+    output_schema,
+)
 from foreshore.compute.flow.batch import Batch, empty
 from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.collection import Collections
-from foreshore.compute.flow.convert import batch_of, columns_of, flat, integers, words_of
+from foreshore.compute.flow.convert import (
+    batch_of,
+    columns_of,
+    flat,
+    int64_array,
+    integers,
+    words_of,
+)
 from foreshore.compute.flow.errors import ERROR_LAYOUT
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.grouping import consolidated
@@ -176,13 +191,12 @@ class FlowDataflow:
         return output
 
     def _table(self, batch: Batch, layout: Layout, columns: tuple[ColumnType, ...]) -> pa.Table:
-        schema = output_schema(columns)
         if not len(batch):
-            return schema.empty_table()
+            return empty_output(columns)
         batch = consolidated(batch, self._context.seed)
         arrays = columns_of(batch.words, layout, self._interner)
-        arrays += [pa.array(batch.times), pa.array(batch.diffs)]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        arrays += [int64_array(batch.times), int64_array(batch.diffs)]
+        return pa.Table.from_arrays(arrays, schema=output_schema(columns))
 
     def advanced(self, upper: int) -> None:
         """Note that no input changed before `upper`."""
