@@ -5,9 +5,8 @@ exclusively or share them, and as often as they have taken them; the same sessio
 itself. What is taken for the session is kept until it gives it back or ends, what is taken for a
 transaction ends with that, or as it goes back to a savepoint before.
 
-Who wants what others have waits, behind those who wait already unless it has the lock in some way.
-A circle of such waits is a deadlock, told to whoever closes it (40P01). One that leads over rows or
-tables as well is not seen here: `lock_timeout` ends it.
+A session that holds a lock in some way goes before those who wait for it. A deadlock that leads
+over rows or tables as well is not found: `lock_timeout` ends it.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from typing import Literal as OneOf
 from typing import NamedTuple
 
 from foreshore.adapter.session.context import StatementContext
-from foreshore.errors import Conflict, LockNotAvailable
+from foreshore.adapter.transaction.lock_queue import LockQueue
 from foreshore.types import Datum
 
 Mode = OneOf["exclusive", "shared"]
@@ -46,55 +45,39 @@ class Had(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    pid: int  # of the session that asks
+    owner: int  # the pid of the session that asks
     key: Key
     had: Had
     granted: asyncio.Future[None] = field(default_factory=asyncio.Future)
 
 
-class AdvisoryLocks:
+class AdvisoryLocks(LockQueue[_Request]):
     """All advisory locks of the environment; owned by the event loop."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._holders: dict[Key, dict[int, Counter[Had]]] = {}
-        self._held: dict[int, set[Key]] = {}
+        self.held: dict[int, set[Key]] = {}
         self.by_transactions: dict[int, list[tuple[Key, Had]]] = {}  # in the order of taking
-        self._waiting: list[_Request] = []
 
     # --- taking
 
     def try_take(self, pid: int, key: Key, had: Had) -> bool:
-        """Take a lock if nobody has to be waited for; else say so."""
-        request = _Request(pid, key, had)
-        if any(self._before(request, len(self._waiting))):
-            return False
-        self._grant(request)
-        return True
+        """Take a lock if that needs no waiting; return whether it was taken."""
+        return self._try(_Request(pid, key, had))
 
     async def take(self, pid: int, key: Key, had: Had, timeout_ms: int) -> None:
-        """Take a lock, as soon as those who have it and who wait before let that be.
+        """Take a lock, after those who hold it and those who wait for it already.
 
-        Raises Conflict 40P01 if that would be never, LockNotAvailable after `timeout_ms`, unless
-        that is 0.
+        Raises Conflict 40P01 at a deadlock, LockNotAvailable after `timeout_ms` unless that is 0.
         """
-        if self.try_take(pid, key, had):
-            return
         request = _Request(pid, key, had)
-        if self._closes_circle(request):
-            raise Conflict("deadlock detected", sqlstate="40P01")
-        self._waiting.append(request)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000 or None):
-                await request.granted
-        except BaseException as error:
-            if request in self._waiting:
-                self._waiting.remove(request)
-            elif had.scope == "session":  # a transaction gives up its own when it fails
-                self._give(pid, key, had)
-            self._wake()
-            if isinstance(error, TimeoutError):
-                raise LockNotAvailable from None
-            raise
+        if not self._try(request):
+            await self._wait(request, timeout_ms)
+
+    def _give_up(self, request: _Request) -> None:
+        if request.had.scope == "session":  # a transaction releases its own when it fails
+            self._give(request.owner, request.key, request.had)
 
     # --- giving back
 
@@ -125,7 +108,7 @@ class AdvisoryLocks:
 
     def release_session(self, pid: int) -> None:
         """Give back what a session has taken for itself."""
-        for key in list(self._held.get(pid, ())):
+        for key in list(self.held.get(pid, ())):
             counts = self._holders[key][pid]
             for had in [had for had in counts if had.scope == "session"]:
                 del counts[had]
@@ -145,9 +128,9 @@ class AdvisoryLocks:
         del self._holders[key][pid]
         if not self._holders[key]:
             del self._holders[key]
-        self._held[pid].discard(key)
-        if not self._held[pid]:
-            del self._held[pid]
+        self.held[pid].discard(key)
+        if not self.held[pid]:
+            del self.held[pid]
 
     # --- what there is
 
@@ -158,7 +141,7 @@ class AdvisoryLocks:
                 for mode in dict.fromkeys(had.mode for had in counts):
                     yield key, pid, mode, True
         for request in self._waiting:
-            yield request.key, request.pid, request.had.mode, False
+            yield request.key, request.owner, request.had.mode, False
 
     # --- waiting
 
@@ -166,47 +149,22 @@ class AdvisoryLocks:
         """Yield those for whom `request`, at `place` of those who wait, has to wait."""
         holders = self._holders.get(request.key, {})
         for pid, counts in holders.items():
-            if pid != request.pid and _conflict(request.had, counts):
+            if pid != request.owner and _conflict(request.had, counts):
                 yield pid
-        if request.pid not in holders:
+        if request.owner not in holders:
             for other in self._waiting[:place]:
                 if other.key == request.key and _conflict(request.had, (other.had,)):
-                    yield other.pid
-
-    def _closes_circle(self, request: _Request) -> bool:
-        if request.pid not in self._held:
-            return False  # nobody waits for who has nothing
-        places = {each.pid: place for place, each in enumerate(self._waiting)}
-        seen: set[int] = set()
-        stack = list(self._before(request, len(self._waiting)))
-        while stack:
-            pid = stack.pop()
-            if pid == request.pid:
-                return True
-            if pid not in seen and pid in places:
-                seen.add(pid)
-                stack += self._before(self._waiting[places[pid]], places[pid])
-        return False
+                    yield other.owner
 
     def _grant(self, request: _Request) -> None:
         holders = self._holders.setdefault(request.key, {})
-        holders.setdefault(request.pid, Counter())[request.had] += 1
-        self._held.setdefault(request.pid, set()).add(request.key)
+        holders.setdefault(request.owner, Counter())[request.had] += 1
+        self.held.setdefault(request.owner, set()).add(request.key)
         if request.had.scope == "transaction":
-            taken = self.by_transactions.setdefault(request.pid, [])
+            taken = self.by_transactions.setdefault(request.owner, [])
             taken.append((request.key, request.had))
         if not request.granted.done():
             request.granted.set_result(None)
-
-    def _wake(self) -> None:
-        """Grant what can be granted now, in the order of asking."""
-        place = 0
-        while place < len(self._waiting):
-            if any(self._before(self._waiting[place], place)):
-                place += 1
-            else:
-                self._grant(self._waiting.pop(place))
-                place = 0
 
 
 def _conflict(wanted: Had, others: "Counter[Had] | tuple[Had, ...]") -> bool:

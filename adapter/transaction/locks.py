@@ -1,32 +1,25 @@
-"""Locks: who reads to write keeps others from writing what it reads.
+"""Locks of tables and keys: they block writes to rows that a statement has read.
 
-A statement that reads tables to write takes them until it has committed; one that reads a table by
-literal keys alone takes these keys, until its transaction ends or goes back to a savepoint. Who
-wants what another has waits, behind those who wait already. A wait that would never end, as those
-it is for wait in turn for the one who asks, is a deadlock: whoever closes the circle hears of it at
-once (40P01).
+A statement that reads tables to write locks them until it has committed. One that reads a table by
+literal keys alone locks these keys, until its transaction ends or returns to a savepoint.
 
-Who has something already goes before those who have nothing and wait.
-
-Locks let nobody lose a race; they are not what makes an answer right. That is checked when the
-transaction commits (`group_commit.Reads`), so a plain write need not ask for keys. It waits here
-for who has its table; who takes that in the moment in which it is committed closes the table to it
-(`GroupCommit.block`).
+Locks avoid conflicts; they are not what makes an answer right. That is checked when the transaction
+commits (`group_commit.Reads`), so a plain write locks no keys. It waits here for the holder of its
+table; an owner that gets a table while the write commits closes the table (`GroupCommit.block`).
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from foreshore.adapter.transaction.group_commit import GroupCommit
+from foreshore.adapter.transaction.lock_queue import LockQueue
 from foreshore.catalog.state import State, name_key
-from foreshore.errors import Conflict, LockNotAvailable, TableAltered
+from foreshore.errors import TableAltered
 from foreshore.ids import GlobalId
 
-Owner = object  # whoever takes locks, by identity
-
-
+Owner = object  # compared by identity
 CATALOG = GlobalId("catalog")  # stands for all permanent objects
 
 
@@ -52,7 +45,7 @@ class _Request:
     owner: Owner
     tables: frozenset[GlobalId]
     keys: frozenset[KeyLock]
-    granted: asyncio.Future[None]
+    granted: asyncio.Future[None] = field(default_factory=asyncio.Future)
 
     def conflicts(self, other: "_Request") -> bool:
         """Whether the two could not be granted to different owners."""
@@ -64,17 +57,17 @@ class _Request:
         )
 
 
-class Locks:
+class Locks(LockQueue[_Request]):
     """The locks of all tables and keys; owned by the event loop."""
 
     def __init__(self, group: GroupCommit, state: Callable[[], State]) -> None:
+        super().__init__()
         self._group = group
         self._state = state
         self.tables: dict[GlobalId, Owner] = {}  # of which somebody has all
         self._keys: dict[KeyLock, Owner] = {}
         self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # how many keys of a table each has
         self.held: dict[Owner, list[Lock]] = {}  # what each owner has, in the order of taking
-        self._waiting: list[_Request] = []
         self.altering: dict[GlobalId, Owner] = {}  # tables that are to become others
 
     async def acquire(self, tables: Iterable[GlobalId], owner: Owner, timeout_ms: int) -> None:
@@ -168,13 +161,7 @@ class Locks:
 
     def try_locks(self, tables: Iterable[GlobalId], keys: Iterable[KeyLock], owner: Owner) -> bool:
         """Take all of these if nobody has to be waited for; else take nothing, and say so."""
-        request = _Request(
-            owner, frozenset(tables), frozenset(keys), asyncio.get_running_loop().create_future()
-        )
-        if any(self._before(request, len(self._waiting))):
-            return False
-        self._grant(request)
-        return True
+        return self._try(_Request(owner, frozenset(tables), frozenset(keys)))
 
     def holds(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
         """Whether `owner` has all of `keys`, or their tables."""
@@ -220,25 +207,12 @@ class Locks:
         *,
         by_name: bool = True,
     ) -> None:
-        request = _Request(owner, tables, keys, asyncio.get_running_loop().create_future())
-        if not any(self._before(request, len(self._waiting))):
-            self._grant(request)
+        request = _Request(owner, tables, keys)
+        if self._try(request):
             return
-        if self._waits_for(request, owner):
-            raise Conflict("deadlock detected", sqlstate="40P01")
         wanted = tables.union(key.table for key in keys)
         named = {id: name_key(self._state().item(id)) for id in wanted if id in self._group}
-        self._waiting.append(request)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000 or None):
-                await request.granted
-        except BaseException as error:
-            if request in self._waiting:  # else it has just got them, and gives them up as it fails
-                self._waiting.remove(request)
-                self._wake()
-            if isinstance(error, TimeoutError):
-                raise LockNotAvailable from None
-            raise
+        await self._wait(request, timeout_ms)
         for id, name in named.items():
             if id not in self._group:
                 raise self._group.gone(id)
@@ -265,23 +239,6 @@ class Locks:
                 if other.owner is not owner and request.conflicts(other):
                     yield other.owner
 
-    def _waits_for(self, request: _Request, owner: Owner) -> bool:
-        """Whether those for whom `request` would wait wait for `owner` themselves."""
-        if owner not in self.held:
-            return False  # at once: there may be many who wait, each for all before
-        places = {each.owner: place for place, each in enumerate(self._waiting)}
-        seen: set[Owner] = set()
-        stack = list(self._before(request, len(self._waiting)))
-        while stack:
-            each = stack.pop()
-            if each is owner:
-                return True
-            if each in seen or each not in places:
-                continue
-            seen.add(each)
-            stack += self._before(self._waiting[places[each]], places[each])
-        return False
-
     def _grant(self, request: _Request) -> None:
         owner = request.owner
         if new := request.tables - self.tables.keys():
@@ -298,15 +255,3 @@ class Locks:
                 self.held.setdefault(owner, []).append(key)
                 holders = self._with_keys.setdefault(key.table, {})
                 holders[owner] = holders.get(owner, 0) + 1
-
-    def _wake(self) -> None:
-        """Grant what can be granted now, in the order of asking."""
-        place = 0
-        while place < len(self._waiting):
-            request = self._waiting[place]
-            if any(self._before(request, place)):
-                place += 1
-            else:
-                del self._waiting[place]
-                self._grant(request)
-                place = 0
