@@ -39,7 +39,7 @@ class Startup:
 
     user: str
     database: str
-    parameters: Mapping[str, str]  # the other parameters, `options` included
+    parameters: Mapping[str, str]  # session variables that it sets
     peer: str = ""  # the client's address, for logs and pg_stat_activity
 
 

@@ -60,42 +60,15 @@ from foreshore.errors import (
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId, is_user, number_of
 from foreshore.sql.rewrite.full_names import dotted
-from foreshore.storage.consensus import Consensus
 from foreshore.storage.controller import StorageController
-from foreshore.storage.epoch import Register
-from foreshore.storage.epoch import State as RegisterState
 from foreshore.storage.identity import first_id, identity
+from foreshore.storage.reserved_end import ReservedEnd
 from foreshore.update import EMPTY, Timestamp
 
 logger = logging.getLogger(__name__)
 
 ORACLE_KEY = "oracle"
 THREADS = 4
-
-
-class Reserved(RegisterState, frozen=True, kw_only=True):
-    """The end of the times that may have been given out."""
-
-    end: Timestamp
-
-
-class ConsensusReservation:
-    """The oracle's reserved range, as a register of storage's consensus."""
-
-    def __init__(self, consensus: Consensus, epoch: int) -> None:
-        self._epoch = epoch
-        self._register = Register(consensus, ORACLE_KEY, Reserved)
-
-    async def load(self) -> Timestamp:
-        """Return the last stored end, and take the register over from earlier environments."""
-        state = await self._register.claim(self._epoch, Reserved(epoch=self._epoch, end=0))
-        assert state is not None
-        return state.end
-
-    async def store(self, end: Timestamp) -> None:
-        """Make `end` durable; raises Fenced if another environment has taken over."""
-        state = Reserved(epoch=self._epoch, end=end)
-        await self._register.change_with_retry(state)
 
 
 class Environment:
@@ -132,7 +105,7 @@ class Environment:
         uppers = map(storage.upper, storage.ids())
         at_least = max(upper for upper in uppers if upper != EMPTY)  # never, of what is constant
         oracle = await TimestampOracle.open(
-            clock, ConsensusReservation(storage.consensus, storage.epoch), at_least
+            clock, ReservedEnd(storage.consensus, ORACLE_KEY, storage.epoch), at_least
         )
         loaded, standing = await _load(storage, capabilities[CATALOG_SHARD][0])
         state = loaded or first_state()
@@ -334,21 +307,13 @@ class Environment:
             raise InvalidAuthorization(f'role "{startup.user}" does not exist')
         if state.database(startup.database) is None:
             raise InvalidCatalogName(f'database "{startup.database}" does not exist')
-        defaults = {"database": startup.database}
-        given = _options(startup.parameters.get("options", ""))
-        given.update({k: v for k, v in startup.parameters.items() if k != "options"})
+        variables = Variables({"database": startup.database})
         unknown = []
-        probe = Variables(defaults)
-        for name, value in given.items():
-            if name.startswith("_pq_."):
-                continue
+        for name, value in startup.parameters.items():
             try:
-                probe.set(name, (value,))
+                variables.set_default(name, value)
             except UndefinedObject:
                 unknown.append(name)
-                continue
-            defaults[name] = value
-        variables = Variables(defaults)
         variables.set_fixed("session_authorization", role.name)
         variables.set_fixed("data_directory", self._data_directory)
         pid = next(self._pids)
@@ -396,31 +361,3 @@ def _called(state: State, id: GlobalId) -> str:
     return (
         f"{item.type} {dotted(state.full_name(item))}" if isinstance(item, Item) else f"shard {id}"
     )
-
-
-def _options(text: str) -> dict[str, str]:
-    """Return the settings of a startup packet's `options`: -c k=v, -ck=v or --k=v."""
-    words: list[str] = [""]
-    escaped = False
-    for character in text:
-        if escaped:
-            words[-1] += character
-            escaped = False
-        elif character == "\\":
-            escaped = True
-        elif character.isspace():
-            words.append("")
-        else:
-            words[-1] += character
-    found: dict[str, str] = {}
-    pending = False
-    for word in filter(None, words):
-        if word == "-c":
-            pending = True
-            continue
-        setting = word if pending else word.removeprefix("--").removeprefix("-c")
-        pending = False
-        name, equals, value = setting.partition("=")
-        if equals:
-            found[name.replace("-", "_")] = value
-    return found

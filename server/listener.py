@@ -7,8 +7,9 @@ With LOGGING_IN connections more than that, new ones get 53300 before they have 
 
 import asyncio
 import logging
+import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foreshore.adapter.client import Client, Session, Startup
@@ -140,11 +141,7 @@ class Listener:
                 Startup(
                     user=user,
                     database=startup.parameters.get("database") or user,
-                    parameters={
-                        name: value
-                        for name, value in startup.parameters.items()
-                        if name not in ("user", "database", "replication", *unknown)
-                    },
+                    parameters=_settings(startup.parameters),
                     peer=wire.peer,
                 )
             )
@@ -181,3 +178,24 @@ class Listener:
 
 def _too_many() -> DatabaseError:
     return TooManyConnections("sorry, too many clients already")
+
+
+def _settings(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the session variables that a startup packet sets, also by its `options`."""
+    found = _options(parameters.get("options", ""))
+    others = {"user", "database", "replication", "options"}
+    for name, value in parameters.items():
+        if name not in others and not name.startswith("_pq_."):
+            found[name] = value
+    return found
+
+
+def _options(text: str) -> dict[str, str]:
+    """Return the settings of a startup packet's `options`: -c k=v, -ck=v or --k=v."""
+    found: dict[str, str] = {}
+    for word in re.findall(r"(?:\\.|[^\s\\])+", text, re.DOTALL):
+        setting = re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL)
+        name, equals, value = setting.removeprefix("--").removeprefix("-c").partition("=")
+        if equals:
+            found[name.replace("-", "_")] = value
+    return found

@@ -74,6 +74,13 @@ class Variables:
         if not local:
             self._set[key] = value
 
+    def set_default(self, name: str, value: str) -> None:
+        """Set a variable and its default, as the client asks at the start of its session."""
+        touched = self._touched
+        self.set(name, (value,))
+        self.set_fixed(self._key(name), self._current[self._key(name)])
+        self._touched = touched
+
     def set_fixed(self, name: str, value: str) -> None:
         """Set what only the system sets, as the name of the session's role."""
         self.version += 1

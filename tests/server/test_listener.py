@@ -12,7 +12,7 @@ import pytest
 from foreshore.server import listener
 from foreshore.server.auth import Authenticator
 from foreshore.server.lease import Lease
-from foreshore.server.listener import Listener
+from foreshore.server.listener import Listener, _settings
 from foreshore.server.ports import bind
 from tests.adapter.harness import Gate, TestEnvironment, in_environment
 from tests.server.serving import serve, standing
@@ -62,3 +62,13 @@ def test_connections_beyond_login_limit_are_closed_at_once(
         with psycopg.connect(served.dsn()):
             pass
         silent.pop().close()
+
+
+def test_options_of_startup_packet_are_settings_below_its_parameters() -> None:
+    options = r"-c search_path=a\ b --statement-timeout=5s -cTimeZone=UTC -c"
+    given = {"user": "u", "database": "d", "_pq_.x": "1", "options": options, "TimeZone": "CET"}
+    assert _settings(given) == {
+        "search_path": "a b",
+        "statement_timeout": "5s",
+        "TimeZone": "CET",
+    }
