@@ -216,7 +216,7 @@ async def _in_columns(
     each row if it calls nextval.
     """
     coordinator = context.coordinator
-    replace = parameter_bindings((), context.environment_values(coordinator.oracle.read_ts()))
+    replace = parameter_bindings((), context.session_value(coordinator.oracle.read_ts()))
     defaults = {
         place: definition.defaults[place] for place, was in enumerate(columns) if was is None
     }

@@ -156,7 +156,7 @@ async def _indexes(context: StatementContext, point: PointPlan) -> Mapping[str, 
 
 
 def _givens(context: StatementContext, point: PointPlan, time: Timestamp) -> list[Datum]:
-    return point.givens.values(context.args, context.environment_values(time))
+    return point.givens.values(context.args, context.session_value(time))
 
 
 def _locks(table: GlobalId, indexes: Mapping[str, KeyIndex], row: Row) -> frozenset[KeyLock]:

@@ -8,16 +8,17 @@ Plans ask the context for environment values, such as now() or current_user: an 
 is only a name, whose value is looked up when the statement runs and needs it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.read.timestamp_selection import Isolation, isolation_of
-from foreshore.catalog.names import TEMPORARY
+from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
-from foreshore.errors import ReadOnlySqlTransaction
+from foreshore.errors import InternalError, ReadOnlySqlTransaction
 from foreshore.ids import temporary_schema
 from foreshore.settings import BOUNDED_STALENESS, VERSION, milliseconds, split_names
 from foreshore.sql.rewrite.bind_parameters import Replace, parameter_bindings
@@ -36,15 +37,6 @@ if TYPE_CHECKING:
     from foreshore.adapter.write.nextval import LastValues
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
-
-
-_IMPLICIT = ("mz_catalog", "pg_catalog")
-_NAMES = frozenset(
-    "now mz_now current_user session_user current_database current_schema current_schemas"
-    " current_schemas:true current_schemas:false pg_backend_pid pg_my_temp_schema"
-    " pg_advisory_unlock_all"
-    " version mz_version".split()
-)
 
 
 class Notify(Protocol):
@@ -150,90 +142,65 @@ class StatementContext(Struct, frozen=True, eq=False):
             self.transaction.stage_catalog(change)
         return change
 
-    def environment_values(self, time: Timestamp) -> Mapping[str, Callable[[], Datum]]:
-        """Return the environment values that plans may ask for at `time`, each as a function."""
-        return _EnvironmentValues(self, time)
+    def session_value(self, time: Timestamp) -> Callable[[str], Datum]:
+        """Return a function from names in `Environment` scalars to their values, at `time`."""
+        return partial(self._session_value, time)
 
     def bindings(self, time: Timestamp) -> Replace:
-        """Return what replaces parameters and environment values in a plan, as of `time`."""
-        return parameter_bindings(self.args, self.environment_values(time))
+        """Return what replaces parameters and session values in a plan, as of `time`."""
+        return parameter_bindings(self.args, self.session_value(time))
 
-
-class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
-    """What plans may ask of the environment, looked up by name."""
-
-    def __init__(self, context: StatementContext, time: int) -> None:
-        self._context = context
-        self._time = time
-
-    def __getitem__(self, name: str) -> Callable[[], Datum]:
-        return lambda: self._value(name)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (
-            name in _NAMES
-            or name.startswith(("current_setting:", "current_setting_or_null:", "sequence:"))
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
-
-    def __len__(self) -> int:
-        return len(_NAMES)
-
-    def _value(self, name: str) -> Datum:
-        context = self._context
-        path = context.planner.search_path
-        match name:
+    def _session_value(self, time: Timestamp, name: str) -> Datum:
+        kind, *details = name.split(":")
+        match kind:
             case "now":
-                return context.transaction.started
+                return self.transaction.started
             case "mz_now":
-                return self._time
+                return time
             case "current_user" | "session_user":
-                return context.role.name
+                return self.role.name
             case "current_database":
-                return context.database
+                return self.database
             case "current_schema":
                 return next(iter(self._explicit_path()), None)
-            case "current_schemas:true" | "current_schemas":
-                # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
-                named = split_names(context.variables["search_path"])
-                hidden = () if "mz_catalog" in named else ("mz_catalog",)
-                return tuple(each for each in path() if each not in hidden)
-            case "current_schemas:false":
+            case "current_schemas" if details == ["false"]:
                 return self._explicit_path()
+            case "current_schemas":
+                # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
+                named = split_names(self.variables["search_path"])
+                hidden = () if "mz_catalog" in named else ("mz_catalog",)
+                return tuple(each for each in self.planner.search_path() if each not in hidden)
             case "pg_backend_pid":
-                return context.pid
+                return self.pid
             case "pg_my_temp_schema":
-                schema = context.planner.state.get(context.temporary_schema)
+                schema = self.planner.state.get(self.temporary_schema)
                 return schema.oid if schema is not None else 0
             case "pg_advisory_unlock_all":
-                context.coordinator.advisory.release_session(context.pid)
+                self.coordinator.advisory.release_session(self.pid)
                 return ""
             case "version":
                 return VERSION
             case "mz_version":
-                return context.variables["mz_version"]
-            case _ if name.startswith("sequence:"):
-                return self._of_sequence(*name.split(":")[1:])
-            case _ if name.startswith("current_setting_or_null:"):
-                name = name.removeprefix("current_setting_or_null:")
-                return context.variables.show_if_known(name)
+                return self.variables["mz_version"]
+            case "sequence":
+                return self._of_sequence(*details)
+            case "current_setting_or_null":
+                return self.variables.show_if_known(":".join(details))
+            case "current_setting":
+                return self.variables.show(":".join(details))
             case _:
-                return context.variables.show(name.removeprefix("current_setting:"))
+                raise InternalError(f"session value {name} is not known")
 
     def _explicit_path(self) -> tuple[str, ...]:
         """Return the schemas that are searched because the setting says so."""
-        context = self._context
-        named = split_names(context.variables["search_path"])
-        hidden = {schema for schema in _IMPLICIT if schema not in named}
+        named = split_names(self.variables["search_path"])
+        hidden = {schema for schema in IMPLICIT_SCHEMAS if schema not in named}
         if TEMPORARY not in named:
-            hidden.add(context.temporary_schema)
-        return tuple(each for each in context.planner.search_path() if each not in hidden)
+            hidden.add(self.temporary_schema)
+        return tuple(each for each in self.planner.search_path() if each not in hidden)
 
     def _of_sequence(self, id: str, column: str) -> Datum:
         """Return a column of the row that a sequence is to those who read it."""
-        item = self._context.planner.reader().state.item(id)
-        sequences = self._context.coordinator.sequences
-        position = sequences.position(generation_of(item), item.name)
+        item = self.planner.reader().state.item(id)
+        position = self.coordinator.sequences.position(generation_of(item), item.name)
         return {"last_value": position.last, "log_cnt": 0, "is_called": position.called}[column]

@@ -118,7 +118,7 @@ class _Table:
                 )
             places[position] = place
         self._replace = parameter_bindings(
-            (), context.environment_values(context.coordinator.oracle.read_ts())
+            (), context.session_value(context.coordinator.oracle.read_ts())
         )
         self._row: list[Scalar] = []  # the table's columns, over those given
         for i in range(len(desc.names)):

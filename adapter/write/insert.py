@@ -70,7 +70,7 @@ async def _rows(
 
 async def _tuples(context: StatementContext, template: Template) -> list[Row] | None:
     """Return the rows of a template; None if they take too long to make on the event loop."""
-    given = template.givens.values(context.args, context.environment_values(context.now))
+    given = template.givens.values(context.args, context.session_value(context.now))
     if template.calls:
         found = await results_of(context, template.calls)
         given += [found[call].value for call in template.calls]

@@ -120,7 +120,7 @@ def first_failing(
     """Return the first row for which `condition` is FALSE; raises the first row's error, if any."""
     if is_open_scalar(condition):
         now = context.coordinator.oracle.read_ts()
-        condition = bind_scalar(condition, parameter_bindings((), context.environment_values(now)))
+        condition = bind_scalar(condition, parameter_bindings((), context.session_value(now)))
     values, errors = outcome(condition, columns, rows)
     if errors is not None and errors.null_count < len(errors):
         raise DataError.parse(errors.drop_null()[0].as_py())

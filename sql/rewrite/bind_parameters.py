@@ -5,10 +5,9 @@ and each `Environment` its value: the transaction's `now()`, the time of the rea
 current user. Plans without either are not changed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from foreshore.errors import InternalError
 from foreshore.expr.block import Block, Recursion
 from foreshore.expr.ir import (
     Column,
@@ -28,7 +27,7 @@ from foreshore.expr.scalars import scalars_of, with_scalars
 from foreshore.types import Datum
 
 Replace = Callable[[Scalar], Scalar | None]
-SessionValues = Mapping[str, Callable[[], Datum]]  # by the names in `Environment` scalars
+SessionValue = Callable[[str], Datum]  # by the names in `Environment` scalars
 
 
 def is_open(relation: Relation) -> bool:
@@ -90,33 +89,24 @@ class Givens:
 
         return bind_scalar(scalar, replace)
 
-    def values(self, args: Sequence[Datum], environment: SessionValues) -> list[Datum]:
+    def values(self, args: Sequence[Datum], session_value: SessionValue) -> list[Datum]:
         """Return the values of the columns."""
-        values = [*args[: self.parameters]]
-        if self.names:
-            values += [_session_value(environment, name) for name in self.names]
-        return values
+        return [*args[: self.parameters], *map(session_value, self.names)]
 
 
-def parameter_bindings(args: Sequence[Datum], environment: SessionValues) -> Replace:
-    """Return what replaces parameters by `args`, and session values by those of `environment`."""
+def parameter_bindings(args: Sequence[Datum], session_value: SessionValue) -> Replace:
+    """Return what replaces parameters by `args`, and `Environment` scalars by session values."""
 
     def replace(scalar: Scalar) -> Scalar | None:
         match scalar:
             case Parameter(number=number, type=type):
                 return Literal(args[number - 1], type)
             case Environment(name=name, type=type):
-                return Literal(_session_value(environment, name), type)
+                return Literal(session_value(name), type)
             case _:
                 return None
 
     return replace
-
-
-def _session_value(environment: SessionValues, name: str) -> Datum:
-    if name not in environment:
-        raise InternalError(f"nothing is known of {name} here")
-    return environment[name]()
 
 
 def bind_scalar(scalar: Scalar, replace: Replace) -> Scalar:

@@ -43,7 +43,7 @@ async def test_values_agree_with_plan(own_env: TestEnvironment) -> None:
         bound = await bind_peek(context, prepared.peek, 0)
         desc = session.planner.reader().planned[prepared.plan.table].desc
         template = prepared.template
-        rows = template.rows(template.givens.values(args, context.environment_values(0)))
+        rows = template.rows(template.givens.values(args, context.session_value(0)))
         given, expected = (
             TableRows.inserted(desc, rows).table,
             evaluate_linear(bound.block.relation),
