@@ -1,7 +1,8 @@
 """Rows of the system relations that depend on more than the catalog: sessions, holds, replicas, ...
 
 `LIVE` maps a relation's name to the function that makes its rows for a statement. Rows are dicts
-with the columns that have a value; the columns' types are declared in `catalog/builtin/`.
+with the columns that have a value; `catalog/builtin/` declares the columns, and adds those that
+follow from the catalog or are constant.
 """
 
 from collections import defaultdict
@@ -11,7 +12,7 @@ from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.catalog.builtin.relation import Frontier, Row
-from foreshore.catalog.item import Item, Replica, Schema
+from foreshore.catalog.item import Item, Replica
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability
@@ -34,41 +35,15 @@ def frontiers(context: StatementContext) -> Iterator[Frontier]:
 
 def _settings(context: StatementContext) -> Iterator[Row]:
     for name, value, description in context.variables.show_all():
-        yield {
-            "name": name,
-            "setting": value,
-            "category": "Foreshore",
-            "short_desc": description,
-            "context": "user",
-            "vartype": "string",
-            "source": "session",
-        }
-
-
-def _sessions(context: StatementContext) -> Iterator[Row]:
-    for each in context.sessions.values():
-        yield {
-            "connection_id": each.pid,
-            "role": each.role.name,
-            "database": each.database,
-            "application_name": each.variables["application_name"],
-            "state": each.activity.state(each.transaction_status),
-            "query": each.activity.query,
-            "connected_at": each.activity.connected_at,
-            "client_address": each.peer or None,
-        }
+        yield {"name": name, "setting": value, "short_desc": description}
 
 
 def _activity(context: StatementContext) -> Iterator[Row]:
-    state = context.planner.state
     for each in context.sessions.values():
-        database, role = state.database(each.database), state.role(each.role.name)
         running = each.transactions.running
         yield {
-            "datid": database.oid if database else None,
             "datname": each.database,
             "pid": each.pid,
-            "usesysid": role.oid if role else None,
             "usename": each.role.name,
             "application_name": each.variables["application_name"],
             "client_addr": each.peer or None,
@@ -78,38 +53,27 @@ def _activity(context: StatementContext) -> Iterator[Row]:
             "state_change": each.activity.state_at,
             "state": each.activity.state(each.transaction_status),
             "query": each.activity.query,
-            "backend_type": "client backend",
         }
 
 
 def _advisory_locks(context: StatementContext) -> Iterator[Row]:
     for (name, classid, objid, objsubid), pid, mode, granted in context.coordinator.advisory.rows():
-        database = context.planner.state.database(name)
         yield {
-            "locktype": "advisory",
-            "database": database.oid if database else None,
+            "database": name,
             "classid": classid,
             "objid": objid,
             "objsubid": objsubid,
             "pid": pid,
             "mode": LOCK_TYPES[mode],
             "granted": granted,
-            "fastpath": False,
         }
 
 
 def _storage_sizes(context: StatementContext) -> Iterator[Row]:
-    coordinator, state = context.coordinator, context.planner.state
-    for item in state.all(Item):
+    coordinator = context.coordinator
+    for item in context.planner.state.all(Item):
         if item.id in coordinator.capabilities:
-            schema = state.objects[item.schema]
-            assert isinstance(schema, Schema), schema
-            yield {
-                "object_id": item.id,
-                "oid": item.oid,
-                "database_id": schema.database,
-                "size_bytes": coordinator.storage.size_bytes(item.id),
-            }
+            yield {"object_id": item.id, "size_bytes": coordinator.storage.size_bytes(item.id)}
 
 
 def _replica_statuses(context: StatementContext) -> Iterator[Row]:
@@ -227,7 +191,6 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
     "pg_stat_activity": _activity,
     "pg_locks": _advisory_locks,
-    "mz_sessions": _sessions,
     "mz_storage_sizes": _storage_sizes,
     "mz_cluster_replica_statuses": _replica_statuses,
     "mz_dataflow_statuses": _dataflow_statuses,

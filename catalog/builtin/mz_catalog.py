@@ -122,14 +122,14 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_internal",
             "mz_storage_sizes",
             "object_id text, oid oid, database_id text?, size_bytes int8",
-            live("mz_storage_sizes"),
+            _storage_sizes,
         ),
         (
             "mz_internal",
             "mz_sessions",
             "connection_id int8, role text, database text, application_name text, state text,"
             "query text, connected_at timestamptz, client_address text?",
-            live("mz_sessions"),
+            _sessions,
         ),
         (
             "mz_internal",
@@ -482,3 +482,26 @@ def _definitions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "definition": definition,
             "create_sql": item.create_sql,
         }
+
+
+def _sessions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for each in snapshot.live("pg_stat_activity"):
+        yield {
+            "connection_id": each["pid"],
+            "role": each["usename"],
+            "database": each["datname"],
+            "application_name": each["application_name"],
+            "state": each["state"],
+            "query": each["query"],
+            "connected_at": each["backend_start"],
+            "client_address": each["client_addr"],
+        }
+
+
+def _storage_sizes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    state = snapshot.state
+    for each in snapshot.live("mz_storage_sizes"):
+        item = state.item(each["object_id"])
+        schema = state.objects[item.schema]
+        assert isinstance(schema, Schema), schema
+        yield {**each, "oid": item.oid, "database_id": schema.database}

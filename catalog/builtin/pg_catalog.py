@@ -10,7 +10,6 @@ from foreshore.catalog.builtin.relation import (
     Declaration,
     IntrospectionSnapshot,
     Row,
-    live,
     nothing,
 )
 from foreshore.catalog.item import Database, Item, Role
@@ -51,10 +50,10 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_range": nothing,
         "pg_depend": _depend,
         "pg_sequence": _sequence,
-        "pg_locks": live("pg_locks"),
-        "pg_settings": live("pg_settings"),
+        "pg_locks": _locks,
+        "pg_settings": _settings,
         "pg_shdescription": _shdescription,
-        "pg_stat_activity": live("pg_stat_activity"),
+        "pg_stat_activity": _stat_activity,
         "pg_stat_user_tables": _stat_user_tables,
         "pg_tablespace": _tablespace,
         "pg_type": _type,
@@ -453,3 +452,33 @@ def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "typstorage": "x",
                 "typcollation": DEFAULT_COLLATION if name in _COLLATED else 0,
             }
+
+
+def _locks(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for each in snapshot.live("pg_locks"):
+        database = snapshot.state.database(each["database"])
+        oid = database.oid if database else None
+        yield {**each, "database": oid, "locktype": "advisory", "fastpath": False}
+
+
+def _settings(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    constant = {
+        "category": "Foreshore",
+        "context": "user",
+        "vartype": "string",
+        "source": "session",
+    }
+    for each in snapshot.live("pg_settings"):
+        yield {**each, **constant}
+
+
+def _stat_activity(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    state = snapshot.state
+    for each in snapshot.live("pg_stat_activity"):
+        database, role = state.database(each["datname"]), state.role(each["usename"])
+        yield {
+            **each,
+            "datid": database.oid if database else None,
+            "usesysid": role.oid if role else None,
+            "backend_type": "client backend",
+        }
