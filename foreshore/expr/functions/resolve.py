@@ -102,6 +102,8 @@ def _castable(source: str, pattern: str) -> bool:
         if pattern in _ARRAYS:
             return source.endswith("[]") or (source == "unknown" or source in VECTORS)
         return pattern != "anynonarray" or not source.endswith("[]")
+    if pattern in VECTORS:
+        return source == pattern  # an unknown literal takes anyarray, as in PostgreSQL
     if pattern == "mz_timestamp":
         return source in (pattern, "unknown")  # otherwise an integer and a date would match it
     return implicitly_castable(parse_type(source), parse_type(pattern))
