@@ -169,7 +169,7 @@ class SessionPlanner:
             peek = self._peek_of(plan)
             init_plans = self._init_plans(prepared, peek)
         desc = self._desc_of(plan)
-        is_known = prepared.batch not in (None, self._session.batch)
+        is_known = prepared.batch not in (None, self._session.statements.batch)
         if is_known and _shape(desc) != _shape(prepared.desc):
             raise FeatureNotSupported(
                 "cached plan must not change result type", routine="RevalidateCachedQuery"

@@ -1,4 +1,4 @@
-"""PREPARE, EXECUTE and DEALLOCATE, and the arguments of prepared statements."""
+"""The prepared statements of a session: Parse, PREPARE, EXECUTE, DEALLOCATE, and arguments."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,15 +24,73 @@ from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     Deallocate,
     Execute,
+    Fetch,
     Prepare,
 )
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.text import parse_text
-from foreshore.types import Datum, SqlType
+from foreshore.types import Datum, SqlType, type_of_oid
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.session import Session
+
+
+class Statements(dict[str, Prepared]):
+    """The prepared statements of a session, by name.
+
+    `batch` is the number of the batch of messages, which grows when the client is told columns.
+    """
+
+    def __init__(self, session: "Session") -> None:
+        super().__init__()
+        self._session = session
+        self.batch = 0
+
+    def known(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared | None:
+        """Prepare a statement that is in the plan cache, and return it; None: it is not there."""
+        if name and name in self:
+            raise DuplicatePreparedStatement(f'prepared statement "{name}" already exists')
+        if not name:
+            self.pop("", None)
+        session = self._session
+        if session.transactions.failed:
+            return None
+        known = session.planner.known(sql, parameter_oids)
+        if known is not None:
+            known.name, known.batch = name, self.batch
+            self[name] = known
+        return known
+
+    async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
+        """Prepare a statement that is not in the plan cache."""
+        session = self._session
+        syntaxes = await session.run_aside(is_short(sql), parse, sql)
+        if len(syntaxes) > 1:
+            raise SyntaxError_("cannot insert multiple commands into a prepared statement")
+        if not syntaxes:
+            prepared = Prepared(name, None)
+        else:
+            declared = tuple(type_of_oid(oid) if oid else None for oid in parameter_oids)
+            prepared = Prepared(name, syntaxes[0], declared, batch=self.batch)
+            session.transactions.check_may_parse(syntaxes[0])
+            await session.planner.ready(prepared)
+            session.planner.remember(prepared, sql, parameter_oids)
+        self[name] = prepared
+        return prepared
+
+    def named(self, name: str) -> Prepared:
+        """Return a statement; raises InvalidSqlStatementName."""
+        prepared = self.get(name)
+        if prepared is None:
+            raise InvalidSqlStatementName(
+                f'prepared statement "{name}" does not exist'
+                if name
+                else "unnamed prepared statement does not exist"
+            )
+        if isinstance(prepared.plan, Fetch | Execute):  # its cursor or statement may be another now
+            prepared.desc = self._session.planner.named_desc(prepared.plan)
+        return prepared
 
 
 async def prepare(session: "Session", context: StatementContext, plan: Prepare) -> Completed:

@@ -32,7 +32,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.portals import BoundPortal, Portals
-from foreshore.adapter.session.prepare import with_object_ids
+from foreshore.adapter.session.prepare import Statements, with_object_ids
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
 from foreshore.adapter.session.variables import Variables
@@ -42,21 +42,16 @@ from foreshore.catalog.item import Role
 from foreshore.errors import (
     Conflict,
     DatabaseError,
-    DuplicatePreparedStatement,
-    InFailedSqlTransaction,
-    InvalidSqlStatementName,
     ObjectNotInPrerequisiteState,
-    SyntaxError_,
     TableAltered,
     TableDropped,
 )
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
-from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import Commit, CopyFrom, Execute, Fetch, Plan, Rollback, Savepoint
+from foreshore.sql.plan import CopyFrom
 from foreshore.text import OutputStyle
-from foreshore.types import Datum, type_of_oid
+from foreshore.types import Datum
 
 if TYPE_CHECKING:
     from foreshore.adapter.environment import Environment
@@ -90,8 +85,7 @@ class Session:
         self.transactions = Transactions(
             pid, self.coordinator, variables, self.interrupts, self.portals, self.context
         )
-        self.statements: dict[str, Prepared] = {}
-        self.batch = 0  # of messages, in the extended protocol: grows when the client is told more
+        self.statements = Statements(self)
         self.is_one_of_several = False  # the running statement, in its Query message
         self.last_values = LastValues()
         self.closed = asyncio.Event()
@@ -281,7 +275,7 @@ class Session:
             except Conflict as error:
                 if isinstance(error, TableAltered | TableDropped):
                     again = is_first
-                    self.transactions.met_alter = again
+                    self.transactions.met_alter |= again
                 else:
                     conflicts += 1
                     again = may_retry and conflicts < ATTEMPTS
@@ -296,79 +290,37 @@ class Session:
         self.activity.end()
         await self.transactions.fail()
 
-    def _check_not_failed(self, plan: Plan | None) -> None:
-        if self.transactions.failed and not isinstance(plan, Commit | Rollback | Savepoint):
-            raise InFailedSqlTransaction
-
-    def _check_may_parse(self, syntax: Syntax) -> None:
-        """Raise if the transaction has failed and the statement does not end it."""
-        words = syntax.text.split(None, 1)
-        ends = words and words[0].rstrip(";").lower() in ("commit", "rollback", "end", "abort")
-        if self.transactions.failed and not ends:
-            raise InFailedSqlTransaction
-
     # --- extended protocol ---------------------------------------------------------------------
 
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
         """Prepare a statement."""
-        if name and name in self.statements:
-            raise DuplicatePreparedStatement(f'prepared statement "{name}" already exists')
-        if not name:
-            self.statements.pop("", None)
-        known = None if self.transactions.failed else self.planner.known(sql, parameter_oids)
+        known = self.statements.known(name, sql, parameter_oids)
         if known is not None:
-            known.name, known.batch = name, self.batch
-            self.statements[name] = known
             return known
-        if self.interrupts.active:  # another's rows are still being fetched
-            return await self._parsed(name, sql, parameter_oids)
+        if self.interrupts.active:  # the client still fetches the rows of another statement
+            return await self.statements.parse(name, sql, parameter_oids)
         self._begin_statement(sql)
         try:
-            return await self._parsed(name, sql, parameter_oids)
+            return await self.statements.parse(name, sql, parameter_oids)
         finally:
             self.activity.end()
 
-    async def _parsed(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
-        """Prepare a statement that no session has planned yet."""
-        syntaxes = await self.run_aside(is_short(sql), parse, sql)
-        if len(syntaxes) > 1:
-            raise SyntaxError_("cannot insert multiple commands into a prepared statement")
-        if not syntaxes:
-            prepared = Prepared(name, None)
-        else:
-            declared = tuple(type_of_oid(oid) if oid else None for oid in parameter_oids)
-            prepared = Prepared(name, syntaxes[0], declared, batch=self.batch)
-            self._check_may_parse(syntaxes[0])
-            await self.planner.ready(prepared)
-            self.planner.remember(prepared, sql, parameter_oids)
-        self.statements[name] = prepared
-        return prepared
-
     def told(self) -> None:
         """Note that the client knows the columns of what it has prepared."""
-        self.batch += 1
+        self.statements.batch += 1
 
     def statement(self, name: str) -> Prepared:
         """Return the prepared statement."""
-        prepared = self.statements.get(name)
-        if prepared is None:
-            raise InvalidSqlStatementName(
-                f'prepared statement "{name}" does not exist'
-                if name
-                else "unnamed prepared statement does not exist"
-            )
-        if isinstance(prepared.plan, Fetch | Execute):  # of the cursor of that name by now
-            prepared.desc = self.planner.named_desc(prepared.plan)
-        return prepared
+        return self.statements.named(name)
 
     async def bind(
         self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]
     ) -> BoundPortal:
         """Make a portal."""
-        prepared = self.statement(statement)
+        prepared = self.statements.named(statement)
         if not prepared.is_empty:
             if self.transactions.failed:
-                self._check_not_failed(prepared.plan)
+                self.transactions.check_not_failed(prepared.plan)
             else:
                 await self.planner.ready(prepared)
         if len(result_formats) > 1:  # one for each of the columns: they are known
@@ -388,7 +340,7 @@ class Session:
         prepared = bound.statement
         if prepared.syntax is None:
             return EmptyQuery()
-        self._check_not_failed(prepared.plan)
+        self.transactions.check_not_failed(prepared.plan)
         if bound.result is not None:
             return self._rows(bound.result, max_rows)
         if bound.done:
@@ -456,7 +408,7 @@ class Session:
         for number, syntax in enumerate(syntaxes, 1):
             if number > 1:
                 self._begin_statement(sql)
-            self._check_may_parse(syntax)
+            self.transactions.check_may_parse(syntax)
             if not self.transactions.failed:
                 self.transactions.begin()
             prepared = known or await self.planner.prepared_of(syntax)

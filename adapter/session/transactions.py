@@ -17,7 +17,9 @@ from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
-from foreshore.errors import InvalidSavepoint
+from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
+from foreshore.sql import plan as plans
+from foreshore.sql.parse.parse import Statement as Syntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,18 @@ class Transactions:
     def is_implicit(self) -> bool:
         """Whether a transaction runs outside a block."""
         return self.running is not None and not self.running.block
+
+    def check_not_failed(self, plan: plans.Plan | None) -> None:
+        """Raise InFailedSqlTransaction if the transaction has failed and `plan` does not end it."""
+        if self.failed and not isinstance(plan, plans.Commit | plans.Rollback | plans.Savepoint):
+            raise InFailedSqlTransaction
+
+    def check_may_parse(self, syntax: Syntax) -> None:
+        """Raise InFailedSqlTransaction as `check_not_failed` does, before planning."""
+        words = syntax.text.split(None, 1)
+        ends = words and words[0].rstrip(";").lower() in ("commit", "rollback", "end", "abort")
+        if self.failed and not ends:
+            raise InFailedSqlTransaction
 
     @property
     def advisory_locks(self) -> int:

@@ -75,7 +75,7 @@ def test_temporary_objects_end_with_their_session(tmp_path: Path) -> None:
         assert await env.query("a", "SELECT count(*) FROM pg_class WHERE relpersistence = 't'") == (
             "0\nSELECT 1"
         )
-        assert await env.query("a", "SELECT count(*) FROM pg_namespace") == "5\nSELECT 1"
+        assert await env.query("a", "SELECT count(*) FROM pg_namespace") == "6\nSELECT 1"
 
     with_environment(tmp_path, body)
 
