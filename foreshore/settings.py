@@ -1,4 +1,4 @@
-"""The session variables that there are, with PostgreSQL's names, values and errors.
+"""The session variables, with PostgreSQL's names, values and errors.
 
 Each has a kind: a function that checks a value and returns it as SHOW writes it.
 """
@@ -82,7 +82,7 @@ _DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z")
 
 @lru_cache(256)
 def milliseconds(value: str) -> int | None:
-    """Return the milliseconds that `value`, a number with an optional unit, says."""
+    """Return `value`, a number with an optional unit, in milliseconds; None if it is not one."""
     match = _DURATION.match(value.lower())
     if match is None or (match[2] or "ms") not in _UNITS:
         return None
@@ -128,7 +128,7 @@ _OTHER_ORDERS = ("dmy", "euro", "european", "ymd")
 
 
 def datestyle(name: str, value: str) -> str:
-    """Take the one style and order of fields that there is; PostgreSQL's others are refused."""
+    """Take the only supported style and order of fields; PostgreSQL's others are refused."""
     for word in filter(None, re.split(r"[,\s]+", value.strip().lower())):
         if word in _OTHER_ORDERS or (word in _STYLES and word != "iso"):
             raise FeatureNotSupported(f'date style "{value}" is not supported')
@@ -138,7 +138,7 @@ def datestyle(name: str, value: str) -> str:
 
 
 def intervalstyle(name: str, value: str) -> str:
-    """Take the one style that there is; PostgreSQL's others are refused."""
+    """Take the only supported style; PostgreSQL's others are refused."""
     style = choice("postgres", "postgres_verbose", "sql_standard", "iso_8601")(name, value)
     if style != "postgres":
         raise FeatureNotSupported(f'interval style "{style}" is not supported')
@@ -191,7 +191,7 @@ _MESSAGES = ("debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable: its name as SHOW ALL writes it, what it takes, and where it starts."""
+    """A variable: its name in SHOW ALL, its kind and its default."""
 
     name: str
     kind: Kind

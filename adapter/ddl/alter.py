@@ -15,7 +15,7 @@ from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
 from foreshore.adapter.ddl.table_rewrite import plan_dependents, rewrite_table
-from foreshore.adapter.ddl.verify_constraints import together, verify
+from foreshore.adapter.ddl.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.stage import committed_index
@@ -98,7 +98,7 @@ async def _redefine(
     if added:
         committed = await committed_rows(context, id, old.desc, time)
         own = [part.rows.table for part in context.transaction.rows(id)]
-        rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
+        rows = await blocking.run(coordinator.executor, with_own_rows, committed, own, old.desc)
         await verify(context, id, new, added, rows, committed, time)
         if id in coordinator.group:
             change.constrained_since[id] = min(time, coordinator.group.changed(id))

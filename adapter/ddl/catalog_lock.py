@@ -51,7 +51,7 @@ def changes_permanent_objects(context: StatementContext, plan: Plan) -> bool:
             | CreateSequence(name=name, if_not_exists=True)
             | CreateSubscription(name=name, if_not_exists=True)
         ) if reader.is_taken(name):
-            return False  # it is there already, so nothing changes
+            return False  # it exists already, so nothing changes
         case (
             CreateTable(name=name)
             | CreateTableAs(definition=CreateTable(name=name))
@@ -111,14 +111,14 @@ async def lock_catalog(context: StatementContext) -> None:
     """
     transaction = context.transaction
     await context.coordinator.locks.lock_catalog(transaction, context.lock_timeout_ms)
-    follow_catalog(transaction, context.coordinator.state)
+    rebase_on(transaction, context.coordinator.state)
 
 
-def follow_catalog(transaction: Transaction, now: State) -> None:
+def rebase_on(transaction: Transaction, now: State) -> None:
     """Put a transaction's changes of the catalog on top of `now`, the present state.
 
     Raises Conflict if other sessions have changed what they use. With the catalog lock there is
-    nothing to do; without it the transaction has changed temporary objects alone.
+    nothing to do; without it the transaction has changed temporary objects only.
     """
     if transaction.catalog is None:
         return

@@ -10,7 +10,7 @@ from typing import Any
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.drop import drop_objects
-from foreshore.adapter.ddl.objects import add_item, is_there, is_there_in, schema_of, skip_existing
+from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
@@ -102,7 +102,7 @@ def _cluster(context: StatementContext, name: str | None) -> Cluster:
 
 def create_table(context: StatementContext, plan: CreateTable) -> Completed:
     """Run CREATE TABLE."""
-    if not is_there(context, plan.name, if_not_exists=plan.if_not_exists):
+    if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         add_table(context, plan)
     return Completed("CREATE TABLE")
 
@@ -128,7 +128,7 @@ def add_table(context: StatementContext, plan: CreateTable) -> GlobalId:
 
 
 def refuse_reserved(names: Sequence[str]) -> None:
-    """Raise if a column has the name of one that every shard has."""
+    """Raise if a column has the name of a column that every shard has."""
     for name in (TIME, DIFF):
         if name in names:
             raise InvalidColumnDefinition(f'column name "{name}" is reserved')
@@ -136,7 +136,7 @@ def refuse_reserved(names: Sequence[str]) -> None:
 
 def create_sequence(context: StatementContext, plan: CreateSequence) -> Completed:
     """Run CREATE SEQUENCE."""
-    if not is_there(context, plan.name, if_not_exists=plan.if_not_exists):
+    if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         add_sequence(context, plan, OwnedBy(*plan.owned_by) if plan.owned_by else None)
     return Completed("CREATE SEQUENCE")
 
@@ -144,7 +144,7 @@ def create_sequence(context: StatementContext, plan: CreateSequence) -> Complete
 def with_sequences(context: StatementContext, table: GlobalId, plan: CreateTable) -> CreateTable:
     """Create the sequences of a table's columns; return the table's definition with them."""
     for each in plan.sequences:
-        is_there(context, each.name, if_not_exists=False)
+        is_taken(context, each.name, if_not_exists=False)
         owner = OwnedBy(table, plan.desc.names[each.column], each.identity)
         add_sequence(context, new_sequence(each.name, each.sequence), owner)
     (syntax,) = parse(plan.sql)
@@ -177,7 +177,7 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
     if old is not None:
         check_replaceable(change.state, old, kind, plan.depends_on)
         drop_objects(context, [old], cascade=False)
-    if not is_there(context, plan.name, if_not_exists=plan.if_not_exists):
+    if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         if isinstance(plan, CreateMaterializedView) and plan.as_of is not None:
             fields["since"] = _beginning(context, inputs, plan.as_of)
         item = add_item(context, plan, schema, plan.name.item, plan.depends_on, **fields)
@@ -207,7 +207,7 @@ async def wait_for_start(context: StatementContext, plan: CreateMaterializedView
 def _beginning(context: StatementContext, ids: frozenset[GlobalId], as_of: AsOf) -> Timestamp:
     """Return the time of AS OF, at which `ids` are held until the transaction ends.
 
-    AT LEAST is the earliest time from there on at which they can be read.
+    AT LEAST stands for the earliest later time at which they are readable.
     """
     wanted = requested_time(context, as_of, ())
     assert wanted is not None
@@ -220,7 +220,7 @@ def _beginning(context: StatementContext, ids: frozenset[GlobalId], as_of: AsOf)
 
 
 def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
-    """Run CREATE INDEX; without a name it gets a free one of its relation and columns."""
+    """Run CREATE INDEX; an index without a name gets a free one from its relation and columns."""
     state = context.catalog_change().state
     if state.get(plan.on) is None:
         raise WrongObjectType("cannot create an index on a system relation", sqlstate="42501")
@@ -236,7 +236,7 @@ def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
     cluster, name = _cluster(context, plan.cluster), plan.name
     if name is None:
         name = context.catalog_change().free_name(schema, _index_name(on, plan, planned.desc.names))
-    elif is_there_in(context, schema, name, if_not_exists=plan.if_not_exists):
+    elif is_taken_in(context, schema, name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE INDEX")
     add_item(
         context,

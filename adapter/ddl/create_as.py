@@ -1,12 +1,12 @@
 """CREATE TABLE ... AS and SELECT ... INTO: a table and its rows, in one transaction.
 
-The query is run like that of an INSERT ... SELECT, and the table is made when its rows are there:
-others see both at one time.
+The query runs as in INSERT ... SELECT, and the table is created when its rows are known. Others see
+both at the same time.
 """
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import add_table
-from foreshore.adapter.ddl.objects import is_there
+from foreshore.adapter.ddl.objects import is_taken
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
@@ -23,7 +23,7 @@ async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Com
         as_of = await wait_until_requested(context, plan.as_of)
         assert isinstance(context.prepared.plan, CreateTableAs), context.prepared.plan
         plan = context.prepared.plan
-    if is_there(context, plan.definition.name, if_not_exists=plan.if_not_exists):
+    if is_taken(context, plan.definition.name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE TABLE AS")
     if not plan.with_data:
         add_table(context, plan.definition)

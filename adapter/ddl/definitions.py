@@ -1,6 +1,6 @@
-"""What the items of the catalog mean: their statements, planned.
+"""Plan the statements that define the items of the catalog.
 
-That is not durable: it is made anew at every start, and when a table below was altered.
+Plans are not durable: each start makes them, and so does ALTER TABLE for the items above.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ ITEM_TYPES: Mapping[type[Defining], ItemType] = {
 
 
 def plan_items(state: State) -> dict[GlobalId, Planned]:
-    """Return what planning makes of all items' statements."""
+    """Return the plans of all items."""
     planned: dict[GlobalId, Planned] = {}
     for item in state.items():
         try:
@@ -65,9 +65,10 @@ def plan_item(
     item: Item,
     own: Callable[[GlobalId], bool] | None = None,
 ) -> Planned:
-    """Return what planning makes of an item's statement.
+    """Return the plan of an item.
 
-    In a transaction that sees its `own` relations otherwise than others do, it is made of those.
+    `own` returns whether the transaction sees a relation differently from others; the definitions
+    of such relations are expanded.
     """
     (syntax,) = parse(item.create_sql)
     catalog = DefinitionCatalog(state, planned, item, own=own)
@@ -79,9 +80,9 @@ def plan_item(
 def planned_as(
     plan: Defining, planned: Mapping[GlobalId, Planned], stored: tuple[str, ...] = ()
 ) -> Planned:
-    """Return the item that a statement defines, over the `planned` items.
+    """Return the plan of the item that a statement defines, over the `planned` items.
 
-    `stored` are the names of a table's columns in its shard, if they are other ones.
+    `stored` are the names of a table's columns in its shard, if they differ.
     """
     match plan:
         case CreateTable():
@@ -102,10 +103,11 @@ def verify_sql_round_trip(
     planned: Mapping[GlobalId, Planned],
     own: Callable[[GlobalId], bool],
 ) -> None:
-    """Raise InternalError if an item would be something else when it is planned from its statement.
+    """Raise InternalError if an item's statement gives another plan than it has in `planned`.
 
-    That is how the next start has it. Those count whose definition is another than `before`;
-    `planned` is what all items of `state` are, in a transaction that has written to its `own`.
+    The next start plans it from the statement. Only items whose definition differs from the one in
+    `before` are checked. `planned` has the plans of all items of `state`; `own` is as in
+    `plan_item`.
     """
     for item in state.all(Item):
         then = before.get(item.id)
@@ -126,12 +128,12 @@ def verify_sql_round_trip(
 
 
 def _reads(item: Item) -> object:
-    """Return what of an item its planning reads."""
+    """Return the fields of an item that determine its plan."""
     return item.create_sql, item.bound, item.known, item.known_keys, item.stored_names, item.schema
 
 
 def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> str:
-    """Return an item's statement with the names that tables, and their columns, have now."""
+    """Return an item's statement with the present names of tables and columns."""
     if not item.known and all(then == now for then, now in state.present_names(item).items()):
         return item.create_sql
     if item.type in ("table", "index", "sequence"):
@@ -144,7 +146,7 @@ def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Ite
 
 
 def plan_created_table(plan: CreateTable, stored: tuple[str, ...] = ()) -> Planned:
-    """Return what a table's definition means; `stored` are its columns' names in its shard."""
+    """Return the plan of a table; `stored` are its columns' names in its shard."""
     return Planned(
         replace(plan.desc, stored=stored if stored != plan.desc.names else ()),
         None,

@@ -28,7 +28,7 @@ async def drop(context: StatementContext, plan: Drop) -> Completed:
     check_identity_sequences(context.planner.state, targets)
     dropped = drop_objects(context, targets, cascade=plan.cascade)
     await lock_to_alter(context, _tables(dropped.objects))
-    tell_cascaded(context, dropped)
+    notify_cascaded(context, dropped)
     return Completed(f"DROP {plan.kind.upper()}")
 
 
@@ -61,7 +61,7 @@ def drop_objects(
     return dropped
 
 
-def tell_cascaded(context: StatementContext, dropped: Dropped) -> None:
+def notify_cascaded(context: StatementContext, dropped: Dropped) -> None:
     """Tell the client which dependents were dropped."""
     if len(dropped.cascaded) == 1:
         context.notice(f"drop cascades to {dropped.cascaded[0]}")

@@ -1,4 +1,4 @@
-"""Objects by the names that DDL statements give them: find, describe and add them."""
+"""Find the objects that DDL statements name, and add new ones."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -48,12 +48,12 @@ def skip_existing(context: StatementContext, if_not_exists: bool) -> Iterator[No
         context.notice(f"{error}, skipping", sqlstate=error.sqlstate)
 
 
-def is_there(context: StatementContext, name: Name, *, if_not_exists: bool) -> bool:
+def is_taken(context: StatementContext, name: Name, *, if_not_exists: bool) -> bool:
     """Return whether the name of a new relation is taken; raise if that is not allowed."""
-    return is_there_in(context, schema_of(context, name), name.item, if_not_exists=if_not_exists)
+    return is_taken_in(context, schema_of(context, name), name.item, if_not_exists=if_not_exists)
 
 
-def is_there_in(
+def is_taken_in(
     context: StatementContext, schema: Schema, name: str, *, if_not_exists: bool
 ) -> bool:
     """Return whether a relation of `schema` has that name; raise if that is not allowed."""
@@ -64,7 +64,7 @@ def is_there_in(
 
 
 def schema_of(context: StatementContext, name: Name) -> Schema:
-    """Return the schema of a new item; the first temporary one of a session makes its schema."""
+    """Return the schema of a new item; a session's temporary schema is created if necessary."""
     if name.temporary and name.schema is not None:
         change = context.catalog_change()
         database = change.state.database(name.database or context.database)
@@ -98,7 +98,7 @@ def add_item(
         name,
         context.role.id,
         plan.sql,
-        [each for each in depends_on if not is_builtin(each)],  # whose ids are of one process
+        [each for each in depends_on if not is_builtin(each)],  # ids of builtins are not durable
         **fields,
     )
     context.catalog_change().planned[item.id] = planned_as(plan, context.planner.reader().planned)

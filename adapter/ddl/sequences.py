@@ -26,7 +26,7 @@ def add_sequence(context: StatementContext, plan: CreateSequence, owner: OwnedBy
 
 
 def _begin(context: StatementContext, item: Item, start: int) -> None:
-    """Begin a generation, which is the transaction's own until it commits."""
+    """Begin a generation, which belongs to the transaction until it commits."""
     position = Position(start, called=False)
     context.coordinator.sequences.begin(generation_of(item), position, owner=context.transaction)
 
@@ -59,7 +59,7 @@ def change_sequence(
     restart: int | None,
     owner: OwnedBy | None,
 ) -> None:
-    """Redefine a sequence; it begins anew with `restart` unless that is None."""
+    """Redefine a sequence, and restart it with `restart` unless that is None."""
     if restart is None:
         position = context.coordinator.sequences.position(generation_of(item), item.name)
         within(sequence, position.last, "RESTART")
@@ -75,7 +75,7 @@ def change_sequence(
 
 
 def restart_identity(context: StatementContext, table: GlobalId) -> None:
-    """Begin the sequences of a table's columns anew."""
+    """Restart the sequences of a table's columns."""
     reader = context.planner.reader()
     for item in reader.state.sequences_of(table):
         sequence = reader.planned[item.id].sequence
@@ -124,7 +124,7 @@ def define_table(
     *,
     adds_constraints: bool = False,
 ) -> None:
-    """Give a table another definition over the same shard, whose columns are called `stored`."""
+    """Give a table another definition over the same shard, which has the columns `stored`."""
     stored = table.stored_names or () if stored is None else stored
     change = context.catalog_change()
     change.alter_table(

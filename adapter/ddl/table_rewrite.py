@@ -1,7 +1,7 @@
 """ALTER TABLE that adds and drops columns: the table becomes another collection.
 
 A shard's columns never change. So the table, with its oid, name and comments, gets another id and
-another shard, which begins with the old rows in the new columns. Indexes made of its shard get
+another shard, which begins with the old rows in the new columns. Indexes built from its shard get
 other ids too. Everything that refers to the table is bound to the new id and planned again; views
 keep the columns that they know (`catalog/known_columns.py`). Materialized views keep their shards.
 
@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table, plan_item
-from foreshore.adapter.ddl.drop import drop_objects, tell_cascaded
-from foreshore.adapter.ddl.verify_constraints import together, verify
+from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
+from foreshore.adapter.ddl.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.adapter.transaction.transaction import AlteredTable, Written
@@ -122,7 +122,7 @@ async def plan_dependents(context: StatementContext, id: GlobalId) -> None:
 
 
 def _users(context: StatementContext, table: Item, at: int) -> list[GlobalId]:
-    """Return the views that use a column: their plan would be another one if it were all NULL.
+    """Return the views that use a column: their plan would change if it were all NULL.
 
     Ties under LIMIT are ignored.
     """
@@ -165,7 +165,7 @@ def _drop_column(
         return tuple(change.state.item(id) for id in now if id in change.state.objects)
 
     column = ColumnOf(f"{table.id}.{name}", name, table, present(parts), present(users))
-    tell_cascaded(context, drop_objects(context, [column], cascade=cascade))
+    notify_cascaded(context, drop_objects(context, [column], cascade=cascade))
 
 
 # --- rows ----------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ async def _move_rows(
             transaction.write(id, Written(TableRows.of_table(new.desc, part), {}))
         rows = pa.concat_tables([contents, *parts])
     else:
-        mixed = await blocking.run(executor, together, committed, own, old.desc)
+        mixed = await blocking.run(executor, with_own_rows, committed, own, old.desc)
         rows = await _in_columns(context, mixed, plan.columns, definition)
         contents = await _in_columns(context, committed, plan.columns, definition)
         for part in (negated(contents), rows):

@@ -61,7 +61,7 @@ async def verify(
         context.transaction.stage_altered(id, replace(table, indexes=indexes))
 
 
-def together(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa.Table:
+def with_own_rows(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa.Table:
     """Return committed rows with a transaction's own, consolidated; all have `__diff`."""
     if not own:
         return committed

@@ -1,1 +1,1 @@
-"""What the system shows of itself."""
+"""System relations, EXPLAIN and freshness."""

@@ -1,4 +1,4 @@
-"""EXPLAIN: how a query would be answered, as text."""
+"""EXPLAIN: the plan of a query, its timestamp and its access path, as text."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -53,7 +53,7 @@ async def explain(context: StatementContext, plan: Explain) -> Selected:
 
 
 def _used(context: StatementContext, peek: PeekPlan) -> str:
-    """Return which key or index is used, if one is."""
+    """Return the key or index that is used, if any."""
     match peek.path:
         case KeyLookup() as path:
             return f"\n\nUsed key:\n{_key_read(context, path)}"
@@ -64,12 +64,12 @@ def _used(context: StatementContext, peek: PeekPlan) -> str:
 
 
 def _name(context: StatementContext, id: GlobalId) -> str:
-    """Return the full name of what is in the catalog; what a recursion finds is not."""
+    """Return the full name of a relation, or the id of an intermediate one that has no name."""
     return context.planner.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
 
 
 def _index_read(context: StatementContext, lookup: IndexRead) -> str:
-    """Return which index is read, where, and which values are looked up in it."""
+    """Return the index that is read, its cluster, and the values looked up in it."""
     reader = context.planner.reader()
     item = reader.state.item(lookup.index)
     assert item.cluster is not None, item
@@ -88,7 +88,7 @@ def _index_read(context: StatementContext, lookup: IndexRead) -> str:
 
 
 def _key_read(context: StatementContext, lookup: KeyLookup) -> str:
-    """Return which unique constraint's rows are read, and which values are looked up."""
+    """Return the unique constraint that is used, and the values looked up by it."""
     names = context.planner.reader().planned[lookup.table].desc.names
     key = [names[i] for i in lookup.constraint.columns]
     of = f"  {quote_identifier(lookup.constraint.name)} of {_name(context, lookup.table)}"
@@ -102,7 +102,7 @@ def _values(context: StatementContext, key: Sequence[str], keys: Keys) -> str:
 
 
 def _where(context: StatementContext, id: str) -> str:
-    """Return a cluster by name, and what evaluates there."""
+    """Return the name of a cluster and its engine."""
     cluster = context.coordinator.state.objects[id]
     assert isinstance(cluster, Cluster), cluster
     engine, _ = engine_of(cluster.size)

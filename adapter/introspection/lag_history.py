@@ -2,8 +2,8 @@
 
 Once a minute the table gets a row for each collection: its greatest lag behind the wall clock in
 that minute, measured once a second, or NULL if it was not readable at some moment. The same commit
-removes rows that are older than a day or exceed `MAX_ROWS`. A failure ends no server: the sample is
-lost, and the next one is tried.
+removes rows that are older than a day or exceed `MAX_ROWS`. After a failure the sample is lost, and
+the next one is written as usual.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-LOOKS = 60  # to a sample
+LOOKS = 60  # in a sample
 LOOKED_AT_ONCE = 256  # collections in one turn of the loop
 LOCK_TIMEOUT_MS = 10_000
 MAX_ROWS = 50_000

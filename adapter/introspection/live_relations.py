@@ -20,7 +20,7 @@ from foreshore.update import EMPTY, Timestamp
 
 
 def frontiers(context: StatementContext) -> Iterator[Frontier]:
-    """Yield the readable interval of each collection, and what it is made of."""
+    """Yield the readable interval of each collection, and its inputs."""
     coordinator = context.coordinator
     for item in coordinator.state.all(Item):
         if not item.is_collection:
@@ -91,7 +91,7 @@ _AS_REPORTED = ("state", "hydration_ms", "steps", "step_ms", "busy_ms", "failure
 
 
 def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
-    """Yield what replicas report of their dataflows, or the one that the session has chosen."""
+    """Yield the dataflows reported by all replicas, or by the one that the session chose."""
     pinned = pinned_replica(context)
     for status in context.coordinator.compute.status():
         if pinned is not None and status["replica"] != pinned:
@@ -109,7 +109,7 @@ def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
 
 
 def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
-    """Yield what replicas report of their arrangements, or the one that the session has chosen."""
+    """Yield the arrangements reported by all replicas, or by the one that the session chose."""
     pinned = pinned_replica(context)
     for replica, each in context.coordinator.compute.arrangements():
         if pinned is None or replica == pinned:

@@ -1,7 +1,7 @@
 """Rows of the system relations, as a session sees them.
 
-Relations made of the catalog alone are kept while it does not change. The others
-(`live_relations.py`) are made for each query.
+Relations that depend on the catalog alone are kept until it changes. The others
+(`live_relations.py`) are computed for each query.
 """
 
 from functools import partial
@@ -84,7 +84,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         except UndefinedTable:  # another session has dropped it
             return Position(1, called=False)
 
-    def standing_of(id: GlobalId) -> tuple[int, int] | None:
+    def subscription_state_of(id: GlobalId) -> tuple[int, int] | None:
         position = coordinator.subscriptions.position(id, context.transaction.moves)
         if position is None:
             return None
@@ -97,7 +97,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         definition_of,
         partial(_default_text, reader),
         position_of,
-        standing_of,
+        subscription_state_of,
         frontiers=partial(frontiers, context),
         live=lambda name: LIVE[name](context),
         now=coordinator.clock.now(),

@@ -127,14 +127,14 @@ class SessionPlanner:
             await self._session.run_aside(is_small, self._prepare, prepared)
 
     def _is_valid(self, prepared: Prepared) -> bool:
-        """Whether the plan of a statement, if it has one, is the one that would be made now."""
+        """Return whether a statement has a plan that would be the same if made now."""
         variables = self._session.variables.version
         return prepared.variables == variables and self._is_valid_if_shared(prepared)
 
     def _is_valid_if_shared(self, prepared: Prepared) -> bool:
-        """Whether a plan is valid; of the session's variables its key in the cache has the values.
+        """Return whether a plan is valid, given that its variables are those of the session.
 
-        A plan that uses tables alone does not depend on what is maintained over them.
+        A plan that uses tables only does not depend on maintained collections over them.
         """
         basis = prepared.basis
         if basis is None:

@@ -24,7 +24,7 @@ from foreshore import blocking
 from foreshore.adapter import dispatch
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import Coordinator
-from foreshore.adapter.ddl.catalog_lock import follow_catalog
+from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.read.result import Outcome, Selected, Taking
 from foreshore.adapter.session.activity import Activity, Interrupts
@@ -234,7 +234,7 @@ class Session:
         transaction = self.transactions.running
         if transaction is not None and transaction.catalog is not None:
             with suppress(Conflict):  # the commit raises it again, unless the client rolls back
-                follow_catalog(transaction, self.coordinator.state)
+                rebase_on(transaction, self.coordinator.state)
 
     async def _run(self, prepared: Prepared, args: Sequence[Datum], *, alone: bool) -> Outcome:
         """Run one statement; if it is `alone`, its transaction ends with it."""

@@ -55,7 +55,7 @@ class Variables:
             )
 
     def set(self, name: str, values: tuple[str, ...] | None, *, local: bool = False) -> None:
-        """Set a variable; no values: to its default."""
+        """Set a variable, to its default if `values` is None."""
         key = self._key(name)
         known = VARIABLES.get(key)
         if known is None and not _CUSTOM.match(name):
@@ -82,13 +82,13 @@ class Variables:
         self._touched = touched
 
     def set_fixed(self, name: str, value: str) -> None:
-        """Set what only the system sets, as the name of the session's role."""
+        """Set a variable that only the system may set, such as the name of the role."""
         self.version += 1
         for values in (self._defaults, self._values, self._set, self._current):
             values[name] = value
 
     def reset_all(self) -> None:
-        """Set all to their defaults, but for what belongs to the transaction."""
+        """Set all variables to their defaults, except those of the transaction."""
         self._touched = True
         self.version += 1
         for key in list(self._current):
@@ -96,7 +96,7 @@ class Variables:
                 self._current[key] = self._set[key] = self._defaults.get(key, "")
 
     def commit(self) -> None:
-        """Keep what was set, and end what was local."""
+        """Keep the values set in the transaction, except local ones."""
         if not self._touched:
             return
         self._touched = False
@@ -107,23 +107,23 @@ class Variables:
         self._current = dict(self._set)
 
     def rollback(self) -> None:
-        """Take back what was set in the transaction."""
+        """Undo the changes of the transaction."""
         if self._touched:
             self._set = dict(self._values)
             self.commit()
 
     def mark(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return what `return_to` needs to come back to the present values."""
+        """Return the present values, for `return_to`."""
         return dict(self._set), dict(self._current)
 
     def return_to(self, mark: tuple[dict[str, str], dict[str, str]]) -> None:
-        """Take back what was set since `mark`, in the same transaction."""
+        """Return to the values at `mark`, in the same transaction."""
         self._set, self._current = dict(mark[0]), dict(mark[1])
         self._touched = True
         self.version += 1
 
     def drain_reports(self) -> dict[str, str]:
-        """Return the reported variables whose value the client does not know yet."""
+        """Return the reported variables that changed since the last call."""
         changed: dict[str, str] = {}
         if self._reported_version == self.version:
             return changed

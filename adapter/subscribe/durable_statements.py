@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.definitions import plan_item
-from foreshore.adapter.ddl.objects import add_item, is_there, schema_of
+from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_positions import Move
@@ -30,7 +30,7 @@ from foreshore.sql.plan import Advance, CreateSubscription
 def create_subscription(context: StatementContext, plan: CreateSubscription) -> Completed:
     """Run CREATE SUBSCRIPTION; it begins at the time at which the transaction commits."""
     refuse_system_inputs(plan.query.relation, "a subscription")
-    if is_there(context, plan.name, if_not_exists=plan.if_not_exists):
+    if is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE SUBSCRIPTION")
     schema = schema_of(context, plan.name)
     item = add_item(context, plan, schema, plan.name.item, plan.depends_on)

@@ -297,7 +297,7 @@ def _view_row(snapshot: IntrospectionSnapshot) -> Callable[[Item], Row]:
 
 def _subscriptions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, "subscription"):
-        position, behind_ms = snapshot.standing_of(item.id) or (None, None)
+        position, behind_ms = snapshot.subscription_state_of(item.id) or (None, None)
         yield {**_view_row(snapshot)(item), "position": position, "behind_ms": behind_ms}
 
 

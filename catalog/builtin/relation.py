@@ -60,7 +60,7 @@ class IntrospectionSnapshot:
     position_of: Callable[[GlobalId], Position] = lambda id: Position(1, called=False)
     # Of a subscription: its position, and the milliseconds of history that it holds; None: it has
     # not begun.
-    standing_of: Callable[[GlobalId], tuple[int, int] | None] = lambda id: None
+    subscription_state_of: Callable[[GlobalId], tuple[int, int] | None] = lambda id: None
     frontiers: Callable[[], Iterable[Frontier]] = tuple
     live: Callable[[str], Iterable[Row]] = lambda name: ()  # rows of the relations called so
     now: int = 0  # in milliseconds since 1970
