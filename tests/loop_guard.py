@@ -7,22 +7,24 @@ test, and replicas without a process of their own, work on the same loop.
 """
 
 import asyncio
+import faulthandler
 import gc
 import os
-import sys
+import re
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Thread, get_ident
 from time import perf_counter, sleep, thread_time
-from traceback import extract_stack
 from typing import Any
 
 LIMIT_S = 0.05
 SHARED_LIMIT_S = 0.5
 REFERENCE_S = 0.0015  # what `_reference` takes on an idle machine
 MARK = "slow callback: "
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
 
 Report = Callable[[str, float], None]
 
@@ -138,11 +140,23 @@ class StackSampler(Thread):
             sleep(LIMIT_S / 2)
             began = self._began
             if began is not None and perf_counter() - began > LIMIT_S / 2:
-                frame = sys._current_frames().get(self._thread)
-                frames = extract_stack(frame)[-5:]
-                self._stack = " < ".join(
-                    f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames)
-                )
+                self._stack = " < ".join(innermost(self._thread, 5))
+
+
+def innermost(thread: int, count: int) -> list[str]:
+    """Return the innermost frames of a running thread, each as file:line.
+
+    faulthandler reads them while no thread runs. Following the frames of a running thread from
+    Python crashes now and then, as they end meanwhile.
+    """
+    with TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        sections = file.read().split("\n\n")
+    start = f"Thread {thread:#018x} "
+    lines = next((each.splitlines() for each in sections if each.startswith(start)), [])
+    found = (_FRAME.match(line) for line in lines[1 : count + 1])
+    return [f"{Path(each[1]).name}:{each[2]}" for each in found if each]
 
 
 class Measured(Coroutine[Any, Any, Any]):
