@@ -110,7 +110,12 @@ def _moment(count: int, first: _Scaled, second: _Scaled, product: _Scaled) -> fl
     """Return sum(xy) - sum(x) * sum(y) / count, rounded."""
     (a, i), (b, j), (c, k) = first.total(), second.total(), product.total()
     unit = min(k, i + j)
-    moment = (count * c << (k - unit)) - (a * b << (i + j - unit))
+    return rounded_moment(count, a * b << (i + j - unit), c << (k - unit), unit)
+
+
+def rounded_moment(count: int, squares: int, products: int, unit: int) -> float:
+    """Return products - squares / count, rounded, of integers times 2**unit."""
+    moment = count * products - squares
     if not moment:
         return 0.0
     try:

@@ -7,7 +7,7 @@ from typing import Literal as OneOf
 import numpy as np
 
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
-from foreshore.compute.flow.float_sums import FloatSums
+from foreshore.compute.flow.float_sums import Comoments, FloatSums
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Place, composed, layout_of
 from foreshore.compute.flow.operators.listed import Listed
@@ -31,7 +31,7 @@ from foreshore.types import BOOL, ColumnType, SqlType
 if TYPE_CHECKING:
     from foreshore.compute.flow.build import Builder
 
-_SUMS = ("count", "sum", "sum_float")
+_KINDS = {"sum": 2, "sum_float": groups.FLOAT, "comoment_float": groups.COMOMENT}
 Kind = OneOf["sums", "distinct", "extreme", "listed"]
 KINDS: dict[Kind, str] = {  # and what is kept for them
     "sums": "sums",
@@ -46,6 +46,8 @@ def kind_of_aggregate(aggregate: Aggregate) -> Kind:
     match aggregate.function:
         case "count" | "sum" | "sum_float":
             return "distinct" if aggregate.distinct and aggregate.args else "sums"
+        case "comoment_float" if not aggregate.distinct:
+            return "sums"
         case "min" | "max":
             return "extreme"
         case _:
@@ -70,7 +72,7 @@ class _ReduceBuilder:
         self._reduce = reduce
         self._checks = list(_checks(reduce))
         self._port = -1
-        only_sums = all(a.function in _SUMS and not a.distinct for a in reduce.aggregates)
+        only_sums = all(kind_of_aggregate(a) == "sums" for a in reduce.aggregates)
         if only_sums and any(map(can_fail, self._checks)):  # checked where sums are computed
             self._input = builder.node(reduce.input)
             self._port = builder.port(reduce, reduce.input)
@@ -138,8 +140,8 @@ class _ReduceBuilder:
             if aggregate.function == "count":
                 sums.append(SumOf("count", at, place))
                 continue
-            sums.append(self._sum(compiler, _summed(aggregate), aggregate, at, place))
-            kinds.append(groups.FLOAT if aggregate.function == "sum_float" else 2)
+            sums.append(self._sum(compiler, aggregate, at, place))
+            kinds.append(_KINDS[aggregate.function])
         table = SumTable(self._key.words, np.array(kinds, np.int64))
         return Sums(compiler.program(), table, sums)
 
@@ -214,22 +216,25 @@ class _ReduceBuilder:
         if aggregate.function == "count":
             made = SumOf("count", 1, place)
         else:
-            made = self._sum(compiler, _summed(aggregate), aggregate, 1, place)
-            kinds.append(groups.FLOAT if aggregate.function == "sum_float" else 2)
+            made = self._sum(compiler, aggregate, 1, place)
+            kinds.append(_KINDS[aggregate.function])
         return Sums(
             compiler.program(), SumTable(self._key.words, np.array(kinds, np.int64)), [made]
         )
 
-    def _sum(
-        self, compiler: Compiler, scalar: Scalar, aggregate: Aggregate, at: int, place: Place
-    ) -> SumOf:
+    def _sum(self, compiler: Compiler, aggregate: Aggregate, at: int, place: Place) -> SumOf:
         """Put out what a row contributes to a sum; return the sum, of which `at` is the count."""
-        if aggregate.function == "sum":
-            compiler.put_scalar(compiler.resolved(scalar), 2)
-            return SumOf("sum", at, place)
         word = len(compiler.texts)
-        compiler.put_scalar(compiler.resolved(scalar), 1)
-        return SumOf("sum", at, place, FloatSums(self._key.words, word, at + 1))
+        scalars = [compiler.resolved(scalar) for scalar in _summed(aggregate)]
+        for scalar in scalars:
+            compiler.put_scalar(scalar, 2 if aggregate.function == "sum" else 1)
+        match aggregate.function:
+            case "sum":
+                return SumOf("sum", at, place)
+            case "sum_float":
+                return SumOf("sum", at, place, FloatSums(self._key.words, word, at + 1))
+            case _:
+                return SumOf("sum", at, place, Comoments(self._key.words, word, at + 1))
 
 
 def _width(kinds: Sequence[int]) -> int:
@@ -253,7 +258,8 @@ def _checks(reduce: ir.Reduce) -> Iterator[Scalar]:
 
 def _conditions(aggregate: Aggregate) -> list[Scalar]:
     """Return when a row counts."""
-    args = aggregate.args if aggregate.function == "count" else aggregate.args[:1]
+    pairs = aggregate.function in ("count", "comoment_float")
+    args = aggregate.args if pairs else aggregate.args[:1]
     conditions: list[Scalar] = [is_not_null(arg) for arg in args]
     if aggregate.filter is not None:
         conditions.append(aggregate.filter)
@@ -267,9 +273,12 @@ def _counts(aggregate: Aggregate) -> Scalar:
     return Call("is_true", (both,), BOOL)
 
 
-def _summed(aggregate: Aggregate) -> Scalar:
-    """Return what a row adds to a sum, NULL for nothing."""
-    (arg,) = aggregate.args
-    if aggregate.filter is None:
-        return arg
-    return Case(((aggregate.filter, arg),), Literal(None, type_of(arg)), type_of(arg))
+def _summed(aggregate: Aggregate) -> list[Scalar]:
+    """Return what a row adds to sums, NULL for nothing."""
+    if aggregate.filter is None and len(aggregate.args) == 1:
+        return list(aggregate.args)
+    condition = _counts(aggregate)
+    return [
+        Case(((condition, arg),), Literal(None, type_of(arg)), type_of(arg))
+        for arg in aggregate.args
+    ]

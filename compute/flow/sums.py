@@ -7,12 +7,17 @@ import numpy as np
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.kernels import groups
-from foreshore.compute.flow.kernels.float_sums import WORDS
+from foreshore.compute.flow.kernels.float_sums import PRODUCT_WORDS, WORDS
 
 
 def width_of_sum(kind: int) -> int:
     """Return how many words a sum has."""
-    return WORDS if kind == groups.FLOAT else kind
+    match kind:
+        case groups.FLOAT:
+            return WORDS
+        case groups.COMOMENT:
+            return 2 * WORDS + PRODUCT_WORDS
+    return kind
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,6 +55,7 @@ _VIEWS: tuple[Relation, ...] = (
             count_all(),
             Aggregate("sum", (Column(3, INT4),), numeric_of_scale(0)),
             Aggregate("sum_float", (Column(4, FLOAT8),), FLOAT8),
+            Aggregate("comoment_float", (Column(4, FLOAT8), Column(4, FLOAT8)), FLOAT8),
             Aggregate("max", (_KEY,), INT4),
             Aggregate("count", (_KEY,), INT8, True),
         ),

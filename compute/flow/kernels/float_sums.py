@@ -12,6 +12,7 @@ from foreshore.compute.flow.kernels.wide import multiply
 
 WORDS = 6  # 64 bits more than the greatest float needs, for multiplicities
 FRACTION = 160
+PRODUCT_WORDS = 11  # of sums of products, in units of 2**(-2 * FRACTION)
 LEAST_EXPONENT = 1075 - FRACTION  # as in the bits of a float
 GREATEST_EXPONENT = LEAST_EXPONENT + 266
 _MANTISSA = (1 << 52) - 1
@@ -27,17 +28,8 @@ def is_outlier(bits):
 
 
 @inlined
-def add_float(sums, row, first, bits, diff):
-    """Add a float `diff` times to the sum in words `first` and following of a row."""
-    exponent = (bits >> 52) & 0x7FF
-    if exponent == 0:
-        return
-    low, high, _ = multiply((bits & _MANTISSA) | (1 << 52), 0, diff, np.int64(diff) >> 63)
-    if bits < 0:
-        negated = ~np.uint64(low) + np.uint64(1)
-        high = ~high + (1 if negated == np.uint64(0) else 0)
-        low = np.int64(negated)
-    place = exponent - LEAST_EXPONENT
+def _add_at(sums, row, first, words, low, high, place):
+    """Add a signed integer of two words times 2**place to the sum in `words` words of a row."""
     word, shift = place >> 6, np.uint64(place & 63)
     extension = high >> 63
     if shift == np.uint64(0):
@@ -48,7 +40,7 @@ def add_float(sums, row, first, bits, diff):
         top = high >> np.int64(rest)
     bottom = np.uint64(low) << shift
     carry = np.uint64(0)
-    for k in range(word, WORDS):
+    for k in range(word, words):
         if k == word:
             added = bottom
         elif k == word + 1:
@@ -63,6 +55,42 @@ def add_float(sums, row, first, bits, diff):
         total += carry
         carry = np.uint64(1 if over or total < carry else 0)
         sums[row, first + k] = np.int64(total)
+
+
+@inlined
+def _negated(low, high):
+    negated = ~np.uint64(low) + np.uint64(1)
+    return np.int64(negated), ~high + (1 if negated == np.uint64(0) else 0)
+
+
+@inlined
+def add_float(sums, row, first, bits, diff):
+    """Add a float `diff` times to the sum in words `first` and following of a row."""
+    exponent = (bits >> 52) & 0x7FF
+    if exponent == 0:
+        return
+    low, high, _ = multiply((bits & _MANTISSA) | (1 << 52), 0, diff, np.int64(diff) >> 63)
+    if bits < 0:
+        low, high = _negated(low, high)
+    _add_at(sums, row, first, WORDS, low, high, exponent - LEAST_EXPONENT)
+
+
+@inlined
+def add_product(sums, row, first, x, y, diff):
+    """Add the product of two floats `diff` times to the sum of `PRODUCT_WORDS` words of a row."""
+    exponent, other = (x >> 52) & 0x7FF, (y >> 52) & 0x7FF
+    if exponent == 0 or other == 0:
+        return
+    low, high, _ = multiply((x & _MANTISSA) | (1 << 52), 0, (y & _MANTISSA) | (1 << 52), 0)
+    if ((x < 0) != (y < 0) and diff > 0) or ((x < 0) == (y < 0) and diff < 0):
+        low, high = _negated(low, high)
+    place = exponent + other - 2 * LEAST_EXPONENT
+    left = np.uint64(diff if diff > 0 else -diff)
+    while left != np.uint64(0):
+        if left & np.uint64(1) != np.uint64(0):
+            _add_at(sums, row, first, PRODUCT_WORDS, low, high, place)
+        left >>= np.uint64(1)
+        place += 1
 
 
 @kernel

@@ -6,11 +6,17 @@ order of time; the first of them stands for the group before the window.
 
 import numpy as np
 
-from foreshore.compute.flow.kernels.float_sums import WORDS, add_float, is_outlier
+from foreshore.compute.flow.kernels.float_sums import (
+    PRODUCT_WORDS,
+    WORDS,
+    add_float,
+    add_product,
+    is_outlier,
+)
 from foreshore.compute.flow.kernels.jit import inlined, kernel
 from foreshore.compute.flow.kernels.probing import same_words
 
-FLOAT = 3  # a kind of sums
+FLOAT, COMOMENT = 3, 4  # kinds of sums
 
 
 @kernel
@@ -91,8 +97,9 @@ def accumulate(
 
     Points are rows of `point_words`; updates are rows of `words`, sorted by `order` as the points
     are: the key, then their contributions, of each sum in `kinds` 1 word if it is 1, a low and a
-    high word if it is 2, the bits of a float if it is `FLOAT`. Sum 0 is that of the diffs. The sums
-    before the window are in the table.
+    high word if it is 2, the bits of a float if it is `FLOAT`, and of two floats, of which and of
+    whose products there are sums, if it is `COMOMENT`. Sum 0 is that of the diffs. The sums before
+    the window are in the table.
     """
     most = sums.shape[1]
     u = 0
@@ -125,11 +132,19 @@ def accumulate(
                     add_wide(sums, p, to, words[at, word], words[at, word + 1], diff)
                     word += 2
                     to += 2
-                else:
+                elif kinds[s] == FLOAT:
                     if not is_outlier(words[at, word]):
                         add_float(sums, p, to, words[at, word], diff)
                     word += 1
                     to += WORDS
+                else:
+                    x, y = words[at, word], words[at, word + 1]
+                    if not is_outlier(x) and not is_outlier(y):
+                        add_float(sums, p, to, x, diff)
+                        add_float(sums, p, to + WORDS, y, diff)
+                        add_product(sums, p, to + 2 * WORDS, x, y, diff)
+                    word += 2
+                    to += 2 * WORDS + PRODUCT_WORDS
             u += 1
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
-from foreshore.compute.flow.float_sums import FloatSums
+from foreshore.compute.flow.float_sums import Comoments, FloatSums
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted_groups
@@ -35,7 +35,7 @@ class SumOf:
     kind: OneOf["rows", "count", "sum"]
     at: int
     place: Place
-    floats: FloatSums | None = None
+    floats: FloatSums | Comoments | None = None
 
     def put(self, points: Points, order: Ints, updates: Batch, sums: Ints, words: Words) -> None:
         """Write the output's words for each point, given sorted contributions and the sums."""
