@@ -15,7 +15,6 @@ from foreshore import blocking
 from foreshore.adapter.ddl import alter, create, drop
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
-from foreshore.adapter.ddl.create_as import create_table_as
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.introspection.explain import explain
@@ -58,7 +57,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateDatabase: create.create_database,
     plans.CreateSchema: create.create_schema,
     plans.CreateTable: create.create_table,
-    plans.CreateTableAs: create_table_as,
+    plans.CreateTableAs: create.create_table_as,
     plans.CreateSequence: create.create_sequence,
     plans.CreateView: create.create_view,
     plans.CreateMaterializedView: create.create_view,

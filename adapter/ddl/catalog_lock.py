@@ -11,86 +11,36 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.rebase import rebased
 from foreshore.catalog.state import PERMANENT, State
 from foreshore.errors import DatabaseError
-from foreshore.sql.plan import (
-    AlterSequence,
-    AlterTable,
-    Comment,
-    CreateCluster,
-    CreateClusterReplica,
-    CreateDatabase,
-    CreateIndex,
-    CreateMaterializedView,
-    CreateSchema,
-    CreateSequence,
-    CreateSubscription,
-    CreateTable,
-    CreateTableAs,
-    CreateView,
-    Drop,
-    Name,
-    Plan,
-    Rename,
-    Retain,
-    Truncate,
+from foreshore.sql.plan import Name, Plan
+from foreshore.sql.plan.changed_objects import (
+    Items,
+    NamedRelations,
+    NewRelation,
+    NewSchema,
+    changed_objects,
 )
-
-RELATIONS = ("table", "view", "materialized view", "index", "sequence", "subscription", "column")
 
 
 def changes_permanent_objects(context: StatementContext, plan: Plan) -> bool:
     """Return whether running `plan` may change objects that other sessions see."""
     reader = context.planner.reader()
-    match plan:
-        case CreateSchema(database=database, name=schema, if_not_exists=True):
-            return reader.schema(database, schema) is None
-        case (
-            CreateTable(name=name, if_not_exists=True)
-            | CreateTableAs(definition=CreateTable(name=name), if_not_exists=True)
-            | CreateView(name=name, if_not_exists=True)
-            | CreateMaterializedView(name=name, if_not_exists=True)
-            | CreateSequence(name=name, if_not_exists=True)
-            | CreateSubscription(name=name, if_not_exists=True)
-        ) if reader.is_taken(name):
-            return False  # it exists already, so nothing changes
-        case (
-            CreateTable(name=name)
-            | CreateTableAs(definition=CreateTable(name=name))
-            | CreateView(name=name)
-            | CreateSequence(name=name)
-        ):
-            return not name.temporary
-        case CreateIndex(on=id) | AlterTable(table=id) | AlterSequence(id=id):
-            return id is not None and _is_permanent(context, id)
-        case Truncate(tables=ids, restart_identity=True):
-            return any(_is_permanent(context, id) for id in ids)
-        case Drop(kind=kind, names=names) if kind in RELATIONS:
-            return any(_names_permanent(context, name) for name in names)
-        case (
-            Rename(kind=kind, name=name)
-            | Retain(kind=kind, name=name)
-            | Comment(kind=kind, name=name)
-        ) if kind in RELATIONS:
-            return _names_permanent(context, name)
-        case (
-            CreateDatabase()
-            | CreateSchema()
-            | CreateCluster()
-            | CreateClusterReplica()
-            | CreateMaterializedView()
-            | CreateSubscription()
-            | Drop()
-            | Rename()
-            | Retain()
-            | Comment()
-        ):
-            return True
-        case _:
+    match changed_objects(plan):
+        case None:
             return False
+        case NewSchema(database=database, name=schema):
+            return reader.schema(database, schema) is None
+        case NewRelation(name=name, optional=optional):
+            return not (name.temporary or (optional and reader.is_taken(name)))
+        case Items(ids=ids):
+            return any(not _is_temporary(reader.state.get(id)) for id in ids)
+        case NamedRelations(names=names):
+            return any(_names_permanent(context, name) for name in names)
+        case _:
+            return True
 
 
-def _is_permanent(context: StatementContext, id: str) -> bool:
-    item = context.planner.state.get(id)
-    return not (isinstance(item, Item) and item.temporary)
+def _is_temporary(found: object) -> bool:
+    return isinstance(found, Item) and found.temporary
 
 
 def _names_permanent(context: StatementContext, name: Name) -> bool:
@@ -100,7 +50,7 @@ def _names_permanent(context: StatementContext, name: Name) -> bool:
         found = reader.find(name.parts) or reader.find_key(name.parts)
     except DatabaseError:
         return False
-    return found is not None and not (isinstance(found, Item) and found.temporary)
+    return found is not None and not _is_temporary(found)
 
 
 async def lock_catalog(context: StatementContext) -> None:

@@ -13,8 +13,12 @@ from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.read.bind import timestamp_of
+from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.write.source import queried_rows, with_row_outputs
+from foreshore.adapter.write.stage import check, stage
+from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
 from foreshore.catalog.replaced_view import check_replaceable, keep_comments
@@ -40,9 +44,11 @@ from foreshore.sql.plan import (
     CreateSchema,
     CreateSequence,
     CreateTable,
+    CreateTableAs,
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
+from foreshore.table_rows import TableRows
 from foreshore.update import DIFF, TIME, Timestamp
 
 
@@ -132,6 +138,32 @@ def refuse_reserved(names: Sequence[str]) -> None:
     for name in (TIME, DIFF):
         if name in names:
             raise InvalidColumnDefinition(f'column name "{name}" is reserved')
+
+
+async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Completed:
+    """Run CREATE TABLE ... AS or SELECT ... INTO.
+
+    The query runs as in INSERT ... SELECT, and the table is created when its rows are known. Others
+    see both at the same time.
+    """
+    as_of = None
+    if plan.as_of is not None and plan.with_data:
+        as_of = await wait_until_requested(context, plan.as_of)
+        assert isinstance(context.prepared.plan, CreateTableAs), context.prepared.plan
+        plan = context.prepared.plan
+    if is_taken(context, plan.definition.name, if_not_exists=plan.if_not_exists):
+        return Completed("CREATE TABLE AS")
+    if not plan.with_data:
+        add_table(context, plan.definition)
+        return Completed("CREATE TABLE AS")
+    rows = await queried_rows(context, (), as_of=as_of)
+    rows = await with_row_outputs(context, rows, plan.row_outputs)
+    id = add_table(context, plan.definition)
+    target = target_of(context, id)
+    made = TableRows.of_table(target.desc, rows)
+    check(context, target, made)
+    await stage(context, target, inserted=[made])
+    return Completed(f"SELECT {made.count}")
 
 
 def create_sequence(context: StatementContext, plan: CreateSequence) -> Completed:

@@ -1,0 +1,109 @@
+"""The objects that a statement may change, as far as its plan says."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import (
+    AlterSequence,
+    AlterTable,
+    Comment,
+    CreateCluster,
+    CreateClusterReplica,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateSequence,
+    CreateSubscription,
+    CreateTable,
+    CreateTableAs,
+    CreateView,
+    Drop,
+    Name,
+    Plan,
+    Rename,
+    Retain,
+    Truncate,
+)
+
+_RELATIONS = ("table", "view", "materialized view", "index", "sequence", "subscription", "column")
+
+
+@dataclass(frozen=True, slots=True)
+class NewRelation:
+    """A relation to create; `optional` if it may exist already."""
+
+    name: Name
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """A schema to create, unless it exists."""
+
+    database: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRelations:
+    """Existing relations by their names."""
+
+    names: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Existing relations by their ids."""
+
+    ids: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Permanent:
+    """Objects that are never temporary."""
+
+
+Changed: TypeAlias = NewRelation | NewSchema | NamedRelations | Items | Permanent
+
+
+def changed_objects(plan: Plan) -> Changed | None:
+    """Return the objects that running `plan` may change in the catalog, None if there are none."""
+    match plan:
+        case CreateSchema(database=database, name=schema, if_not_exists=True):
+            return NewSchema(database, schema)
+        case (
+            CreateTable(name=name, if_not_exists=optional)
+            | CreateTableAs(definition=CreateTable(name=name), if_not_exists=optional)
+            | CreateView(name=name, if_not_exists=optional)
+            | CreateMaterializedView(name=name, if_not_exists=optional)
+            | CreateSequence(name=name, if_not_exists=optional)
+            | CreateSubscription(name=name, if_not_exists=optional)
+        ):
+            return NewRelation(name, optional)
+        case CreateIndex(on=id) | AlterTable(table=id) | AlterSequence(id=id):
+            return None if id is None else Items((id,))
+        case Truncate(tables=ids, restart_identity=True):
+            return Items(tuple(ids))
+        case Drop(kind=kind, names=names) if kind in _RELATIONS:
+            return NamedRelations(tuple(names))
+        case (
+            Rename(kind=kind, name=name)
+            | Retain(kind=kind, name=name)
+            | Comment(kind=kind, name=name)
+        ) if kind in _RELATIONS:
+            return NamedRelations((name,))
+        case (
+            CreateDatabase()
+            | CreateSchema()
+            | CreateCluster()
+            | CreateClusterReplica()
+            | Drop()
+            | Rename()
+            | Retain()
+            | Comment()
+        ):
+            return Permanent()
+        case _:
+            return None
