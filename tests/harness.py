@@ -42,7 +42,7 @@ def free_port() -> int:
         return port
 
 
-def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
+def until(condition: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
     """Wait for `condition`; fails with `what` if it does not come true in time."""
     deadline = time.monotonic() + within_s
     while not condition():

@@ -178,7 +178,7 @@ def _lines(batch: pa.RecordBatch, desc: RelationDesc) -> list[str]:
     ]
 
 
-async def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for `condition`."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - what changes it tells nobody

@@ -236,7 +236,7 @@ def test_examine_finds_reported_corruption(tmp_path: Path) -> None:
         paths[U2][0].write_bytes(flipped(paths[U2][0].read_bytes()))
         assert paths[U2][0].stat().st_ino == stat.st_ino
         await controller.examine(SIZES)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await heard.wait()
         with pytest.raises(CollectionCorrupted, match="table two is damaged: .* wrong checksum"):
             controller.snapshot(read, 0)

@@ -273,7 +273,7 @@ def test_users_locks_do_not_delay_samples(system: TestEnvironment, sql: str) -> 
         assert "ERROR" not in await system.query("s", f"BEGIN; {sql}")
         history = writer_of(system)
         await history.look()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await history.write()
         await ran(system, "ROLLBACK")
         await system.close()

@@ -81,11 +81,10 @@ async def test_insert_waiting_for_future_read_blocks_nobody(
     env: TestEnvironment, past: int
 ) -> None:
     await env.query("w", "CREATE TABLE target (k int)")
-    put = await waiting(env, "a", f"INSERT INTO target TABLE src AS OF {soon(env, 1000)}")
-    make = await waiting(env, "b", f"CREATE TABLE later AS TABLE kept AS OF {soon(env, 1000)}")
-    async with asyncio.timeout(0.8):
-        await env.query("w", "ALTER TABLE target ADD l int DEFAULT 7", alone=False)
-        await env.query("w", "UPDATE src SET k = 30", alone=False)
+    put = await waiting(env, "a", f"INSERT INTO target TABLE src AS OF {soon(env, 3000)}")
+    make = await waiting(env, "b", f"CREATE TABLE later AS TABLE kept AS OF {soon(env, 3000)}")
+    await env.query("w", "ALTER TABLE target ADD l int DEFAULT 7", alone=False)
+    await env.query("w", "UPDATE src SET k = 30", alone=False)
     assert not put.done()
     assert not make.done()
     assert (await put, await make) == ("INSERT 0 1", "SELECT 1")

@@ -170,7 +170,7 @@ async def environment(data: Path, **more: Any) -> AsyncIterator[Environment]:
         await storage.close()
 
 
-def run(scenario: Callable[[], Awaitable[None]], seconds: float = 20) -> None:
+def run(scenario: Callable[[], Awaitable[None]], seconds: float = 60) -> None:
     """Run a scenario on the server's kind of event loop, within a time limit."""
     import uvloop
 
