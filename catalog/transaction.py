@@ -6,12 +6,12 @@ nothing. Messages name objects as PostgreSQL does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from foreshore.catalog.dropped import Dropped, is_required, objects_to_drop
 from foreshore.catalog.item import (
     AT_COMMIT,
     Binding,
@@ -37,7 +37,6 @@ from foreshore.catalog.state import (
     with_objects,
 )
 from foreshore.errors import (
-    DependentObjectsStillExist,
     DuplicateDatabase,
     DuplicateObject,
     DuplicateSchema,
@@ -53,16 +52,6 @@ if TYPE_CHECKING:
     from foreshore.catalog.catalog import Planned
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
-
-CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """The objects to drop: the targets, and with CASCADE their dependents."""
-
-    objects: tuple[Object | ColumnOf, ...]  # dependents before what they depend on
-    cascaded: tuple[str, ...]  # descriptions, for messages, of objects dropped by CASCADE
 
 
 class Transaction:
@@ -439,7 +428,7 @@ class Transaction:
         return self._put(msgspec.structs.replace(item, column_comments=comments or msgspec.UNSET))
 
     def _check_not_system(self, target: Object) -> None:
-        if _is_required(target):
+        if is_required(target):
             raise InsufficientPrivilege(
                 f"permission denied: {target.name} is a system {target.kind}"
             )
@@ -452,85 +441,15 @@ class Transaction:
         describe: Callable[[Object | ColumnOf], str],
         drop_default: Callable[[Item, Item], str] | None = None,
     ) -> Dropped:
-        """Drop `targets` and, if `cascade`, all that depends on them.
-
-        Without `cascade`, dependents are an error unless they are parts of a target: an index of
-        its relation, the schemas and items of a database, the replicas of a cluster, the parts of a
-        column. `describe` returns text such as `table s.t`. If a sequence is dropped, tables that
-        use it in defaults remain: `drop_default` describes these defaults and, with CASCADE,
-        removes them.
-        """
-        drop_default = drop_default or (lambda table, _: describe(table))
-        asked = {target.id for target in targets}
-        for target in targets:
-            if isinstance(target, Database):
-                for schema in self.state.children(target.id):
-                    asked |= {schema.id, *(item.id for item in self.state.children(schema.id))}
-        for target in targets:
-            if _is_required(target):
-                raise InsufficientPrivilege(
-                    f"cannot drop {target.kind} {target.name} because it is required by the "
-                    "database system",
-                    sqlstate="2BP01",
-                )
-        order: dict[str, Object | ColumnOf] = {}
-        entered: set[str] = set()
-        unbound: list[tuple[Item, Item]] = []  # tables, and the sequences that their defaults lose
-        cascaded: dict[str, tuple[Object, Object | ColumnOf]] = {}
-
-        def visit(each: Object | ColumnOf) -> None:
-            if each.id in entered:
-                return
-            entered.add(each.id)
-            for dependent, part in self._dependents(each):
-                if isinstance(each, Item) and each.type == "sequence" and dependent.id not in asked:
-                    assert isinstance(dependent, Item)
-                    if dependent.id not in entered:
-                        unbound.append((dependent, each))
-                    continue
-                if dependent.id not in asked and not part:
-                    cascaded.setdefault(dependent.id, (dependent, each))
-                visit(dependent)
-            order[each.id] = each
-            for sequence in self.state.sequences_of(each.id):
-                visit(sequence)
-
-        def kept() -> list[tuple[Item, Item]]:
-            return [pair for pair in unbound if pair[0].id not in entered]
-
-        for target in targets:
-            visit(target)
-            if not cascade and (cascaded or kept()):
-                found = [(describe(each), on) for each, on in cascaded.values()]
-                found += [(drop_default(*pair), pair[1]) for pair in kept()]
-                raise DependentObjectsStillExist(
-                    f"cannot drop {describe(target)} because other objects depend on it",
-                    detail="\n".join(f"{each} depends on {describe(on)}" for each, on in found),
-                    hint=CASCADE_HINT,
-                )
-        described = tuple(describe(each) for each, _ in cascaded.values())
-        described += tuple(drop_default(*pair) for pair in kept())
-        self.state = with_objects(self.state, dict.fromkeys(order))
-        return Dropped(tuple(order.values()), described)
-
-    def _dependents(self, each: Object | ColumnOf) -> list[tuple[Object, bool]]:
-        """Return the objects dropped with `each`, and whether this needs no CASCADE."""
-        if isinstance(each, ColumnOf):
-            return [*((part, True) for part in each.parts), *((user, False) for user in each.users)]
-        if isinstance(each, Item):
-            ids = self.state.dependents.get(each.id, frozenset())
-            items = sorted(map(self.state.item, ids), key=lambda item: item.oid)
-            return [(item, item.on == each.id) for item in items]
-        return [(child, isinstance(child, Replica)) for child in self.state.children(each.id)]
+        """Drop `targets` and, if `cascade`, all that depends on them; see `objects_to_drop`."""
+        dropped = objects_to_drop(self.state, targets, cascade, describe, drop_default)
+        ids = (each.id for each in dropped.objects)
+        self.state = with_objects(self.state, dict.fromkeys(ids))
+        return dropped
 
     def _put(self, each: O) -> O:
         self.state = with_objects(self.state, {each.id: each})
         return each
-
-
-def _is_required(target: Object | ColumnOf) -> bool:
-    """Whether users must not change an object: the system's, or a session's own schema."""
-    return is_system(target.id) or (isinstance(target, Schema) and target.temporary)
 
 
 def check_not_system_name(name: str, kind: str) -> None:
@@ -541,16 +460,3 @@ def check_not_system_name(name: str, kind: str) -> None:
             sqlstate="42939",
             detail='The prefixes "mz_" and "pg_" are reserved for the system.',
         )
-
-
-def check_identity_sequences(state: State, targets: Iterable[Object]) -> None:
-    """Raise if `targets` have the sequence of an identity column that remains."""
-    ids = {each.id for each in targets}
-    for each in targets:
-        owner = each.owned_by if isinstance(each, Item) else None
-        if owner and owner.identity and owner.table not in ids:
-            column = f"column {owner.column} of table {state.item(owner.table).name}"
-            raise DependentObjectsStillExist(
-                f"cannot drop sequence {each.name} because {column} requires it",
-                hint=f"You can drop {column} instead.",
-            )

@@ -7,8 +7,8 @@ from foreshore.adapter.ddl.objects import find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
+from foreshore.catalog.dropped import Dropped, check_identity_sequences
 from foreshore.catalog.item import ColumnOf, Database, Item, Object
-from foreshore.catalog.transaction import Dropped, check_identity_sequences
 from foreshore.errors import FeatureNotSupported, ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Drop, Rename, Retain

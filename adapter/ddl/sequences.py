@@ -7,6 +7,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, OwnedBy
 from foreshore.catalog.sequence_numbers import generation_of
+from foreshore.catalog.table_changes import Columns
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Call, Literal, walk_scalars
 from foreshore.ids import GlobalId
@@ -16,6 +17,7 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import AlterSequence, AlterTable, CreateSequence, CreateTable
 from foreshore.sql.planner import plan_statement
+from foreshore.update import Timestamp
 
 
 def add_sequence(context: StatementContext, plan: CreateSequence, owner: OwnedBy | None) -> None:
@@ -122,18 +124,25 @@ def define_table(
     definition: CreateTable,
     stored: tuple[str, ...] | None = None,
     *,
+    since: Timestamp | None = None,
+    columns: Columns | None = None,
     adds_constraints: bool = False,
 ) -> None:
-    """Give a table another definition over the same shard, which has the columns `stored`."""
+    """Give a table another definition over a shard with the columns `stored`.
+
+    By default the shard and its columns are the same; otherwise it begins at `since`, and `columns`
+    has the previous position of each.
+    """
     stored = table.stored_names or () if stored is None else stored
     change = context.catalog_change()
     change.alter_table(
         table,
         definition.sql,
         constraint_names(definition),
-        table.since,
+        table.since if since is None else since,
         definition.depends_on,
         stored,
+        columns,
         adds_constraints=adds_constraints,
     )
     context.catalog_change().planned[table.id] = plan_created_table(definition, stored)

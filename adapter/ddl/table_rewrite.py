@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.ddl.definitions import constraint_names, plan_created_table, plan_item
+from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
+from foreshore.adapter.ddl.sequences import define_table
 from foreshore.adapter.ddl.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
@@ -77,14 +78,9 @@ async def rewrite_table(
     for index in indexes_of_shard(change.state, planned, table.id):
         ids[index.id] = change.allot_item()
     remember_columns(change, table.id, old.desc, [place for place, _ in plan.dropped])
-    change.alter_table(
-        table,
-        definition.sql,
-        constraint_names(definition),
-        since,
-        definition.depends_on,
-        columns=plan.columns,
-        adds_constraints=bool(added),
+    adds = bool(added)
+    define_table(
+        context, table, definition, (), since=since, columns=plan.columns, adds_constraints=adds
     )
     change.rekey(ids)
     for id in ids:

@@ -1,0 +1,126 @@
+"""DROP: the objects that go with its targets, and the dependents that prevent it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from foreshore.catalog.item import ColumnOf, Database, Item, Object, Replica, Schema
+from foreshore.catalog.state import State, is_system
+from foreshore.errors import DependentObjectsStillExist, InsufficientPrivilege
+
+Target = Object | ColumnOf
+CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The objects to drop: the targets, and with CASCADE their dependents."""
+
+    objects: tuple[Target, ...]  # each after its dependents
+    cascaded: tuple[str, ...]  # descriptions, for messages, of objects dropped by CASCADE
+
+
+def objects_to_drop(
+    state: State,
+    targets: Sequence[Target],
+    cascade: bool,
+    describe: Callable[[Target], str],
+    drop_default: Callable[[Item, Item], str] | None = None,
+) -> Dropped:
+    """Return `targets` and, if `cascade`, all that depends on them.
+
+    Without `cascade`, dependents are an error unless they are parts of a target: an index of its
+    relation, the schemas and items of a database, the replicas of a cluster, the parts of a column.
+    `describe` returns text such as `table s.t`. If a sequence is dropped, tables that use it in
+    defaults remain: `drop_default` describes these defaults and, with CASCADE, removes them.
+    """
+    drop_default = drop_default or (lambda table, _: describe(table))
+    for target in targets:
+        if is_required(target):
+            raise InsufficientPrivilege(
+                f"cannot drop {target.kind} {target.name} because it is required by the "
+                "database system",
+                sqlstate="2BP01",
+            )
+    found = _Found(state, targets)
+    for target in targets:
+        found.visit(target)
+        if not cascade and (found.cascaded or found.defaults):
+            others = [(describe(each), on) for each, on in found.cascaded.values()]
+            others += [(drop_default(*pair), pair[1]) for pair in found.defaults]
+            raise DependentObjectsStillExist(
+                f"cannot drop {describe(target)} because other objects depend on it",
+                detail="\n".join(f"{each} depends on {describe(on)}" for each, on in others),
+                hint=CASCADE_HINT,
+            )
+    described = tuple(describe(each) for each, _ in found.cascaded.values())
+    described += tuple(drop_default(*pair) for pair in found.defaults)
+    return Dropped(tuple(found.order), described)
+
+
+class _Found:
+    """The objects found below the targets, depth first."""
+
+    def __init__(self, state: State, targets: Sequence[Target]) -> None:
+        self.order: list[Target] = []
+        self.cascaded: dict[str, tuple[Object, Target]] = {}  # with the object that they depend on
+        self._state = state
+        self._entered: set[str] = set()
+        self._unbound: list[tuple[Item, Item]] = []
+        self._asked = {target.id for target in targets}
+        for target in targets:
+            if isinstance(target, Database):
+                for schema in state.children(target.id):
+                    self._asked |= {schema.id, *(item.id for item in state.children(schema.id))}
+
+    @property
+    def defaults(self) -> list[tuple[Item, Item]]:
+        """Return the tables that remain, with the sequences that their defaults lose."""
+        return [pair for pair in self._unbound if pair[0].id not in self._entered]
+
+    def visit(self, each: Target) -> None:
+        """Add an object after all that depends on it."""
+        if each.id in self._entered:
+            return
+        self._entered.add(each.id)
+        for dependent, part in _dependents(self._state, each):
+            is_asked = dependent.id in self._asked
+            if isinstance(each, Item) and each.type == "sequence" and not is_asked:
+                assert isinstance(dependent, Item)
+                if dependent.id not in self._entered:
+                    self._unbound.append((dependent, each))
+                continue
+            if not is_asked and not part:
+                self.cascaded.setdefault(dependent.id, (dependent, each))
+            self.visit(dependent)
+        self.order.append(each)
+        for sequence in self._state.sequences_of(each.id):
+            self.visit(sequence)
+
+
+def _dependents(state: State, each: Target) -> list[tuple[Object, bool]]:
+    """Return the objects dropped with `each`, and whether this needs no CASCADE."""
+    if isinstance(each, ColumnOf):
+        return [*((part, True) for part in each.parts), *((user, False) for user in each.users)]
+    if isinstance(each, Item):
+        ids = state.dependents.get(each.id, frozenset())
+        items = sorted(map(state.item, ids), key=lambda item: item.oid)
+        return [(item, item.on == each.id) for item in items]
+    return [(child, isinstance(child, Replica)) for child in state.children(each.id)]
+
+
+def is_required(target: Target) -> bool:
+    """Return whether users must not change an object: the system's, or a temporary schema."""
+    return is_system(target.id) or (isinstance(target, Schema) and target.temporary)
+
+
+def check_identity_sequences(state: State, targets: Iterable[Object]) -> None:
+    """Raise if `targets` have the sequence of an identity column that remains."""
+    ids = {each.id for each in targets}
+    for each in targets:
+        owner = each.owned_by if isinstance(each, Item) else None
+        if owner and owner.identity and owner.table not in ids:
+            column = f"column {owner.column} of table {state.item(owner.table).name}"
+            raise DependentObjectsStillExist(
+                f"cannot drop sequence {each.name} because {column} requires it",
+                hint=f"You can drop {column} instead.",
+            )
