@@ -203,9 +203,17 @@ class _JoinBuilder:
         source = self._builder.import_of(base)
         found = None
         if source is not None:
+            picked = source.collection.picked
+            unique = [
+                [picked.index(i) for i in key]
+                for key in getattr(base, "keys", ())
+                if set(key) <= set(picked)
+            ]
             compiler = self._builder.compiler(self._builder.node(base))
             conditions = [_relative(c, have) for c in self._local(input)]
-            found = imported(source, compiler, chain, conditions, demanded, [*relative.values()])
+            found = imported(
+                source, compiler, chain, conditions, demanded, [*relative.values()], unique
+            )
         if found is None:
             compiler = self._input_compiler(input)
             found = arranged(compiler, demanded, [*relative.values()], self._context)

@@ -144,10 +144,9 @@ class Collection:
         """Return the rows at a time, as updates that are not consolidated."""
         with self._lock:
             tail = self.spine.tail.contents()
-            parts = [Batch(run.words, run.times, run.diffs) for run in self.spine.runs]
-            parts.append(tail.take(slice(None)))
+            parts = [run.updates() for run in self.spine.runs]
         found = []
-        for part in parts:
+        for part in (*parts, tail):
             if len(part) and part.times.max() > time:
                 part = part.take(part.times <= time)
             found.append(replace(part, times=np.full(len(part), time, np.int64)))
@@ -156,17 +155,18 @@ class Collection:
     def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
         """Return what `Spine.joined` does."""
         spine = self.spine
-        width = len(kept) + len(added)
+        batch, wanted = spine.in_order(key, batch)
         found = []
         for start in range(0, len(batch), AT_ONCE):
-            part = batch
+            part, hashes = batch, wanted
             if len(batch) > AT_ONCE:
                 part = batch.take(slice(start, start + AT_ONCE))
+                hashes = wanted[start : start + AT_ONCE]
             with self._lock:
                 runs = spine.runs
-                found.append(spine.joined_tail(key, part, kept, added, before))
-            found.append(spine.joined_runs(runs, key, part, kept, added, before))
-        return concat(found, width)
+                found.append(spine.joined_tail(key, part, hashes, kept, added, before))
+            found.append(spine.joined_runs(runs, key, part, hashes, kept, added, before))
+        return concat(found, len(kept) + len(added))
 
 
 class Import:

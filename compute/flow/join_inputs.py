@@ -84,11 +84,12 @@ def imported(
     conditions: Sequence[Scalar],
     demanded: dict[int, int],
     keys: Sequence[Keys],
+    unique: Sequence[Sequence[int]],
 ) -> Lookup | None:
     """Return look-ups in a collection, None if it cannot be looked up like this.
 
-    The compiler is over its rows; `chain` is over them, `conditions` and keys over what comes out
-    of it, of which `demanded` has the places of the join's columns.
+    The compiler is over its rows, and so are `chain` and the `unique` keys; `conditions` and keys
+    are over what comes out of the chain, of which `demanded` has the places of the join's columns.
     """
     filters: list[Scalar] = []
     for node in chain:
@@ -110,11 +111,22 @@ def imported(
         return None
     numbers = {
         key: source.collection.add_key(place)
-        for key, place in zip(keys, places, strict=True)
+        for key, place in sorted(
+            zip(keys, places, strict=True), key=lambda each: not _is_unique(each[1], layout, unique)
+        )
         if place is not None
     }
     columns = {column: compiler.columns[place] for column, place in demanded.items()}
     return Lookup(source, layout, columns, tuple(filters), numbers)
+
+
+def _is_unique(words: Ints | None, layout: Layout, unique: Sequence[Sequence[int]]) -> bool:
+    """Whether words of a key include those of a unique key.
+
+    Look-ups by it are the most, and the best to have the rows in the order of.
+    """
+    assert words is not None
+    return any(all(layout.places[i].word in words for i in each) for each in unique)
 
 
 def _direct(compiler: Compiler, layout: Layout, keys: Keys) -> Ints | None:

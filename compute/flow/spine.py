@@ -27,6 +27,7 @@ from foreshore.update import Timestamp
 
 TAIL_ROWS = 1 << 14
 MERGE_BUDGET = 65_536
+IN_ORDER = 2_048  # rows from which on look-ups are made in the order of the hashes
 _UNTRACED = np.empty(0, np.int32)
 
 
@@ -45,7 +46,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Sorted and consolidated updates, with an index for each key but the first."""
+    """Sorted and consolidated updates, with an index for each key but the first.
+
+    Times and diffs may be of length 1 if they are the same for all.
+    """
 
     hashes: Hashes
     words: Words
@@ -62,6 +66,12 @@ class Run:
         """Return the size in memory."""
         own = self.hashes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes
         return own + sum(index.nbytes for index in self.indexes)
+
+    def updates(self) -> Batch:
+        """Return the updates in order."""
+        shape = (len(self),)
+        times, diffs = (np.broadcast_to(each, shape) for each in (self.times, self.diffs))
+        return Batch(self.words, times, diffs)
 
 
 class Chains:
@@ -305,7 +315,13 @@ class Spine:
             hashes, places, batch.words, _one(batch.times), _one(batch.diffs), self.since, self.seed
         )
         indexes = [self._index(parts[1], key) for key in range(1, len(self.keys))]
-        return Run(parts[0], parts[1], parts[2], parts[3], tuple(indexes))
+        return self._smaller(Run(parts[0], parts[1], parts[2], parts[3], tuple(indexes)))
+
+    def _smaller(self, run: Run) -> Run:
+        """Return a run with one time and one diff if they are the same for all."""
+        if self.ordered:
+            return run
+        return replace(run, times=_one(run.times), diffs=_one(run.diffs))
 
     def _spill(self) -> None:
         """Turn the tail into a run."""
@@ -348,7 +364,7 @@ class Spine:
         """Replace two runs by what their merge has come to, unless it was given up meanwhile."""
         if self._merge is merge:
             at = next(i for i, run in enumerate(self.runs) if run is merge.newer)
-            self.runs = (*self.runs[:at], merge.run(), *self.runs[at + 2 :])
+            self.runs = (*self.runs[:at], self._smaller(merge.run()), *self.runs[at + 2 :])
             self._merge = None
 
     def _next_merge(self) -> Merge | None:
@@ -364,24 +380,35 @@ class Spine:
 
         Of a row of `batch` the words at `kept` remain; then come those at `added` of the other.
         """
+        batch, wanted = self.in_order(key, batch)
         found = [
-            self.joined_runs(self.runs, key, batch, kept, added, before),
-            self.joined_tail(key, batch, kept, added, before),
+            self.joined_runs(self.runs, key, batch, wanted, kept, added, before),
+            self.joined_tail(key, batch, wanted, kept, added, before),
         ]
         return concat(found, len(kept) + len(added))
+
+    def in_order(self, key: int, batch: Batch) -> tuple[Batch, Hashes]:
+        """Return rows that begin with a key in an order that suits the runs, and their hashes."""
+        wanted = np.empty(len(batch), np.uint64)
+        rows.hash_keys(batch.words, len(self.keys[key]), self.seed, wanted)
+        if len(batch) < IN_ORDER:
+            return batch, wanted
+        wanted, places = rows.sort_hashes(wanted)
+        return batch.take(places), wanted
 
     def joined_runs(
         self,
         runs: Sequence[Run],
         key: int,
         batch: Batch,
+        wanted: Hashes,
         kept: Ints,
         added: Ints,
         before: Timestamp,
     ) -> Batch:
         """Return what `joined` does, with the updates of some runs."""
         found = []
-        wanted, places = self._wanted(batch, key), self.keys[key]
+        places = self.keys[key]
         for run in runs:
             if key == 0:
                 left, right = probing.probe_run(
@@ -399,7 +426,7 @@ class Spine:
         return concat(found, len(kept) + len(added))
 
     def joined_tail(
-        self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp
+        self, key: int, batch: Batch, wanted: Hashes, kept: Ints, added: Ints, before: Timestamp
     ) -> Batch:
         """Return what `joined` does, with the updates of the tail."""
         tail = self.tail
@@ -407,21 +434,18 @@ class Spine:
             return empty(len(kept) + len(added))
         chains = tail.chains[key]
         left, right = probing.probe_tail(
-            self._wanted(batch, key), batch.words, self.keys[key],
+            wanted, batch.words, self.keys[key],
             chains.heads, chains.following, chains.hashes, tail.words, tail.times, before,
         )  # fmt: skip
         other = Batch(tail.words, tail.times, tail.diffs)
         return _pairs(left, right, batch, other, kept, added)
 
-    def _wanted(self, batch: Batch, key: int) -> Hashes:
-        wanted = np.empty(len(batch), np.uint64)
-        rows.hash_keys(batch.words, len(self.keys[key]), self.seed, wanted)
-        return wanted
-
 
 def _one(values: Ints) -> Ints:
-    """Return one value if all are the same, which is faster to read."""
-    return values[:1] if len(values) > TAIL_ROWS and (values == values[0]).all() else values
+    """Return one value if all are the same, which is smaller and faster to read."""
+    if len(values) > TAIL_ROWS and values[0] == values[-1] and (values == values[0]).all():
+        return values[:1].copy()
+    return values
 
 
 def _pairs(left: Ints, right: Ints, batch: Batch, other: Batch, kept: Ints, added: Ints) -> Batch:

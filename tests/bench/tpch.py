@@ -8,17 +8,17 @@ import duckdb
 import pyarrow as pa
 
 SCHEMA = {
-    "region": "CREATE TABLE region (r_regionkey int NOT NULL, r_name text NOT NULL)",
-    "nation": "CREATE TABLE nation (n_nationkey int NOT NULL, n_name text NOT NULL,"
+    "region": "CREATE TABLE region (r_regionkey int PRIMARY KEY, r_name text NOT NULL)",
+    "nation": "CREATE TABLE nation (n_nationkey int PRIMARY KEY, n_name text NOT NULL,"
     " n_regionkey int NOT NULL)",
-    "supplier": "CREATE TABLE supplier (s_suppkey int NOT NULL, s_name text NOT NULL,"
+    "supplier": "CREATE TABLE supplier (s_suppkey int PRIMARY KEY, s_name text NOT NULL,"
     " s_nationkey int NOT NULL)",
-    "part": "CREATE TABLE part (p_partkey int NOT NULL, p_name text NOT NULL)",
+    "part": "CREATE TABLE part (p_partkey int PRIMARY KEY, p_name text NOT NULL)",
     "partsupp": "CREATE TABLE partsupp (ps_partkey int NOT NULL, ps_suppkey int NOT NULL,"
     " ps_supplycost numeric(15, 2) NOT NULL)",
-    "customer": "CREATE TABLE customer (c_custkey int NOT NULL, c_name text NOT NULL,"
+    "customer": "CREATE TABLE customer (c_custkey int PRIMARY KEY, c_name text NOT NULL,"
     " c_nationkey int NOT NULL, c_mktsegment text NOT NULL)",
-    "orders": "CREATE TABLE orders (o_orderkey int NOT NULL, o_custkey int NOT NULL,"
+    "orders": "CREATE TABLE orders (o_orderkey int PRIMARY KEY, o_custkey int NOT NULL,"
     " o_totalprice numeric(15, 2) NOT NULL, o_orderdate date NOT NULL,"
     " o_shippriority int NOT NULL)",
     "lineitem": "CREATE TABLE lineitem (l_orderkey int NOT NULL, l_linenumber int NOT NULL,"

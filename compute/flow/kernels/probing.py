@@ -8,6 +8,8 @@ import numpy as np
 from foreshore.compute.flow.kernels.jit import inlined, kernel
 from foreshore.compute.flow.kernels.rows import compare_rows, hash_row
 
+SPARSE = 64  # rows of a run for each that looks something up, from which on they are far apart
+
 
 @inlined
 def first_at(hashes, hash):
@@ -36,6 +38,26 @@ def first_at(hashes, hash):
             if hashes[low] < hash:
                 low += 1
                 break
+    while low < high:
+        middle = (low + high) >> 1
+        if hashes[middle] < hash:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def next_at(hashes, hash, start):
+    """Return what `first_at` does, if it is not before `start`, by steps that grow from there."""
+    count = len(hashes)
+    low, step = start, 4
+    high = start
+    while high < count and hashes[high] < hash:
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, count)
     while low < high:
         middle = (low + high) >> 1
         if hashes[middle] < hash:
@@ -82,16 +104,24 @@ def _with_pair(left, right, size, i, j):
 def probe_run(wanted, keys, key, hashes, words, times, before):
     """Return pairs of places of rows with the same key: in `keys`, and in a run sorted by it.
 
-    The rows of `keys` begin with their key; that of the run's rows is at the places `key`.
+    The rows of `keys` begin with their key; that of the run's rows is at the places `key`. Times
+    may be of length 1: the same for all.
     """
+    each = 1 if len(times) == len(words) else 0
     size = 0
     left = np.empty(len(wanted) + 16, np.int64)
     right = np.empty(len(wanted) + 16, np.int64)
+    dense = len(wanted) * SPARSE > len(hashes)
+    start, last = 0, np.uint64(0)
     for i in range(len(wanted)):
         hash = wanted[i]
-        at = first_at(hashes, hash)
+        if dense and hash >= last:
+            at = next_at(hashes, hash, start)
+        else:
+            at = first_at(hashes, hash)
+        start, last = at, hash
         while at < len(hashes) and hashes[at] == hash:
-            if times[at] < before and same_key(keys, i, words, at, key):
+            if times[each * at] < before and same_key(keys, i, words, at, key):
                 left, right = _with_pair(left, right, size, i, at)
                 size += 1
             at += 1
@@ -101,15 +131,22 @@ def probe_run(wanted, keys, key, hashes, words, times, before):
 @kernel
 def probe_index(wanted, keys, key, hashes, places, words, times, before):
     """Return what `probe_run` does, for a run with an index of this key: hashes and places."""
+    each = 1 if len(times) == len(words) else 0
     size = 0
     left = np.empty(len(wanted) + 16, np.int64)
     right = np.empty(len(wanted) + 16, np.int64)
+    dense = len(wanted) * SPARSE > len(hashes)
+    start, last = 0, np.uint64(0)
     for i in range(len(wanted)):
         hash = wanted[i]
-        at = first_at(hashes, hash)
+        if dense and hash >= last:
+            at = next_at(hashes, hash, start)
+        else:
+            at = first_at(hashes, hash)
+        start, last = at, hash
         while at < len(hashes) and hashes[at] == hash:
             place = np.int64(places[at])
-            if times[place] < before and same_key(keys, i, words, place, key):
+            if times[each * place] < before and same_key(keys, i, words, place, key):
                 left, right = _with_pair(left, right, size, i, place)
                 size += 1
             at += 1
@@ -158,8 +195,11 @@ def cut_tail(heads, following, hashes, used, kept):
 def joined(left, right, keys, times, diffs, words, other_times, other_diffs, kept, added):
     """Return the pairs as rows: the words at `kept` of the left, those at `added` of the right.
 
-    The time of a pair is the later one, its diff the product.
+    The time of a pair is the later one, its diff the product. The right times and diffs may be of
+    length 1: the same for all.
     """
+    by_time = 1 if len(other_times) == len(words) else 0
+    by_diff = 1 if len(other_diffs) == len(words) else 0
     count = len(left)
     first = len(kept)
     out = np.empty((count, first + len(added)), np.int64)
@@ -171,8 +211,8 @@ def joined(left, right, keys, times, diffs, words, other_times, other_diffs, kep
             out[p, k] = keys[i, kept[k]]
         for k in range(len(added)):
             out[p, first + k] = words[j, added[k]]
-        out_times[p] = max(times[i], other_times[j])
-        out_diffs[p] = diffs[i] * other_diffs[j]
+        out_times[p] = max(times[i], other_times[by_time * j])
+        out_diffs[p] = diffs[i] * other_diffs[by_diff * j]
     return out, out_times, out_diffs
 
 
@@ -184,11 +224,16 @@ def merge_runs(
 ):  # fmt: skip
     """Merge about `budget` more updates of two runs from places i and j; return (i, j, size).
 
-    Times are moved to `since` and equal updates added up. The last row put out may have diff 0
+    Times are moved to `since` and equal updates added up. Times and diffs of a run may be of length 1:
+    the same for all. The last row put out may have diff 0
     until another follows. If there is room in `moved` it is set to where each update went, those of
     the second run after those of the first, and `origins` to the first update at each place.
     """
     traced = len(moved) > 0
+    a_time = 1 if len(a_times) == len(a_words) else 0
+    a_diff = 1 if len(a_diffs) == len(a_words) else 0
+    b_time = 1 if len(b_times) == len(b_words) else 0
+    b_diff = 1 if len(b_diffs) == len(b_words) else 0
     width = a_words.shape[1]
     end = i + j + budget
     while i + j < end and (i < len(a_hashes) or j < len(b_hashes)):
@@ -206,11 +251,11 @@ def merge_runs(
                 a_hash, b_hash = hash_row(a_words, i, seed), hash_row(b_words, j, seed)
                 if a_hash != b_hash:
                     order = -1 if a_hash < b_hash else 1
-            first = order < 0 or (order == 0 and a_times[i] <= b_times[j])
+            first = order < 0 or (order == 0 and a_times[a_time * i] <= b_times[b_time * j])
         if first:
-            hash, time, diff = a_hashes[i], max(a_times[i], since), a_diffs[i]
+            hash, time, diff = a_hashes[i], max(a_times[a_time * i], since), a_diffs[a_diff * i]
         else:
-            hash, time, diff = b_hashes[j], max(b_times[j], since), b_diffs[j]
+            hash, time, diff = b_hashes[j], max(b_times[b_time * j], since), b_diffs[b_diff * j]
         same = size > 0 and out_hashes[size - 1] == hash and out_times[size - 1] == time
         if same:
             if first:
