@@ -7,8 +7,8 @@ with it. Slow work is handed off to storage, to replicas and to threads.
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from concurrent.futures import Executor
+from dataclasses import dataclass
 
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.introspection.view_errors import ViewErrors
@@ -31,15 +31,15 @@ from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Item
 from foreshore.catalog.sequence_numbers import Sequences
-from foreshore.catalog.state import State, wholes_of
+from foreshore.catalog.state import State
 from foreshore.clock import Clock
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
-from foreshore.errors import DatabaseError, RelationRedefined, UndefinedObject
-from foreshore.expr.ir import Get, Relation, sources_of
+from foreshore.errors import DatabaseError, UndefinedObject
+from foreshore.expr.ir import sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
@@ -55,56 +55,38 @@ logger = logging.getLogger(__name__)
 HOLDS_INTERVAL_S = 1.0
 
 
+@dataclass(kw_only=True, eq=False)
 class Coordinator:
     """The state of one environment; `adapter.environment` puts it together."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        storage: StorageController,
-        compute: ComputeController,
-        engine: BulkEngine,
-        isolated: IsolatedEngine,
-        executor: Executor,
-        oracle: TimestampOracle,
-        catalog: Catalog,
-        holds: ReadHolds,
-        sequences: Sequences,
-        errors: ViewErrors,
-    ) -> None:
-        self.clock = clock
-        self.storage = storage
-        self.compute = compute
-        self.isolated = isolated  # for what would hold up this process
-        self.engine = engine  # of this process: queries over the catalog and over few rows
-        self.executor = executor
-        self.oracle = oracle
-        self.catalog = catalog
-        self.holds = holds
-        self.sequences = sequences
-        self.errors = errors
-        self.keys = KeyIndexes(self.readable_since, storage.corruptions)
-        self.subscriptions = DurablePositions(holds, self._followed)
-        guard = ConstraintGuard(
-            self.keys,
-            self.catalog,
-            self.subscriptions,
-            storage.corruptions,
-        )
-        self.group = GroupCommit(storage, oracle, guard)
+    clock: Clock
+    storage: StorageController
+    compute: ComputeController
+    engine: BulkEngine  # of this process: queries over the catalog and over few rows
+    isolated: IsolatedEngine  # for work that would block this process
+    executor: Executor
+    oracle: TimestampOracle
+    catalog: Catalog
+    holds: ReadHolds
+    sequences: Sequences
+    errors: ViewErrors
+    capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]]
+
+    def __post_init__(self) -> None:
+        corruptions = self.storage.corruptions
+        self.keys = KeyIndexes(self.readable_since, corruptions)
+        self.subscriptions = DurablePositions(self.holds, self.catalog.sources)
+        guard = ConstraintGuard(self.keys, self.catalog, self.subscriptions, corruptions)
+        self.group = GroupCommit(self.storage, self.oracle, guard)
         self.locks = Locks(self.group, lambda: self.state)
         self.advisory = AdvisoryLocks()
         self.catalog_answers = CatalogAnswers()
-        self.loop_latency = LoopLatency(clock)
+        self.loop_latency = LoopLatency(self.clock)
         self.changelogs = Changelogs(self)
         self.view_handoff = ViewHandoff(self)
-        self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
-        self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
-        self.defined: dict[str, Timestamp] = {}  # when an object's name or definition changed
         self.catalog_commits = CatalogCommits(self)
+        self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
         self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}
-        self._bases: tuple[int, dict[GlobalId, frozenset[GlobalId]]] = (-1, {})
 
     # --- what there is -------------------------------------------------------------------------
 
@@ -113,59 +95,13 @@ class Coordinator:
         """The catalog's present state."""
         return self.catalog.state
 
-    def bases(self, id: GlobalId) -> frozenset[GlobalId]:
-        """Return the tables that the contents of `id` come from."""
-        version, known = self._bases
-        if version != self.state.version:
-            known = {}
-            self._bases = (self.state.version, known)
-        found = known.get(id)
-        if found is None:
-            planned = self.catalog.planned.get(id)
-            if planned is None or planned.definition is None:
-                found = frozenset({id})
-            else:
-                found = self.bases_of(planned.definition)
-            known[id] = found
-        return found
-
-    def bases_of(self, relation: Relation) -> frozenset[GlobalId]:
-        """Return the tables that `relation` reads in the end, and builtin relations."""
-        return frozenset().union(*map(self.bases, sources_of(relation)))
-
     def interval(self, id: GlobalId) -> Interval:
         """Return the times at which a shard or an index can be read."""
-        return Interval(self.since(id), self.upper(id), self.altered(id))
+        return Interval(self.since(id), self.upper(id), self.state.altered(id))
 
     def since(self, id: GlobalId) -> Timestamp:
         """Return from when on a collection can be read as what it is now: as it was altered."""
-        return max(self.holds.since(id), self.altered(id) or 0)
-
-    def altered(self, id: GlobalId) -> Timestamp | None:
-        """Return when a table was altered last, before which it cannot be read; None: never.
-
-        No index on it is read then for what the table is now.
-        """
-        item = self.state.get(id)
-        if isinstance(item, Item) and item.on is not None:
-            item = self.state.item(item.on)
-        if not isinstance(item, Item) or item.type != "table":
-            return None
-        return max(item.since, item.constrained_since or 0) or None
-
-    def check_defined(self, ids: Iterable[GlobalId], time: Timestamp) -> None:
-        """Raise RelationRedefined if the name or definition of an item changed after `time`."""
-        for id in ids:
-            item = self.state.get(id)
-            if isinstance(item, Item):
-                times = map(self.defined.get, (id, *wholes_of(item)))
-                if any(changed is not None and changed > time for changed in times):
-                    raise RelationRedefined(item.name)
-
-    def altered_below(self, ids: Iterable[GlobalId]) -> dict[GlobalId, Timestamp]:
-        """Return when the tables that `ids` are, or are views of, were altered last, if ever."""
-        tables = self.state.tables_named(ids)
-        return {id: time for id in tables if (time := self.altered(id)) is not None}
+        return max(self.holds.since(id), self.state.altered(id) or 0)
 
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time from which on a shard or an index is not known."""
@@ -238,30 +174,10 @@ class Coordinator:
             item.id,
             since,
             lambda: min(self.upper(item.id), self.oracle.read_ts() + 1),
-            sources_of(self.relation_of(item)),
+            self.catalog.sources(item.id),
             lag_ms=item.retain_ms or None,
             durable=item.type != "index",
         )
-
-    def _followed(self, id: GlobalId) -> frozenset[GlobalId]:
-        """Return the collections that a subscription reads."""
-        definition = self.catalog.planned[id].definition
-        assert definition is not None, id
-        return sources_of(definition)
-
-    def relation_of(self, item: Item) -> Relation:
-        """Return what the item's collection is made of: itself for a table."""
-        if item.on is not None:
-            on = self.catalog.planned[item.on]
-            if self.state.item(item.on).type == "view":
-                assert on.definition is not None
-                return on.definition
-            return Get(item.on, on.desc.columns, on.desc.keys)
-        planned = self.catalog.planned[item.id]
-        if item.type == "table":
-            return Get(item.id, planned.desc.columns)
-        assert planned.definition is not None, item
-        return planned.definition
 
     async def maintain(self, item: Item, begins: Beginning) -> None:
         """Create the dataflow of a materialized view or an index."""
@@ -269,7 +185,7 @@ class Coordinator:
             return
         assert item.cluster is not None, item
         self.as_ofs[item.id] = begins.as_of
-        relation = self.relation_of(item)
+        relation = self.catalog.relation_of(item)
         export = (
             IndexExport(item.id, self.catalog.planned[item.id].key)
             if item.type == "index"

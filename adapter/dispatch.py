@@ -125,7 +125,7 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
         transaction.settled = True
         if transaction.time is not None:
             since = max(transaction.time, transaction.began)
-            context.coordinator.check_defined(context.prepared.used, since)
+            context.coordinator.catalog.check_defined(context.prepared.used, since)
     if statement := ROWS.get(kind):
         outcome = statement(context, plan)
     elif statement := DEFINITIONS.get(kind):

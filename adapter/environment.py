@@ -25,7 +25,7 @@ from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
-from foreshore.adapter.session.temporary import TemporarySchemas
+from foreshore.adapter.session.temporary import run_sweeps
 from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.oracle import TimestampOracle
@@ -37,8 +37,7 @@ from foreshore.catalog.durable import (
     ROW_SCHEMA,
     Position,
     difference,
-    load,
-    positions,
+    read_catalog,
 )
 from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.sequence_numbers import Sequences, generation_of
@@ -57,7 +56,6 @@ from foreshore.errors import (
     QueryCanceled,
     UndefinedObject,
 )
-from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId, is_user, number_of
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.controller import StorageController
@@ -81,7 +79,6 @@ class Environment:
         self.planning_cost = PlanningCost()
         self._data_directory = data_directory
         self.sessions: dict[int, Session] = {}
-        self._temporary = TemporarySchemas(coordinator, self.sessions)
         self._pids = count(1)
         self._tasks: list[asyncio.Task[None]] = []
         self._sweeping: asyncio.Task[None]
@@ -107,7 +104,7 @@ class Environment:
         oracle = await TimestampOracle.open(
             clock, ReservedEnd(storage.consensus, ORACLE_KEY, storage.epoch), at_least
         )
-        loaded, standing = await _load(storage, capabilities[CATALOG_SHARD][0])
+        loaded, standing = await read_catalog(storage, capabilities[CATALOG_SHARD][0])
         state = loaded or first_state()
         catalog = Catalog(state, plan_items(state))
         # Those of shards may have been bound without ever coming into the catalog.
@@ -159,9 +156,9 @@ class Environment:
             holds=ReadHolds(lag_ms),
             sequences=sequences,
             errors=errors,
+            capabilities=capabilities,
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
-        coordinator.capabilities = capabilities
         storage.corruptions.name = lambda id: _called(coordinator.state, id)
         await environment._start(standing, fresh=loaded is None)
         storage.set_wait_for_room(True)
@@ -206,7 +203,7 @@ class Environment:
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
         self._tasks.append(loop.create_task(LagHistory(coordinator).run()))
-        self._sweeping = loop.create_task(self._temporary.run())
+        self._sweeping = loop.create_task(run_sweeps(coordinator, self.sessions))
         self._tasks.append(self._sweeping)
         coordinator.check_consistency()
 
@@ -235,7 +232,7 @@ class Environment:
         """Maintain again what was maintained, from where it can go on."""
         coordinator = self.coordinator
         if item.type == "index":
-            inputs = sources_of(coordinator.relation_of(item))
+            inputs = coordinator.catalog.sources(item.id)
             since = max((coordinator.holds.since(id) for id in inputs), default=0)
             begins = Beginning(max(since, read_ts - (item.retain_ms or 0)))
             known = begins.as_of
@@ -335,22 +332,6 @@ class Environment:
         self.coordinator.advisory.release_transaction(session.pid)
         self.coordinator.advisory.release_session(session.pid)
         self.coordinator.catalog_answers.forget_schema(session.temporary_schema)
-        self._temporary.left()
-
-
-async def _load(
-    storage: StorageController, read: object
-) -> tuple[State | None, Mapping[GlobalId, Position]]:
-    """Return the catalog, None if there is none yet, and where its subscriptions stand."""
-    upper = storage.upper(CATALOG_SHARD)
-    if upper == 0:
-        return None, {}
-    snapshot = storage.snapshot(read, upper - 1)  # type: ignore[arg-type]
-    try:
-        rows = [await snapshot.rows()]
-        return load(rows), positions(rows)
-    finally:
-        snapshot.release()
 
 
 def _called(state: State, id: GlobalId) -> str:

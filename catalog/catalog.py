@@ -6,16 +6,19 @@ state's rows are durable, so a reader sees a DDL statement completely or not at 
 immutable, so a caller that holds them has a consistent view of the catalog.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from foreshore.catalog.state import State
+from foreshore.catalog.item import Item, Object
+from foreshore.catalog.state import State, name_key, wholes_of
 from foreshore.catalog.transaction import Transaction
 from foreshore.constraint import Constraint, Unique
-from foreshore.expr.ir import Relation, Scalar
+from foreshore.errors import RelationRedefined
+from foreshore.expr.ir import Get, Relation, Scalar, sources_of
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Sequence
 from foreshore.types import RelationDesc
+from foreshore.update import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +57,91 @@ class Catalog:
         self.state = state
         self.planned = dict(planned)
         self.counters = dict(state.allotted)
+        self._defined: dict[str, Timestamp] = {}  # when names and definitions changed last
+        self._bases: dict[GlobalId, frozenset[GlobalId]] = {}  # in the present state
         self.check()
 
     def transaction(self) -> Transaction:
         """Return an empty transaction on the current state."""
         return Transaction(self.state, self.counters)
 
-    def commit(self, transaction: Transaction) -> None:
-        """Publish the changes of `transaction` after its rows have become durable."""
+    def commit(self, transaction: Transaction, time: Timestamp) -> None:
+        """Publish the changes of `transaction` after its rows have become durable at `time`."""
         assert transaction.base is self.state, "two changes of the catalog at once"
-        self.state = transaction.state
+        old, self.state = self.state, transaction.state
+        for id, each in self.state.objects.items():
+            if _meaning(each) != _meaning(old.get(id)):
+                self._defined[id] = time
+        for id in old.objects.keys() - self.state.objects.keys():
+            self._defined.pop(id, None)
+        self._bases = {}
         known = {**self.planned, **transaction.planned}
         self.planned = {id: each for id, each in known.items() if id in self.state.objects}
         self.check()
+
+    def check_defined(self, ids: Iterable[GlobalId], time: Timestamp) -> None:
+        """Raise RelationRedefined if the name or definition of an item changed after `time`."""
+        for id in ids:
+            item = self.state.get(id)
+            if isinstance(item, Item):
+                times = map(self._defined.get, (id, *wholes_of(item)))
+                if any(changed is not None and changed > time for changed in times):
+                    raise RelationRedefined(item.name)
+
+    def relation_of(self, item: Item) -> Relation:
+        """Return the relation that a collection holds the rows of; a table's is itself."""
+        if item.on is not None:
+            on = self.planned[item.on]
+            if self.state.item(item.on).type == "view":
+                assert on.definition is not None
+                return on.definition
+            return Get(item.on, on.desc.columns, on.desc.keys)
+        planned = self.planned[item.id]
+        if item.type == "table":
+            return Get(item.id, planned.desc.columns)
+        assert planned.definition is not None, item
+        return planned.definition
+
+    def sources(self, id: GlobalId) -> frozenset[GlobalId]:
+        """Return the collections that the relation of item `id` reads."""
+        return sources_of(self.relation_of(self.state.item(id)))
+
+    def bases(self, id: GlobalId) -> frozenset[GlobalId]:
+        """Return the tables and builtin relations from which the contents of `id` come."""
+        found = self._bases.get(id)
+        if found is None:
+            planned = self.planned.get(id)
+            if planned is None or planned.definition is None:
+                found = frozenset({id})
+            else:
+                found = self.bases_of(planned.definition)
+            self._bases[id] = found
+        return found
+
+    def bases_of(self, relation: Relation) -> frozenset[GlobalId]:
+        """Return the tables and builtin relations that `relation` reads in the end."""
+        return frozenset().union(*map(self.bases, sources_of(relation)))
+
+    def relaxed(self, planned: Mapping[GlobalId, Planned]) -> list[Item]:
+        """Return the tables that lose keys or NOT NULL when they are planned anew."""
+        found = []
+        for id, new in planned.items():
+            item, old = self.state.get(id), self.planned.get(id)
+            if old is not None and isinstance(item, Item) and item.type == "table":
+                columns = zip(old.desc.columns, new.desc.columns, strict=True)
+                if set(old.desc.keys) - set(new.desc.keys) or any(
+                    now.nullable and not was.nullable for was, now in columns
+                ):
+                    found.append(item)
+        return found
 
     def check(self) -> None:
         """Assert that exactly the items are planned."""
         items = {item.id for item in self.state.items()}
         assert items == self.planned.keys(), items ^ self.planned.keys()
         self.state.check()
+
+
+def _meaning(each: Object | None) -> object:
+    """Return what a query takes from an object: its name, where it is, and its definition."""
+    return each and (name_key(each), each.create_sql if isinstance(each, Item) else None)

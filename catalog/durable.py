@@ -19,6 +19,8 @@ from foreshore.catalog.item import OBJECTS, Item, Object, Schema
 from foreshore.catalog.state import State, empty, is_system, with_allotted, with_objects
 from foreshore.errors import DataCorrupted
 from foreshore.ids import GlobalId
+from foreshore.storage.capability import ReadCapability
+from foreshore.storage.controller import StorageController
 from foreshore.update import DIFF, TIME, Timestamp, update_schema
 
 CATALOG_SHARD = GlobalId("s1")
@@ -107,6 +109,21 @@ def _updates(without: set[Row], more: set[Row], time: Timestamp) -> pa.Table:
         },
         schema=update_schema(ROW_SCHEMA),
     )
+
+
+async def read_catalog(
+    storage: StorageController, read: ReadCapability
+) -> tuple[State | None, Mapping[GlobalId, Position]]:
+    """Return the state, None if there is none yet, and the positions of subscriptions."""
+    upper = storage.upper(CATALOG_SHARD)
+    if upper == 0:
+        return None, {}
+    snapshot = storage.snapshot(read, upper - 1)
+    try:
+        rows = [await snapshot.rows()]
+        return load(rows), positions(rows)
+    finally:
+        snapshot.release()
 
 
 def positions(updates: Iterable[pa.Table]) -> dict[GlobalId, Position]:

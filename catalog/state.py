@@ -194,6 +194,22 @@ class State:
             key=lambda item: number_of(item.id),
         )
 
+    def altered(self, id: GlobalId) -> int | None:
+        """Return the time at which a table was altered last, None if never.
+
+        It cannot be read before that, and no index on it has its present rows.
+        """
+        item = self.get(id)
+        if isinstance(item, Item) and item.on is not None:
+            item = self.item(item.on)
+        if not isinstance(item, Item) or item.type != "table":
+            return None
+        return max(item.since, item.constrained_since or 0) or None
+
+    def altered_below(self, ids: Iterable[GlobalId]) -> dict[GlobalId, int]:
+        """Return when the altered tables among `ids`, and under the views there, were altered."""
+        return {id: at for id in self.tables_named(ids) if (at := self.altered(id)) is not None}
+
     def tables_named(self, ids: Iterable[GlobalId]) -> set[GlobalId]:
         """Return the tables among `ids` and under the views among them."""
         found: set[GlobalId] = set()

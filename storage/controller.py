@@ -64,7 +64,7 @@ from foreshore.storage.selection import Reading, Selection
 from foreshore.storage.shard import Shard, SharedUpper
 from foreshore.storage.snapshot import BatchFile, Snapshot
 from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
-from foreshore.update import EMPTY, T0, Timestamp, update_schema
+from foreshore.update import EMPTY, T0, Timestamp, at_time, update_schema
 
 __all__ = [
     "Appended",
@@ -85,6 +85,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 SEGMENTS_BEHIND = 16
+PIECE_BYTES = 16 << 20  # of a shard's first rows, in one record of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +359,21 @@ class StorageController(ShardGrants):
             refuse=partial(self._refused, [shard for shard, _ in conforming]),
         )
         return Appended()
+
+    async def fill(self, id: GlobalId, rows: pa.Table, time: Timestamp) -> None:
+        """Append the first rows of a shard that nobody reads before `time`, in pieces.
+
+        Each piece has a time of its own, so that no record of the log is too long; the last one's
+        is `time`.
+        """
+        pieces = max(-(-rows.nbytes // PIECE_BYTES), 1)
+        size = max(-(-rows.num_rows // pieces), 1)
+        parts = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+        lower = 0
+        for at, part in enumerate(parts, time - len(parts) + 1):
+            outcome = await self.append([ShardWrite(id, lower, at + 1, at_time(part, at))])
+            assert isinstance(outcome, Appended), outcome
+            lower = at + 1
 
     async def append_at(
         self, write: WriteCapability, updates: pa.Table, frontier: Timestamp

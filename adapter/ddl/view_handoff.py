@@ -82,7 +82,7 @@ class ViewHandoff:
         first time at which they are, and the history in between is lost.
         """
         coordinator = self._coordinator
-        storage, inputs = coordinator.storage, sources_of(coordinator.relation_of(item))
+        storage, inputs = coordinator.storage, coordinator.catalog.sources(item.id)
         since = max(map(coordinator.holds.since, inputs), default=0)
         now = coordinator.oracle.read_ts()
         readable = min((storage.upper(id) for id in inputs), default=now + 1) - 1

@@ -18,7 +18,6 @@ from foreshore.compute.controller.freshness import (
 )
 from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.replica.progress import Progress
-from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import FRESHNESS_DESC, ExplainFreshness, Query
 from foreshore.sql.rewrite.full_names import dotted
@@ -66,7 +65,7 @@ def _with_inputs(
         if id in found:
             continue
         item = coordinator.state.item(id)
-        inputs = frozenset() if item.type == "table" else sources_of(coordinator.relation_of(item))
+        inputs = frozenset() if item.type == "table" else coordinator.catalog.sources(item.id)
         found[id] = inputs
         stack += sorted(inputs, reverse=True)
     return found

@@ -28,8 +28,8 @@ def frontiers(context: StatementContext) -> Iterator[Frontier]:
         interval = coordinator.interval(item.id)
         inputs = bases = frozenset[GlobalId]()
         if item.type != "table":
-            relation = coordinator.relation_of(item)
-            inputs, bases = sources_of(relation), coordinator.bases_of(relation)
+            relation = coordinator.catalog.relation_of(item)
+            inputs, bases = sources_of(relation), coordinator.catalog.bases_of(relation)
         yield Frontier(item.id, interval.since, interval.upper, inputs, bases)
 
 

@@ -72,7 +72,7 @@ class ViewErrors:
         """
         if self._corruption is not None:
             coordinator = self._coordinator()
-            relation = coordinator.relation_of(coordinator.state.item(id))
+            relation = coordinator.catalog.relation_of(coordinator.state.item(id))
             if split_errors(relation)[1] is not None:
                 raise self._corruption
         return self._stored.of(id)

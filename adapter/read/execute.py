@@ -132,7 +132,7 @@ async def changes(context: StatementContext, plan: Changes, time: Timestamp) -> 
     await coordinator.compute.maintained.errors_known([plan.of], min(through, time))
     if plan.of not in coordinator.holds.collections:
         raise UndefinedObject(f'"{plan.name}" was dropped')
-    since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
+    since, altered = coordinator.since(plan.of), coordinator.state.altered(plan.of)
     change = context.transaction.catalog
     if change is not None and plan.of in change.constrained_since:
         since = altered = max(since, change.constrained_since[plan.of])

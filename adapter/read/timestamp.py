@@ -131,7 +131,7 @@ def tables_below(context: StatementContext, ids: Iterable[GlobalId]) -> set[Glob
     """Return the tables from which `ids` derive, the transaction's new ones included."""
     tables: set[GlobalId] = set()
     for id in ids:
-        tables |= context.coordinator.bases(id)
+        tables |= context.coordinator.catalog.bases(id)
     return tables
 
 
@@ -241,7 +241,7 @@ def _intervals(context: StatementContext, ids: Iterable[GlobalId]) -> dict[Globa
     """
     coordinator = context.coordinator
     intervals = {id: coordinator.interval(id) for id in ids}
-    for id, time in coordinator.altered_below(context.prepared.used).items():
+    for id, time in coordinator.state.altered_below(context.prepared.used).items():
         intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
     change = context.transaction.catalog
     if change is not None and change.constrained_since:

@@ -7,7 +7,7 @@ their shards are in no catalog, and what is in no catalog is dropped at a start.
     CREATE TEMP ...        makes the schema, if there is none, and the item in it
     COMMIT                 sees to ON COMMIT: such rows are never written, such tables never shown
     DISCARD TEMP           drops the items
-    the session's end      leaves a schema of nobody, which `TemporarySchemas` drops a moment later
+    the session's end      leaves a schema of nobody, which `sweep` drops a moment later
 """
 
 import asyncio
@@ -47,44 +47,22 @@ def discard(context: StatementContext) -> None:
         drop_objects(context, items, cascade=True)
 
 
-class TemporarySchemas:
-    """Drops what sessions have left behind; all that was left together in one change."""
+async def run_sweeps(coordinator: Coordinator, sessions: Mapping[int, "Session"]) -> None:
+    """Drop the temporary objects of ended sessions every second, until cancelled."""
+    while True:
+        await asyncio.sleep(SWEEP_INTERVAL_S)
+        try:
+            await sweep(coordinator, sessions)
+        except DatabaseError:
+            logger.warning("temporary objects not dropped yet", exc_info=True)
 
-    def __init__(self, coordinator: Coordinator, sessions: Mapping[int, "Session"]) -> None:
-        """`sessions` are those that have not ended, at any time."""
-        self._coordinator = coordinator
-        self._sessions = sessions
-        self._left = asyncio.Event()
 
-    def left(self) -> None:
-        """Hear that a session has ended."""
-        self._left.set()
-
-    async def run(self) -> None:
-        """Drop what was left whenever a session ends, until cancelled.
-
-        What fails is tried again. So is looking: a statement that was under way when its client
-        went may make a schema after the session's end.
-        """
-        while True:
-            try:
-                async with asyncio.timeout(SWEEP_INTERVAL_S):
-                    await self._left.wait()
-            except TimeoutError:
-                pass
-            self._left.clear()
-            try:
-                await self.sweep()
-            except DatabaseError:
-                logger.warning("temporary objects not dropped yet", exc_info=True)
-                await asyncio.sleep(SWEEP_INTERVAL_S)
-
-    async def sweep(self) -> None:
-        """Drop the temporary schemas of sessions that have ended."""
-        live = {each.temporary_schema for each in self._sessions.values()}
-        change = self._coordinator.catalog.transaction()
-        for schema in change.base.parts:
-            if schema != PERMANENT and schema not in live:
-                change.drop_temporary(schema)
-        if change.changed:
-            await self._coordinator.catalog_commits.commit(Write({}), CatalogChange(change))
+async def sweep(coordinator: Coordinator, sessions: Mapping[int, "Session"]) -> None:
+    """Drop the temporary schemas of sessions that are not among `sessions` any more."""
+    live = {each.temporary_schema for each in sessions.values()}
+    change = coordinator.catalog.transaction()
+    for schema in change.base.parts:
+        if schema != PERMANENT and schema not in live:
+            change.drop_temporary(schema)
+    if change.changed:
+        await coordinator.catalog_commits.commit(Write({}), CatalogChange(change))

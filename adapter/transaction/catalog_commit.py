@@ -15,20 +15,17 @@ import pyarrow as pa
 
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.transaction.group_commit import Write
-from foreshore.catalog.catalog import Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.rebase import rebased
 from foreshore.catalog.sequence_numbers import Generation, generation_of
-from foreshore.catalog.state import State, name_key
+from foreshore.catalog.state import State
 from foreshore.catalog.table_changes import moved_views
 from foreshore.catalog.transaction import Transaction
 from foreshore.compute.keys.key_index import KeyIndex
-from foreshore.expr.ir import sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import Appended, ShardWrite
-from foreshore.update import Timestamp, at_time
+from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-PIECE_BYTES = 16 << 20  # of a table's first rows, in one record of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,27 +150,9 @@ class CatalogCommits:
         reached("shard.made")
         if is_table:
             if item.id in change.contents:
-                await self._fill(item, change.contents[item.id])
+                await coordinator.storage.fill(item.id, change.contents[item.id], item.since)
+                reached("shard.filled")
             coordinator.group.add(coordinator.capabilities[item.id][1])
-
-    async def _fill(self, table: Item, rows: pa.Table) -> None:
-        """Write the first rows of a new table, in pieces.
-
-        Each piece has a time of its own; the last of them is the table's `since`, before which
-        nobody reads it.
-        """
-        pieces = max(-(-rows.nbytes // PIECE_BYTES), 1)
-        size = max(-(-rows.num_rows // pieces), 1)
-        parts = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
-        times = range(table.since - len(parts) + 1, table.since + 1)
-        lower = 0
-        for time, part in zip(times, parts, strict=True):
-            outcome = await self._coordinator.storage.append(
-                [ShardWrite(table.id, lower, time + 1, at_time(part, time))]
-            )
-            assert isinstance(outcome, Appended), outcome
-            lower = time + 1
-        reached("shard.filled")
 
     def _add_catalog_rows(self, write: Write, change: CatalogChange, made: _Difference) -> None:
         """Add the catalog's rows to the write; dropped tables and subscriptions leave it."""
@@ -189,7 +166,10 @@ class CatalogCommits:
         begins, ends = subscription_ids(made.created), subscription_ids(made.dropped)
         new = change.transaction.state
         constrained = [item.id for item in new.all(Item) if item.constrained_since == AT_COMMIT]
-        relaxed = self._relaxed(change.transaction.planned)
+        relaxed = {
+            item.id: f'"{item.name}" was altered'
+            for item in coordinator.catalog.relaxed(change.transaction.planned)
+        }
 
         def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
             change.transaction.set_constraint_times(constrained, time)
@@ -205,23 +185,6 @@ class CatalogCommits:
             self._show(time, change, made)
 
         write.at, write.applied = rows_at, show
-
-    def _relaxed(self, planned: Mapping[GlobalId, Planned]) -> dict[GlobalId, str]:
-        """Return the tables that lose constraints when they become as `planned`, with messages."""
-        found: dict[GlobalId, str] = {}
-        for id, each in planned.items():
-            item, before = (
-                self._coordinator.state.get(id),
-                self._coordinator.catalog.planned.get(id),
-            )
-            if before is not None and isinstance(item, Item) and item.type == "table":
-                old, new = before.desc, each.desc
-                if set(old.keys) - set(new.keys) or any(
-                    now.nullable and not was.nullable
-                    for was, now in zip(old.columns, new.columns, strict=True)
-                ):
-                    found[id] = f'"{item.name}" was altered'
-        return found
 
     # --- showing it ----------------------------------------------------------------------------
 
@@ -242,12 +205,7 @@ class CatalogCommits:
                 coordinator.keys.replace(each.id, {})
                 coordinator.subscriptions.forget(each.id)
         coordinator.changelogs.end_dropped(ends)
-        for id, each in change.transaction.state.objects.items():
-            if _meaning(each) != _meaning(coordinator.state.get(id)):
-                coordinator.defined[id] = time
-        for each in made.dropped:
-            coordinator.defined.pop(each.id, None)
-        coordinator.catalog.commit(change.transaction)
+        coordinator.catalog.commit(change.transaction, time)
         coordinator.sequences.published(made.begun)
         coordinator.sequences.forget(made.ended)
         for item in coordinator.state.all(Item):
@@ -261,7 +219,7 @@ class CatalogCommits:
         for id in subscription_ids(made.created):
             coordinator.subscriptions.begin(id, time)
         for item in made.moved:
-            coordinator.holds.follow(item.id, sources_of(coordinator.relation_of(item)))
+            coordinator.holds.follow(item.id, coordinator.catalog.sources(item.id))
 
     async def _follow(self, time: Timestamp, made: _Difference) -> None:
         """Let storage and compute follow the new state: clusters, replicas, then dataflows."""
@@ -302,8 +260,3 @@ def subscription_ids(objects: Iterable[Object]) -> list[GlobalId]:
 
 def _generations(state: State) -> set[Generation]:
     return {generation_of(item) for item in state.all(Item) if item.type == "sequence"}
-
-
-def _meaning(each: Object | None) -> object:
-    """Return what a query takes from an object: its name, where it is, and its definition."""
-    return each and (name_key(each), each.create_sql if isinstance(each, Item) else None)

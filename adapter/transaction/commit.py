@@ -1,6 +1,7 @@
 """The commit of a transaction: one write, and its checks when the group that it is in is formed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from foreshore import blocking
 from foreshore.adapter.ddl.alter import altered_indexes
@@ -111,6 +112,7 @@ def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[
 # --- checks in the group ------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class ConstraintGuard:
     """The checks of a group's writes; implements `Guard`.
 
@@ -119,41 +121,34 @@ class ConstraintGuard:
     it, and its repair would have to decide what to keep.
     """
 
-    def __init__(
-        self,
-        keys: KeyIndexes,
-        catalog: Catalog,
-        subscriptions: DurablePositions,
-        corruptions: Corruptions,
-    ) -> None:
-        self._keys = keys
-        self._subscriptions = subscriptions
-        self._corruptions = corruptions
-        self._catalog = catalog
+    keys: KeyIndexes
+    catalog: Catalog
+    subscriptions: DurablePositions
+    corruptions: Corruptions
 
     def refused(self, write: Write, earlier: GroupKeys) -> DatabaseError | None:
         """Return why `write` may not happen after what is there and after `earlier`."""
-        for id in write.rows if self._corruptions.messages else ():
-            if (corruption := self._corruptions.of(id)) is not None:
+        for id in write.rows if self.corruptions.messages else ():
+            if (corruption := self.corruptions.of(id)) is not None:
                 return corruption
-        planned = self._catalog.planned
+        planned = self.catalog.planned
         for id, known in write.described.items():
             if planned.get(id) is not known:
                 return TableAltered()
-        if write.moves and (error := self._subscriptions.refused(write.moves)) is not None:
+        if write.moves and (error := self.subscriptions.refused(write.moves)) is not None:
             return error
         if not write.keyed:
             return None
-        found = self._keys.duplicate(write.keyed, write.checked, earlier)
+        found = self.keys.duplicate(write.keyed, write.checked, earlier)
         if found is None:
             return None
-        return key_exists(self._catalog.state, planned[found.table].desc, found, write.zone)
+        return key_exists(self.catalog.state, planned[found.table].desc, found, write.zone)
 
     def changed(
         self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: GroupKeys
     ) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
-        return self._keys.changed(keys, time, earlier)
+        return self.keys.changed(keys, time, earlier)
 
     def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
         """Let the key indexes follow."""
@@ -161,4 +156,4 @@ class ConstraintGuard:
         for write in group:
             for id, parts in write.keyed.items():
                 keyed.setdefault(id, []).extend(parts)
-        self._keys.apply(time, keyed)
+        self.keys.apply(time, keyed)

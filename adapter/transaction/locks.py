@@ -139,10 +139,6 @@ class Locks(LockQueue[_Request]):
         """
         await self._acquire(frozenset((CATALOG,)), frozenset(), owner, timeout_ms)
 
-    def has_catalog(self, owner: Owner) -> bool:
-        """Return whether `owner` holds the catalog lock."""
-        return self.tables.get(CATALOG) is owner
-
     async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner, timeout_ms: int) -> None:
         """Take all of `keys`; raises as `acquire` does."""
         await self._acquire(frozenset(), frozenset(keys), owner, timeout_ms)

@@ -74,14 +74,6 @@ class TimestampOracle:
         self._last = time
         return time
 
-    def try_write_ts(self) -> Timestamp | None:
-        """Return what `write_ts` would if that needs no waiting, else None."""
-        time = self.next_ts()
-        if time >= self._end or self._last - self._steady > MAX_LEAD_MS:
-            return None
-        self._last = time
-        return time
-
     def read_ts(self) -> Timestamp:
         """Return the time of a read that sees all that was applied."""
         return self._read

@@ -493,7 +493,7 @@ async def test_history_before_alter_columns_is_refused_not_empty(
         await env.query("s", "DROP MATERIALIZED VIEW past_kept")
     assert await env.query("s", f"ALTER TABLE past {change}") == "ALTER TABLE"
     (past,) = [each for each in coordinator.state.items() if each.name == "past"]
-    since = coordinator.altered(past.id)
+    since = coordinator.state.altered(past.id)
     assert since is not None
     assert before < since <= coordinator.oracle.read_ts()
     altered = f'"past" was altered at {since}: its history before is not kept.'

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from foreshore.adapter.session.temporary import sweep
 from foreshore.catalog.durable import CATALOG_SHARD, load
 from foreshore.errors import Unavailable
 from foreshore.ids import is_user
@@ -96,7 +97,7 @@ def test_statement_ending_after_session_leaves_no_temporary_objects(tmp_path: Pa
         async with asyncio.timeout(30):
             await begun.wait()
         await env.sessions.pop("a").close()
-        await env.environment._temporary.sweep()
+        await sweep(env.environment.coordinator, env.environment.sessions)
         closed.set()
         await creating
         await until(lambda: shards(env) == before)
