@@ -224,10 +224,10 @@ def merge_runs(
 ):  # fmt: skip
     """Merge about `budget` more updates of two runs from places i and j; return (i, j, size).
 
-    Times are moved to `since` and equal updates added up. Times and diffs of a run may be of length 1:
-    the same for all. The last row put out may have diff 0
-    until another follows. If there is room in `moved` it is set to where each update went, those of
-    the second run after those of the first, and `origins` to the first update at each place.
+    Times are moved to `since` and equal updates added up. Times and diffs of a run may be of length
+    1: the same for all. The last row put out may have diff 0 until another follows. If there is
+    room in `moved` it is set to where each update went, those of the second run after those of the
+    first, and `origins` to the first update at each place.
     """
     traced = len(moved) > 0
     a_time = 1 if len(a_times) == len(a_words) else 0
