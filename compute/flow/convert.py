@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from foreshore.compute.arrange.key import canonical_json
 from foreshore.compute.flow.batch import Batch, Ints, Words
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels.rows import find_nulls
 from foreshore.compute.flow.layout import Layout, Place, kind_of
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.functions.comparison import DAY
@@ -170,7 +171,19 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def columns_of(words: Words, layout: Layout, interner: Interner) -> list[pa.Array]:
     """Return rows in words as Arrow columns."""
-    return [column_at(words, place, interner) for place in layout.places]
+    null = np.empty((len(layout.places), len(words)), np.bool_)
+    some = np.zeros(len(layout.places), np.bool_)
+    find_nulls(words, layout.null_bits, null, some)
+    return [
+        array_of(
+            words[:, place.word],
+            words[:, place.word + 1] if place.width == 2 else None,
+            null[i] if some[i] else None,
+            place,
+            interner,
+        )
+        for i, place in enumerate(layout.places)
+    ]
 
 
 def column_at(words: Words, place: Place, interner: Interner) -> pa.Array:

@@ -14,9 +14,12 @@ is NULL; its words are 0 then. So two rows are identical exactly if all their wo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal as OneOf
+
+import numpy as np
+import numpy.typing as npt
 
 from foreshore.types import ColumnType, SqlType
 
@@ -67,11 +70,20 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of a row's columns, and the number of its words."""
+    """The places of a row's columns, and the number of its words.
+
+    `null_bits` has each column's mask word and bit, -1 if it is never NULL.
+    """
 
     places: tuple[Place, ...]
     masks: int
     words: int
+    null_bits: npt.NDArray[np.int64] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Find the bits."""
+        bits = [(p.bit // 64, p.bit % 64) if p.bit >= 0 else (-1, -1) for p in self.places]
+        object.__setattr__(self, "null_bits", np.array(bits, np.int64).reshape(-1, 2))
 
     @property
     def columns(self) -> tuple[ColumnType, ...]:

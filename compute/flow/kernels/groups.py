@@ -192,6 +192,28 @@ def store(rows, last, hashes, words, width, sums, always,
 
 
 @kernel
+def put_sums(sums, plan, words):
+    """Write the words of counts and sums at each point.
+
+    `plan` has for each of them whether it is a sum, its place among the sums, and its column's
+    word, width, mask word and bit. A sum follows its count, and is NULL where that is 0. A sum of
+    width 0 is there already.
+    """
+    for p in range(len(sums)):
+        for k in range(len(plan)):
+            at, word, width = plan[k, 1], plan[k, 2], plan[k, 3]
+            if plan[k, 0] == 0:
+                words[p, word] = sums[p, at]
+            elif sums[p, at] != 0:
+                for i in range(width):
+                    words[p, word + i] = sums[p, at + 1 + i]
+            else:
+                for i in range(max(width, 1)):
+                    words[p, word + i] = 0
+                words[p, plan[k, 4]] |= np.int64(1) << plan[k, 5]
+
+
+@kernel
 def rehash(hashes, keys, used, sums, to_hashes, to_keys, to_used, to_sums):
     """Copy a table into a larger one."""
     width = keys.shape[1]

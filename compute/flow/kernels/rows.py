@@ -327,6 +327,17 @@ def clustered(hashes, places, words, times, diffs, since, seed):
 
 
 @kernel
+def find_nulls(words, bits, null, some):
+    """Set where each column is NULL, and whether it is somewhere; `bits` are those of a layout."""
+    for k in range(len(bits)):
+        word, bit = bits[k, 0], bits[k, 1]
+        for i in range(len(words)):
+            null[k, i] = word >= 0 and (words[i, word] >> bit) & 1 != 0
+            if null[k, i]:
+                some[k] = True
+
+
+@kernel
 def pick_words(words, picked, out):
     """Copy the words at `picked` of each row."""
     for i in range(len(words)):

@@ -37,19 +37,12 @@ class SumOf:
     place: Place
     floats: FloatSums | Comoments | None = None
 
-    def put(self, points: Points, order: Ints, updates: Batch, sums: Ints, words: Words) -> None:
-        """Write the output's words for each point, given sorted contributions and the sums."""
-        place = self.place
-        if self.kind != "sum":
-            words[:, place.word] = sums[:, self.at]
-            return
-        if self.floats is not None:
-            self.floats.put(points, order, updates, sums, words[:, place.word])
-        else:
-            words[:, place.word] = sums[:, self.at + 1]
-        if place.width == 2:
-            words[:, place.word + 1] = sums[:, self.at + 2]
-        put_null(words, sums[:, self.at] == 0, place)
+    @property
+    def plan(self) -> tuple[int, ...]:
+        """Return how `put_sums` writes it; the words of floats are there already."""
+        mask, bit = divmod(max(self.place.bit, 0), 64)
+        width = 0 if self.floats is not None else self.place.width
+        return int(self.kind == "sum"), self.at, self.place.word, width, mask, bit
 
 
 class Sums:
@@ -59,14 +52,18 @@ class Sums:
         self.program = program
         self.table = table
         self.sums = tuple(sums)
+        self._floats = [each for each in self.sums if each.floats is not None]
+        self._plan = np.array([each.plan for each in self.sums], np.int64).reshape(-1, 6)
 
     def put(
         self, points: Points, order: Ints, hashes: Hashes, updates: Batch, words: Words
     ) -> Ints:
         """Write the words of these aggregates for each point; return the rows of each group."""
         sums = self.table.at(points, order, hashes, updates)
-        for each in self.sums:
-            each.put(points, order, updates, sums, words)
+        for each in self._floats:
+            assert each.floats is not None
+            each.floats.put(points, order, updates, sums, words[:, each.place.word])
+        groups.put_sums(sums, self._plan, words)
         return sums[:, 0]
 
     def sizes(self) -> Iterator[ArrangementSize]:
