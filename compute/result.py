@@ -18,6 +18,7 @@ import pyarrow as pa
 
 PART_BYTES = 1 << 20  # of a batch written, sent or read at once, unless rows are very wide
 KEPT_BYTES = 2 << 20
+BATCH_ROWS = 8_192  # sent to a client at once
 LARGE_RESULT = 16 << 20  # above this, allocators are asked to return memory
 
 

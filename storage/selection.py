@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.expr.evaluate import evaluate
-from foreshore.expr.ir import Call, Column, Literal, Scalar
+from foreshore.expr.ir import Call, Column, Filter, Get, Literal, Project, Relation, Scalar
 from foreshore.expr.split import columns_used
 from foreshore.update import Timestamp
 
@@ -78,6 +78,22 @@ class Selection:
 
 
 ALL = Selection()
+
+
+def pushed_down(relation: Relation) -> tuple[Selection, Relation]:
+    """Return what of `relation` over a shard is selected while reading, and what remains."""
+    match relation:
+        case Project(input=Filter(input=Get() as get, predicates=predicates), outputs=outputs):
+            pass
+        case Project(input=Get() as get, outputs=outputs):
+            predicates = ()
+        case Filter(input=Get() as get, predicates=predicates):
+            return Selection(None, predicates), get
+        case _:
+            return Selection(), relation
+    columns = tuple(sorted(set(outputs)))
+    narrow = Get(get.id, tuple(get.columns[i] for i in columns))
+    return Selection(columns, predicates), Project(narrow, tuple(map(columns.index, outputs)))
 
 
 @dataclass(slots=True)

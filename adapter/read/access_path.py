@@ -18,15 +18,7 @@ from foreshore.adapter.session.side_effects import call_nextval, calls_in
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.constraint import Unique
 from foreshore.expr.cost import is_large
-from foreshore.expr.ir import (
-    Column,
-    Filter,
-    Get,
-    Map,
-    Project,
-    Relation,
-    Scalar,
-)
+from foreshore.expr.ir import Column, Relation, Scalar, single_input
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.plan import Query
@@ -184,7 +176,7 @@ def plan_peek(
 
 def find_key(relation: Relation, keys: UniqueKeys, otherwise: IndexRead | Bulk) -> KeyLookup | None:
     """Return the key lookup that answers `relation`, if there is one."""
-    get = _single_input(relation)
+    get = single_input(relation)
     if get is None:
         return None
     for constraint in keys(get.id):
@@ -199,7 +191,7 @@ def find_key(relation: Relation, keys: UniqueKeys, otherwise: IndexRead | Bulk) 
 
 def find_index(relation: Relation, indexes: Indexes, *, by_keys: bool) -> IndexRead | None:
     """Return the index read that answers `relation`, if there is one: by most keys, else whole."""
-    get = _single_input(relation)
+    get = single_input(relation)
     if get is None:
         return None
     ready = indexes(get.id)
@@ -211,10 +203,3 @@ def find_index(relation: Relation, indexes: Indexes, *, by_keys: bool) -> IndexR
     if lookups:
         return max(lookups, key=lambda each: each[0])[1]
     return IndexRead(ready[0].id, get.id, None, relation) if ready else None
-
-
-def _single_input(relation: Relation) -> Get | None:
-    """Return the collection if `relation` is Map, Filter and Project over one."""
-    while isinstance(relation, Map | Filter | Project):
-        relation = relation.input
-    return relation if isinstance(relation, Get) else None

@@ -16,12 +16,11 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
 from foreshore.adapter.session.activity import Interrupts
 from foreshore.compute.finish import expanded, finish, finished_parts
-from foreshore.compute.result import KEPT_BYTES, Result, collected
+from foreshore.compute.result import BATCH_ROWS, KEPT_BYTES, Result, collected
 from foreshore.expr.ir import Finishing
 from foreshore.rows import count
 from foreshore.types import RelationDesc
 
-BATCH_ROWS = 8_192
 FEW_ROWS = 4_096  # finished on the event loop
 ALL = 2**62
 

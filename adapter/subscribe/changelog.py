@@ -19,7 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter.subscribe.envelope import INLINE_ROWS, Pieces, Rendering
+from foreshore.compute.envelope import INLINE_ROWS, Pieces, Rendering
 from foreshore.compute.replica.inputs import times_of
 from foreshore.errors import DatabaseError
 from foreshore.update import EMPTY, Timestamp

@@ -17,18 +17,18 @@ from foreshore.adapter.read.timestamp import choose, notify_of_waiting
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.durable_statements import start_from_position
-from foreshore.adapter.subscribe.envelope import Form, Rendering
 from foreshore.adapter.subscribe.states import end_of_constant
 from foreshore.adapter.subscribe.subscriber import Request, Subscriber
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item
+from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.local.linear import can_evaluate_locally, evaluated
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
-from foreshore.expr.ir import Filter, Get, Literal, Map, Project, Relation, sources_of
+from foreshore.expr.ir import Get, Literal, Relation, single_input, sources_of
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Subscribe
-from foreshore.storage.selection import ALL, Selection
+from foreshore.storage.selection import ALL, pushed_down
 from foreshore.types import MZ_TIMESTAMP
 from foreshore.update import at_time
 
@@ -58,7 +58,7 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
             f"UP TO {until} is before AS OF {as_of}", detail="Nothing could come of it."
         )
     relation = (await bind_peek(context, peek, as_of)).block.relation
-    form = Form.of(plan)
+    form = Form(plan.envelope, plan.progress, plan.query.desc.columns, plan.desc)
     # A durable subscription that goes on from its position begins there, not at AS OF.
     progress_from = as_of if snapshot or plan.subscription is None else as_of + 1
     rows: RowSource
@@ -75,7 +75,7 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
         rows = _batch_of(pieces)
     else:
         source, over = _source(context, peek, relation)
-        selection, rest = _pushed_down(relation) if source.is_shard else (ALL, None)
+        selection, rest = pushed_down(relation) if source.is_shard else (ALL, None)
         constrained = _constrained(context, plan, peek)
         request = Request(
             source, over, form, as_of, until, snapshot,
@@ -97,7 +97,7 @@ def _peek(context: StatementContext, plan: Subscribe) -> PeekPlan:
     refuse_system_inputs(peek.path.relation, "SUBSCRIBE")
     if peek.index is None:
         return peek
-    usable = _single_input(peek.path.relation) is not None
+    usable = _infallible_input(peek.path.relation) is not None
     if usable and plan.as_of is not None and not plan.as_of.at_least:
         since = context.coordinator.holds.since(peek.index.index)
         usable = timestamp_of(context, plan.as_of.time) >= since
@@ -124,7 +124,7 @@ def _source(
     context: StatementContext, peek: PeekPlan, relation: Relation
 ) -> tuple[Source, Relation | None]:
     """Return what to subscribe to for `relation`, and what remains to be done over its updates."""
-    below = _single_input(relation)
+    below = _infallible_input(relation)
     if below is not None and below.id in context.coordinator.capabilities:
         return Source(Get(below.id, ()), frozenset({below.id})), relation
     cluster = answering_cluster(context).id
@@ -134,27 +134,6 @@ def _source(
     return Source(relation, sources_of(relation), cluster), None
 
 
-def _single_input(relation: Relation) -> Get | None:
+def _infallible_input(relation: Relation) -> Get | None:
     """Return the collection if `relation` is Map, Filter and Project over one that cannot fail."""
-    below = relation
-    while isinstance(below, Map | Filter | Project):
-        below = below.input
-    if not isinstance(below, Get) or split_errors(relation)[1] is not None:
-        return None
-    return below
-
-
-def _pushed_down(relation: Relation) -> tuple[Selection, Relation]:
-    """Return what storage selects while it reads a shard, and what remains to be done then."""
-    match relation:
-        case Project(input=Filter(input=Get() as get, predicates=predicates), outputs=outputs):
-            pass
-        case Project(input=Get() as get, outputs=outputs):
-            predicates = ()
-        case Filter(input=Get() as get, predicates=predicates):
-            return Selection(None, predicates), get
-        case _:
-            return Selection(), relation
-    columns = tuple(sorted(set(outputs)))
-    narrow = Get(get.id, tuple(get.columns[i] for i in columns))
-    return Selection(columns, predicates), Project(narrow, tuple(map(columns.index, outputs)))
+    return single_input(relation) if split_errors(relation)[1] is None else None

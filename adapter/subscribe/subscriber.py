@@ -13,7 +13,6 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.read.result import all_rows
 from foreshore.adapter.subscribe.changelog import Changelog, End, earliest
 from foreshore.adapter.subscribe.changelogs import Source
-from foreshore.adapter.subscribe.envelope import Form
 from foreshore.adapter.subscribe.states import (
     Ended,
     Following,
@@ -30,6 +29,7 @@ from foreshore.adapter.subscribe.states import (
     next_step,
 )
 from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.envelope import Form
 from foreshore.compute.replica.inputs import times_of
 from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, Unavailable
 from foreshore.expr.ir import Relation

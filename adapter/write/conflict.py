@@ -16,22 +16,17 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.stage import check, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
-from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
+from foreshore.compute.keys.conflicts import NONE, existing_rows, first_of_each_key, repeated
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import MANY
-from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.errors import CardinalityViolation, ConcurrentUpdate
 from foreshore.rows import counted, split_diffs, table_of
 from foreshore.sql.plan import OnConflict
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.table_rows import TableRows
-
-Arbiter = tuple[KeyIndex, OwnRows]
-
-NONE = -1
 
 
 async def stage_on_conflict(
@@ -50,9 +45,9 @@ async def stage_on_conflict(
         if index.constraint.name in conflict.arbiters
     ]
     time = await _locked_at(context, target, [index for index, _ in arbiters], proposed)
-    there, existing = _existing(arbiters, proposed, time)
+    there, existing = existing_rows(arbiters, proposed, time)
     new = np.flatnonzero(there == NONE)
-    first = new[_firsts(arbiters, proposed.take(pa.array(new)))]
+    first = new[first_of_each_key(arbiters, proposed.take(pa.array(new)))]
     inserted = _table_rows(target, proposed.take(pa.array(first)))
     if conflict.update is None:
         await stage(context, target, inserted=[inserted])
@@ -60,7 +55,8 @@ async def stage_on_conflict(
     if len(first) < len(new):
         raise _twice()
     places, updated = _updated(context, target, conflict, proposed, there, existing)
-    _require_met_once(existing, there, places)
+    if repeated(existing, there, places):
+        raise _twice()
     check(context, target, updated)
     replaced = _table_rows(target, existing.take(pa.array(there[places])))
     await stage(context, target, deleted=[replaced], inserted=[inserted, updated])
@@ -107,44 +103,6 @@ async def _locked_at(
     return time
 
 
-def _existing(
-    arbiters: Sequence[Arbiter], proposed: pa.RecordBatch, time: int
-) -> tuple[Ints, pa.RecordBatch]:
-    """Return the existing rows, and for each proposed row the place of the one with its key."""
-    there = np.full(proposed.num_rows, NONE)
-    found: list[pa.RecordBatch] = []
-    for index, own in arbiters:
-        known = max(time, index.arrangement.since)  # at which its rows are the same
-        places, rows = index.find(index.layout.key_of(proposed), known, own)
-        start = sum(each.num_rows for each in found)
-        at = np.arange(start, start + rows.num_rows)
-        free = there[places] == NONE
-        there[places[free]] = at[free]
-        found.append(rows)
-    if not found:
-        return there, proposed.slice(0, 0)
-    return there, pa.concat_batches(found)
-
-
-def _firsts(arbiters: Sequence[Arbiter], rows: pa.RecordBatch) -> Ints:
-    """Return the places of rows that share no key with one before among them."""
-    every = np.arange(rows.num_rows)
-    columns = [index.layout.hashes_of_rows(rows) for index, _ in arbiters]
-    unique = [len(np.unique(hashes)) == len(hashes) for hashes in columns]
-    if all(unique):
-        return every
-    if len(columns) == 1:
-        return np.sort(np.unique(columns[0], return_index=True)[1])
-    seen: list[set[int]] = [set() for _ in columns]
-    kept = []
-    for row, keys in enumerate(zip(*(hashes.tolist() for hashes in columns), strict=True)):
-        if not any(key in each for key, each in zip(keys, seen, strict=True)):
-            kept.append(row)
-            for key, each in zip(keys, seen, strict=True):
-                each.add(key)
-    return np.array(kept)
-
-
 def _updated(
     context: StatementContext,
     target: Target,
@@ -165,17 +123,6 @@ def _updated(
     (places, *new), diffs = split_diffs(evaluate_linear(update, {0: given}))
     assert len(new) == target.width
     return places.to_numpy(), TableRows.of_columns(target.desc, new, diffs)
-
-
-def _require_met_once(existing: pa.RecordBatch, there: Ints, places: Ints) -> None:
-    """Raise if two proposed rows meet one existing row and the first, of `places`, updates it."""
-    meeting = np.flatnonzero(there != NONE)
-    met = existing.take(pa.array(there[meeting]))
-    _, groups = np.unique(hash_columns(met.columns, None, len(meeting)), return_inverse=True)
-    last = np.zeros(len(meeting), np.int64)  # place at which the row of a group is met
-    np.maximum.at(last, groups, meeting)
-    if (last[groups[np.searchsorted(meeting, places)]] > places).any():
-        raise _twice()
 
 
 def _twice() -> CardinalityViolation:

@@ -429,6 +429,13 @@ class Finishing(msgspec.Struct, frozen=True):
     project: tuple[int, ...]
 
 
+def single_input(relation: Relation) -> Get | None:
+    """Return the collection if `relation` is Map, Filter and Project over one."""
+    while isinstance(relation, Map | Filter | Project):
+        relation = relation.input
+    return relation if isinstance(relation, Get) else None
+
+
 def type_of(scalar: Scalar) -> SqlType:
     """Return the type of `scalar`'s values."""
     match scalar:

@@ -23,6 +23,7 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
+from foreshore.expr.envelope import Debezium, Diffs, Envelope, Upsert
 from foreshore.expr.ir import Column, OrderKey
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import objects as ddl
@@ -34,11 +35,7 @@ from foreshore.sql.parse.query import first_select
 from foreshore.sql.plan import (
     Advance,
     CreateSubscription,
-    Debezium,
-    Diffs,
-    Envelope,
     Subscribe,
-    Upsert,
 )
 from foreshore.sql.planning import Planning, located
 from foreshore.types import BOOL, INT8, MZ_TIMESTAMP, TEXT, ColumnType, RelationDesc

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from typing import Literal as OneOf
-from typing import TypeAlias
 
 from foreshore.expr.block import Block, Recursion
-from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
+from foreshore.expr.envelope import Envelope
+from foreshore.expr.ir import Finishing, Relation, Scalar
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.types import BOOL, INTERVAL, TEXT, TIMESTAMPTZ, ColumnType, RelationDesc
@@ -184,36 +184,6 @@ class LockTable:
     tables: tuple[GlobalId, ...]
     exclusive: bool
     nowait: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Diffs:
-    """One row per change, with its `mz_diff`.
-
-    `order_by` orders the changes of one time; its columns are `mz_diff`, then the query's.
-    """
-
-    order_by: tuple[OrderKey, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Upsert:
-    """One row per key that changed at a time, with its current values.
-
-    `key` are columns of the query.
-    """
-
-    key: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Debezium:
-    """Like Upsert, with the previous values as well."""
-
-    key: tuple[int, ...]
-
-
-Envelope: TypeAlias = Diffs | Upsert | Debezium
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.subscribe.envelope import Form
 from foreshore.compute.engine import output_schema
+from foreshore.compute.envelope import Form
 from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.envelope import Debezium, Diffs, Envelope, Upsert
 from foreshore.expr.ir import Column, OrderKey
-from foreshore.sql.plan import Debezium, Diffs, Envelope, Upsert
 from foreshore.types import (
     BOOL,
     FLOAT8,

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.read.result import BATCH_ROWS
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.finish import places_in_order
 from foreshore.compute.linear import Rows, apply
 from foreshore.compute.replica.inputs import conform
+from foreshore.compute.result import BATCH_ROWS
+from foreshore.expr.envelope import Debezium, Diffs, Envelope, Upsert
 from foreshore.expr.ir import Column, OrderKey, Relation, columns_of
-from foreshore.sql.plan import Debezium, Diffs, Envelope, Subscribe, Upsert
 from foreshore.types import INT8, ColumnType, RelationDesc, arrow_type
 from foreshore.update import Timestamp
 
@@ -89,11 +89,6 @@ class Form:
     progress: bool
     columns: tuple[ColumnType, ...]  # of the query
     desc: RelationDesc
-
-    @classmethod
-    def of(cls, plan: Subscribe) -> "Form":
-        """Return the form that a SUBSCRIBE asks for."""
-        return cls(plan.envelope, plan.progress, plan.query.desc.columns, plan.desc)
 
     def rows(self, updates: pa.Table) -> pa.RecordBatch:
         """Return updates of the query's columns as rows of the statement."""
