@@ -146,11 +146,6 @@ class SessionPlanner:
         now = self.basis()
         return basis.arranged is now.arranged and basis.own == now.own
 
-    def prepare_again(self, prepared: Prepared) -> None:
-        """Plan a short statement again, on the loop, if its plan is not valid any more."""
-        if prepared.syntax is not None and not self._is_valid(prepared):
-            self._prepare(prepared)
-
     def _prepare(self, prepared: Prepared) -> None:
         """Plan a statement."""
         assert prepared.syntax is not None
