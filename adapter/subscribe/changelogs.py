@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 
 from prometheus_client import Gauge
 
-from foreshore.adapter.subscribe.changelog import Changelog, End
 from foreshore.adapter.transaction.read_holds import Hold
+from foreshore.compute.changelog import Changelog, End
 from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.protocol import DataflowDescription, SubscribeExport
 from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from foreshore.adapter.subscribe.changelog import Changelog, End, Event, earliest
+from foreshore.compute.changelog import Changelog, End, Event, earliest
 from foreshore.errors import DatabaseError
 from foreshore.update import EMPTY, Timestamp
 

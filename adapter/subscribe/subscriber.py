@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.read.result import all_rows
-from foreshore.adapter.subscribe.changelog import Changelog, End, earliest
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.states import (
     Ended,
@@ -28,6 +27,7 @@ from foreshore.adapter.subscribe.states import (
     limited,
     next_step,
 )
+from foreshore.compute.changelog import Changelog, End, earliest
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.envelope import Form
 from foreshore.compute.replica.inputs import times_of

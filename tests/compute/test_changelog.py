@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.subscribe.changelog import KEPT_MS, Changelog, End
+from foreshore.compute.changelog import KEPT_MS, Changelog, End
 from foreshore.errors import DatabaseError, DivisionByZero
 from foreshore.update import Timestamp
 

@@ -3,7 +3,6 @@
 import pyarrow as pa
 
 from foreshore.adapter.subscribe import states
-from foreshore.adapter.subscribe.changelog import Changelog, End
 from foreshore.adapter.subscribe.states import (
     Ended,
     Following,
@@ -13,6 +12,7 @@ from foreshore.adapter.subscribe.states import (
     TakeEvent,
     Wait,
 )
+from foreshore.compute.changelog import Changelog, End
 from foreshore.errors import DivisionByZero
 from foreshore.update import Timestamp
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.subscribe import changelog
+from foreshore.compute import changelog
 from tests.adapter.harness import TestEnvironment, in_environment, until
 from tests.adapter.subscribe.replay import Replay, Row
 
