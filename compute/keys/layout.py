@@ -176,8 +176,10 @@ class KeyedRows:
         return self._updates
 
 
-def changes_of(parts: Sequence[KeyedRows]) -> list[Change] | None:
+def changes_of(parts: Sequence[KeyedRows]) -> Sequence[Change] | None:
     """Return the rows of all `parts` one by one; None if a part has many."""
+    if len(parts) == 1:
+        return parts[0].changes
     found: list[Change] = []
     for part in parts:
         if part.changes is None:

@@ -211,6 +211,8 @@ class NewestRows:
 
 def _summed(changes: Sequence[Change]) -> dict[Row, int]:
     """Return the sum of the diffs of each key."""
+    if len(changes) == 1:
+        return {changes[0].key: changes[0].diff}
     diffs: dict[Row, int] = {}
     for change in changes:
         diffs[change.key] = diffs.get(change.key, 0) + change.diff
