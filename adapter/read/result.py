@@ -105,41 +105,33 @@ class Selected(Struct, frozen=True):
 
 Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
 
-
 UNCOUNTED = ("SHOW", "EXPLAIN")  # verbs of tags without a number of rows
 
 
-class Taking:
-    """Takes up to `limit` rows of a source; 0 is all of them."""
+def taken(
+    selected: Selected,
+    limit: int,
+    interrupts: Interrupts,
+    done: Callable[[], None] = lambda: None,
+) -> Rows:
+    """Return up to `limit` rows as the client takes them; 0 is all of them.
 
-    def __init__(self, selected: Selected, limit: int, interrupts: Interrupts) -> None:
-        self._selected = selected
-        self._limit = limit or ALL
-        self._taken = 0
-        self._interrupts = interrupts
+    `done` is called after the last one.
+    """
+    source, verb, limit, count = selected.source, selected.verb, limit or ALL, 0
 
-    async def batches(
-        self, done: Callable[[], None] | None = None
-    ) -> AsyncIterator[pa.RecordBatch]:
-        """Yield the rows; `done` is called after the last one."""
-        source = self._selected.source
-        while self._taken < self._limit:
-            with self._interrupts.running():
-                batch = await source.next(self._limit - self._taken)
+    async def batches() -> AsyncIterator[pa.RecordBatch]:
+        nonlocal count
+        while count < limit:
+            with interrupts.running():
+                batch = await source.next(limit - count)
             if batch is None:
                 break
-            self._taken += batch.num_rows
+            count += batch.num_rows
             yield batch
-        if done is not None:
-            done()
+        done()
 
-    def rows(self, done: Callable[[], None] | None = None) -> Rows:
-        """Return the rows as the client takes them."""
-        verb = self._selected.verb
-        return Rows(
-            self._selected.desc,
-            self.batches(done),
-            lambda count: verb if verb in UNCOUNTED else f"{verb} {count}",
-            lambda: self._taken >= self._limit,
-            self._selected.source.streaming,
-        )
+    def tag(rows: int) -> str:
+        return verb if verb in UNCOUNTED else f"{verb} {rows}"
+
+    return Rows(selected.desc, batches(), tag, lambda: count >= limit, source.streaming)

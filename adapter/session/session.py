@@ -26,7 +26,7 @@ from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Exe
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
-from foreshore.adapter.read.result import Outcome, Selected, Taking
+from foreshore.adapter.read.result import Outcome, Selected, taken
 from foreshore.adapter.session.activity import Activity, Interrupts
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.planner import SessionPlanner
@@ -366,7 +366,7 @@ class Session:
                 return outcome
 
     def _rows(self, selected: Selected, max_rows: int) -> Execution:
-        return Taking(selected, max_rows, self.interrupts).rows(self.activity.end)
+        return taken(selected, max_rows, self.interrupts, self.activity.end)
 
     async def close_statement(self, name: str) -> None:
         """Forget a prepared statement, if there is one."""
@@ -419,7 +419,7 @@ class Session:
                 await self.transactions.commit_implicit()
             if isinstance(outcome, Selected):
                 try:
-                    yield Taking(outcome, 0, self.interrupts).rows()
+                    yield taken(outcome, 0, self.interrupts)
                 finally:
                     outcome.source.close()
             else:

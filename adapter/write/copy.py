@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.read.result import Taking
+from foreshore.adapter.read.result import taken
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.subscribe import subscribe
@@ -114,11 +114,7 @@ async def copy_to(context: StatementContext, plan: CopyTo) -> CopyOut:
     else:
         selected = await subscribe(context, source)
     context.close_at_end(selected.source)
-    taking = Taking(selected, 0, context.interrupts)
+    rows = taken(selected, 0, context.interrupts)
     return CopyOut(
-        selected.desc,
-        plan.options,
-        taking.batches(),
-        lambda count: f"COPY {count}",
-        selected.source.streaming,
+        rows.desc, plan.options, rows.batches, lambda count: f"COPY {count}", rows.streaming
     )
