@@ -94,7 +94,8 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
     index = None
     if table in coordinator.state.objects:
         await coordinator.keys.ready(table)
-        index = _index(context, table, locking.key)
+        indexes = coordinator.keys.of(table).values()
+        index = next((each for each in indexes if each.constraint.columns == locking.key), None)
     width = len(locking.key)
     for _ in range(ATTEMPTS):
         read = set(transaction.read)
@@ -119,13 +120,6 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
         if transaction.time == time:
             break
     raise ConcurrentUpdate
-
-
-def _index(context: StatementContext, table: GlobalId, key: tuple[int, ...]) -> KeyIndex | None:
-    for each in context.planner.reader().planned[table].unique:
-        if each.columns == key:
-            return context.coordinator.keys.named(table, each)
-    return None
 
 
 def _locks_of(index: KeyIndex, columns: Sequence[pa.Array]) -> list[KeyLock]:

@@ -10,25 +10,11 @@ The time is at or beyond every input's `since`. Later reads of a transaction use
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal as OneOf
 
 from foreshore.errors import Conflict, InvalidParameterValue, NotYetKnown
 from foreshore.ids import GlobalId
-from foreshore.settings import BOUNDED_STALENESS, milliseconds
+from foreshore.isolation import BoundedStaleness, Isolation
 from foreshore.update import MAX_TIMESTAMP, Timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class BoundedStaleness:
-    """Reads see at least all commits older than `ms` milliseconds, and never wait."""
-
-    ms: int
-
-    def __str__(self) -> str:
-        return f"bounded staleness {self.ms}ms"
-
-
-Isolation = OneOf["strict serializable", "serializable"] | BoundedStaleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +88,6 @@ def select_timestamp(
             if time < max(read_ts - bound, since, at_least or 0):
                 raise _would_wait(chosen, time, bound, at_least or 0, name_of)
     return Selection(max(time, since, at_least or 0), read_ts, isolation, inputs)
-
-
-def isolation_of(level: str) -> Isolation:
-    """Return the isolation of a level's name; weaker levels than serializable get the strongest."""
-    if level.startswith(BOUNDED_STALENESS):
-        return BoundedStaleness(milliseconds(level.removeprefix(BOUNDED_STALENESS)) or 0)
-    return "serializable" if level == "serializable" else "strict serializable"
-
-
-def standard_level(level: str) -> str:
-    """Return the SQL standard's name of a level.
-
-    Strict serializable is stronger than any level of the standard. Reads with bounded staleness are
-    serializable, at an earlier time.
-    """
-    is_standard = level != "strict serializable" and not level.startswith(BOUNDED_STALENESS)
-    return level if is_standard else "serializable"
 
 
 def require_readable(

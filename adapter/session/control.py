@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.result import BatchSource, Selected
-from foreshore.adapter.read.timestamp_selection import standard_level
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.context import StatementContext
 from foreshore.errors import (
@@ -15,6 +14,7 @@ from foreshore.errors import (
     InvalidParameterValue,
     NoActiveSqlTransaction,
 )
+from foreshore.isolation import standard_level
 from foreshore.settings import BOUNDED_STALENESS
 from foreshore.sql import plan as plans
 

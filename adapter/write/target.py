@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import pyarrow as pa
 from msgspec import Struct
 
-from foreshore.adapter.read.timestamp_selection import BoundedStaleness
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.errors import TableAltered, WrongObjectType
 from foreshore.ids import GlobalId
+from foreshore.isolation import BoundedStaleness
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF_FIELD, Timestamp
 

@@ -3,15 +3,13 @@
 import pytest
 
 from foreshore.adapter.read.timestamp_selection import (
-    BoundedStaleness,
     Interval,
-    Isolation,
-    isolation_of,
     require_readable,
     select_timestamp,
 )
 from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
+from foreshore.isolation import BoundedStaleness, Isolation, isolation_of
 from foreshore.update import MAX_TIMESTAMP
 
 STRICT: Isolation = "strict serializable"
