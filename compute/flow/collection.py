@@ -128,6 +128,8 @@ class Collection:
         if not self._merging.acquire(blocking=False):
             return False
         try:
+            with self._lock:
+                self.spine.thin()
             merge = self.spine.due_merge()
             if merge is None:
                 return False

@@ -27,6 +27,7 @@ from foreshore.update import Timestamp
 
 TAIL_ROWS = 1 << 14
 MERGE_BUDGET = 65_536
+CROWDED = 512  # updates in a tail from which on it is worth while to add equal ones up
 IN_ORDER = 2_048  # rows from which on look-ups are made in the order of the hashes
 _UNTRACED = np.empty(0, np.int32)
 
@@ -238,6 +239,7 @@ class Spine:
         self.seed = np.uint64(seed)
         self.tail = Tail(self.width, len(self.keys), 64)
         self._merge: Merge | None = None
+        self._full = CROWDED  # updates in the tail at which it is consolidated
 
     def __len__(self) -> int:
         """Return the number of updates."""
@@ -305,8 +307,10 @@ class Spine:
             grown = Tail(self.width, len(self.keys), 1 << (2 * needed - 1).bit_length())
             grown.append(self.tail.hashes(), self.tail.contents())
             self.tail = grown
-        hashes = [self.hashes(batch.words, key) for key in range(len(self.keys))]
-        self.tail.append(hashes, batch)
+        self.tail.append(self._hashes_by_key(batch), batch)
+
+    def _hashes_by_key(self, batch: Batch) -> list[Hashes]:
+        return [self.hashes(batch.words, key) for key in range(len(self.keys))]
 
     def sorted(self, batch: Batch) -> Run:
         """Return updates as a run."""
@@ -328,6 +332,7 @@ class Spine:
         if self.tail.used:
             self.runs = (self.sorted(self.tail.contents()), *self.runs)
         self.tail = Tail(self.width, len(self.keys), self.tail.room)
+        self._full = CROWDED
 
     def mark(self) -> Mark:
         """Return the present state."""
@@ -347,12 +352,24 @@ class Spine:
 
     def maintain(self) -> bool:
         """Merge about `MERGE_BUDGET` updates of runs; return whether there is more to do."""
+        self.thin()
         merge = self.due_merge()
         if merge is None:
             return False
         if merge.work(self):
             self.install(merge)
         return True
+
+    def thin(self) -> None:
+        """Add up the updates of the tail if it has grown much, as a row may change very often."""
+        if self.tail.used < self._full:
+            return
+        updates = self.sorted(self.tail.contents()).updates()
+        if 2 * len(updates) <= self.tail.used:
+            tail = Tail(self.width, len(self.keys), 1 << (2 * len(updates) + 63).bit_length())
+            tail.append(self._hashes_by_key(updates), updates)
+            self.tail = tail
+        self._full = max(CROWDED, 2 * self.tail.used)
 
     def due_merge(self) -> Merge | None:
         """Return the merge that is under way or due, None if there is none."""

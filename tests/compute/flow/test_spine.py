@@ -1,0 +1,72 @@
+"""Spines keep little of what changes often, and find the same before and after maintenance."""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+
+from foreshore.compute.flow import spine as spines
+from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.spine import Spine
+
+NONE = np.zeros(0, np.int64)
+Found = Counter[tuple[int, ...]]
+KEYS = (np.array([0]), np.array([2, 1]))
+
+
+def batch(*updates: tuple[tuple[int, ...], int, int]) -> Batch:
+    words, times, diffs = zip(*updates, strict=True)
+    return Batch(np.array(words, np.int64), np.array(times, np.int64), np.array(diffs, np.int64))
+
+
+def found(spine: Spine, key: int, wanted: Sequence[tuple[int, ...]], before: int) -> Found:
+    """Return the rows that look-ups by a key find, with the sum of their diffs."""
+    rows = batch(*(((*key_words, 0, 0)[:3], 0, 1) for key_words in wanted))
+    pairs = spine.joined(key, rows, NONE, np.arange(3), before)
+    total: Found = Counter()
+    for row, diff in zip(pairs.words.tolist(), pairs.diffs.tolist(), strict=True):
+        total[tuple(row)] += diff
+    return Counter({row: count for row, count in total.items() if count})
+
+
+def test_row_that_changes_often_stays_small() -> None:
+    spine = Spine(KEYS, np.zeros(3, np.int64), Interner(), 1)
+    for time in range(20_000):
+        spine.compact(time - 1)
+        spine.insert(batch(((1, time, 7), time, 1), ((1, time - 1, 7), time, -1)))
+        spine.maintain()
+    assert len(spine) < 2 * spines.CROWDED
+    assert found(spine, 0, [(1,)], 20_000)[1, 19_999, 7] == 1
+
+
+@pytest.mark.parametrize("tail_rows", [4, 64, 1 << 14])
+def test_look_ups_do_not_depend_on_maintenance(
+    tail_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spines, "TAIL_ROWS", tail_rows)
+    monkeypatch.setattr(spines, "MERGE_BUDGET", 7)
+    monkeypatch.setattr(spines, "CROWDED", 5)
+    random = Random(tail_rows)
+    kept, plain = (Spine(KEYS, np.zeros(3, np.int64), Interner(), 1) for _ in range(2))
+    rows: list[tuple[int, int, int]] = []
+    for time in range(1, 200):
+        updates = []
+        for _ in range(random.choice((1, 2, 9))):
+            if rows and random.random() < 0.45:
+                updates.append((rows.pop(random.randrange(len(rows))), time, -1))
+            else:
+                row = (random.randrange(6), random.randrange(3), random.randrange(4))
+                rows.append(row)
+                updates.append((row, time, 1))
+        for spine in (kept, plain):
+            spine.insert(batch(*updates))
+        kept.compact(time - random.randrange(3))
+        for _ in range(random.randrange(4)):
+            kept.maintain()
+        wanted = [(key,) for key in range(6)]
+        assert found(kept, 0, wanted, time + 1) == found(plain, 0, wanted, time + 1)
+        both = [(c, b) for c in range(4) for b in range(3)]
+        assert found(kept, 1, both, time + 1) == Counter(rows)
