@@ -21,12 +21,11 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.ids import is_temporary
+from foreshore.item_view import Name
 from foreshore.settings import split_names
 
 IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
 TEMPORARY = "pg_temp"  # the name by which each session may call its own temporary schema
-
-FullName = tuple[str, str, str]  # database, schema, name
 
 
 @dataclass(eq=False)
@@ -107,7 +106,7 @@ class Names:
 
     # --- new relations -------------------------------------------------------------------------
 
-    def new_name(self, parts: tuple[str, ...], *, temporary: bool) -> FullName:
+    def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the full name under which a new relation is created, `temporary` or not.
 
         The session's own temporary schema may not exist yet. Raises InvalidTableDefinition if the
@@ -122,7 +121,7 @@ class Names:
                 database = self.state.objects[own.database or ""].name
             else:
                 database = self.database
-            return database, self.temporary, name
+            return Name(database, self.temporary, name)
         if self.schema(database, schema) is None:
             raise InvalidSchemaName(f'schema "{schema}" does not exist')
         if is_temporary(schema):
@@ -131,7 +130,7 @@ class Names:
             )
         if temporary:
             raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
-        return database, schema, name
+        return Name(database, schema, name)
 
     def _schema_for_new(self) -> str:
         """Return the first schema of the path that may have new relations.
@@ -145,6 +144,11 @@ class Names:
             elif schema not in IMPLICIT_SCHEMAS and self.schema(self.database, schema):
                 return schema
         raise InvalidSchemaName("no schema has been selected to create in")
+
+    def is_taken(self, name: Name) -> bool:
+        """Return whether a relation, or the index of a constraint, has that full name."""
+        found = self.schema(name.database or self.database, name.schema or "")
+        return found is not None and self.state.is_taken(found.id, name.item)
 
     # --- objects in messages -------------------------------------------------------------------
 

@@ -4,48 +4,11 @@ SHOW statements, except SHOW CREATE and SHOW variable, are queries over the buil
 `mz_catalog` and `pg_catalog`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal as OneOf
 from typing import Protocol
 
-from foreshore.constraint import Constraint, Unique
-from foreshore.expr.ir import Relation, Scalar
+from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
-from foreshore.sequence import Generated, Sequence
-from foreshore.sql.plan import Name
-from foreshore.types import RelationDesc
-
-ItemKind = OneOf[
-    "table", "view", "materialized view", "index", "sequence", "subscription", "builtin"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class ItemView:
-    """A catalog item as seen by binding."""
-
-    id: GlobalId
-    kind: ItemKind
-    name: Name
-    desc: RelationDesc
-    # The lowered relation of a view, substituted where it is named, or of a subscription; None for
-    # items with a collection of their own.
-    definition: Relation | None = None
-    # Of a table: the default of each column, the constraints, and the defining statement.
-    defaults: tuple[Scalar, ...] = ()
-    constraints: tuple[Constraint, ...] = ()
-    create_sql: str = ""
-    # Of a table: how each column is generated; None for ordinary columns.
-    generated: tuple[Generated | None, ...] = ()
-    oid: int = 0
-    sequence: Sequence | None = None
-    # If the columns of the table differ from those its definition knows: the SELECT that yields the
-    # known ones.
-    select: str = ""
-    # For a view whose rows depend on the reader's time zone: its relation in a given zone. The
-    # definition is in UTC, and maintained objects use that.
-    in_zone: Callable[[str], Relation] | None = None
+from foreshore.item_view import ItemView, Name
 
 
 class CatalogReader(Protocol):

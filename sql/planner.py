@@ -72,6 +72,7 @@ from foreshore.sql.plan import (
     Update,
 )
 from foreshore.sql.planning import ParameterTypes, Planning, located
+from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.text import format_text, parse_text
 from foreshore.types import (
@@ -396,7 +397,7 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
 
     def name_of(id: GlobalId) -> str:
         """Return the full name of a catalog item; ids of recursions are returned as they are."""
-        return planning.catalog.item(id).name.dotted() if id.startswith(("u", "s")) else id
+        return dotted(planning.catalog.item(id).name.parts) if id.startswith(("u", "s")) else id
 
     match tree.stage:
         case "raw":

@@ -11,7 +11,8 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.rebase import rebased
 from foreshore.catalog.state import PERMANENT, State
 from foreshore.errors import DatabaseError
-from foreshore.sql.plan import Name, Plan
+from foreshore.item_view import Name
+from foreshore.sql.plan import Plan
 from foreshore.sql.plan.changed_objects import (
     Items,
     NamedRelations,

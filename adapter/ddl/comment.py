@@ -12,7 +12,8 @@ from foreshore.errors import (
     UndefinedObject,
     WrongObjectType,
 )
-from foreshore.sql.plan import Comment, Name
+from foreshore.item_view import Name
+from foreshore.sql.plan import Comment
 
 
 def comment(context: StatementContext, plan: Comment) -> Completed:

@@ -18,7 +18,8 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.ids import GlobalId, is_builtin
-from foreshore.sql.plan import CreateTable, Name, ObjectKind
+from foreshore.item_view import Name
+from foreshore.sql.plan import CreateTable, ObjectKind
 
 
 def find_if_exists(

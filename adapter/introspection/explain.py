@@ -32,6 +32,7 @@ from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
+from foreshore.sql.rewrite.full_names import dotted
 
 
 async def explain(context: StatementContext, plan: Explain) -> Selected:
@@ -65,7 +66,7 @@ def _used(context: StatementContext, peek: PeekPlan) -> str:
 
 def _name(context: StatementContext, id: GlobalId) -> str:
     """Return the full name of a relation, or the id of an intermediate one that has no name."""
-    return context.planner.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
+    return dotted(context.planner.reader().item(id).name.parts) if id.startswith(("u", "s")) else id
 
 
 def _index_read(context: StatementContext, lookup: IndexRead) -> str:

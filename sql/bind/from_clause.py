@@ -42,6 +42,7 @@ from foreshore.expr.ir import (
     with_inputs,
 )
 from foreshore.expr.scalars import scalars_of
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
@@ -52,7 +53,6 @@ from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT, flat_map
 from foreshore.sql.bind.side_effects import distinct_calls, has_side_effects
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_relation

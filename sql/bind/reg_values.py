@@ -6,10 +6,11 @@ Names are looked up at execution by functions such as `_regclass_of_text(text)` 
 
 from foreshore.errors import UndefinedTable
 from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.item_view import Name
 from foreshore.sql.bind.sql_functions import function_named, inline
 from foreshore.sql.parse.keywords import quote_string
-from foreshore.sql.plan import Name
 from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import OID, REGCLASS, TEXT, SqlType
 
 
@@ -55,7 +56,7 @@ def _qualify_text(planning: Planning, at: int, name: Name) -> None:
 
     for token in tokenize(planning.text)[0]:
         if token.start == at and token.kind == STRING:
-            planning.qualified.append((at, token.end, quote_string(name.dotted())))
+            planning.qualified.append((at, token.end, quote_string(dotted(name.parts))))
 
 
 def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:

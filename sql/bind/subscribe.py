@@ -25,12 +25,12 @@ from foreshore.errors import (
 )
 from foreshore.expr.envelope import Debezium, Diffs, Envelope, Upsert
 from foreshore.expr.ir import Column, OrderKey
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query, query_over
 from foreshore.sql.bind.time import bind_as_of, bind_time
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.plan import (
     Advance,
@@ -38,6 +38,7 @@ from foreshore.sql.plan import (
     Subscribe,
 )
 from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import BOOL, INT8, MZ_TIMESTAMP, TEXT, ColumnType, RelationDesc
 
 Named = tuple[str, ColumnType]
@@ -124,7 +125,7 @@ def bind_create_subscription(
     text = ddl.kept_text(planning, tree.at, tree.end)
     if isinstance(tree.source, ast.TableRef):
         text = f"SELECT * FROM {text}"
-    sql = f"CREATE SUBSCRIPTION {name.dotted()} FOR ({text})"
+    sql = f"CREATE SUBSCRIPTION {dotted(name.parts)} FOR ({text})"
     return CreateSubscription(name, query, tree.if_not_exists, frozenset(planning.depends_on), sql)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from foreshore.ids import GlobalId
+from foreshore.item_view import Name
 from foreshore.sql.plan import (
     AlterSequence,
     AlterTable,
@@ -20,7 +21,6 @@ from foreshore.sql.plan import (
     CreateTableAs,
     CreateView,
     Drop,
-    Name,
     Plan,
     Rename,
     Retain,

@@ -6,8 +6,9 @@ from typing import Literal as OneOf
 from foreshore.constraint import Constraint
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
+from foreshore.item_view import Name
 from foreshore.sequence import Generated, Sequence
-from foreshore.sql.plan.query import AsOf, Name, ObjectKind, Query, WritePlan
+from foreshore.sql.plan.query import AsOf, ObjectKind, Query, WritePlan
 from foreshore.types import RelationDesc
 
 

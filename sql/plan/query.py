@@ -6,8 +6,7 @@ from typing import Literal as OneOf
 from foreshore.expr.block import Block, Recursion
 from foreshore.expr.envelope import Envelope
 from foreshore.expr.ir import Finishing, Relation, Scalar
-from foreshore.ids import GlobalId, is_temporary
-from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INTERVAL, TEXT, TIMESTAMPTZ, ColumnType, RelationDesc
 
 EXPLAIN_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(TEXT, False),))
@@ -52,29 +51,6 @@ ObjectKind = OneOf[
     "role",
     "column",  # COMMENT ON only
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A resolved name; parts that the kind does not have are None."""
-
-    database: str | None
-    schema: str | None
-    item: str
-
-    @property
-    def temporary(self) -> bool:
-        """Return whether it is in the schema of a session's temporary items."""
-        return is_temporary(self.schema or "")
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Return the parts that the name has."""
-        return tuple(p for p in (self.database, self.schema, self.item) if p is not None)
-
-    def dotted(self) -> str:
-        """Return the name as SQL text, its parts quoted where needed."""
-        return ".".join(map(quote_identifier, self.parts))
 
 
 class WritePlan:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from foreshore.expr.ir import Scalar
-from foreshore.sql.plan.query import Name, ObjectKind, Select, Subscribe, WritePlan
+from foreshore.item_view import Name
+from foreshore.sql.plan.query import ObjectKind, Select, Subscribe, WritePlan
 from foreshore.types import RelationDesc, SqlType
 
 

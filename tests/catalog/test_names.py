@@ -95,7 +95,7 @@ def test_name_of_inaccessible_relation_is_refused(
 def test_new_name_has_first_permanent_schema_of_path(state: State) -> None:
     def new(*parts: str, setting: str = "public", temporary: bool = False) -> str:
         try:
-            return ".".join(names(state, setting).new_name(parts, temporary=temporary))
+            return ".".join(names(state, setting).resolve_new(parts, temporary=temporary).parts)
         except DatabaseError as error:
             return f"{error.sqlstate} {error.message}"
 

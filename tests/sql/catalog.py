@@ -5,14 +5,13 @@ from foreshore.constraint import Unique
 from foreshore.errors import InvalidSchemaName, UndefinedTable
 from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.ids import GlobalId
-from foreshore.sql.catalog_reader import ItemKind, ItemView
+from foreshore.item_view import ItemKind, ItemView, Name
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     CreateMaterializedView,
     CreateSubscription,
     CreateTable,
     CreateView,
-    Name,
 )
 from foreshore.sql.planner import plan_statement
 from foreshore.types import RelationDesc

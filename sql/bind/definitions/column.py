@@ -17,6 +17,7 @@ from foreshore.expr.ir import (
     Scalar,
     type_of,
 )
+from foreshore.item_view import Name
 from foreshore.sequence import BOUNDS, Generated
 from foreshore.sequence import Sequence as Numbers
 from foreshore.sql import ast
@@ -34,9 +35,9 @@ from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.parse.lexer import STRING, tokenize
-from foreshore.sql.plan import ColumnSequence, Name
+from foreshore.sql.plan import ColumnSequence
 from foreshore.sql.planning import Planning, located
-from foreshore.sql.rewrite.full_names import is_regclass
+from foreshore.sql.rewrite.full_names import dotted, is_regclass
 from foreshore.sql.rewrite.text_edits import apply_edits
 from foreshore.types import INT2, INT4, INT8, SqlType
 
@@ -98,7 +99,7 @@ class ColumnBinder:
                     position=column.at + 1,
                 )
             numbers = Numbers(type, maximum=BOUNDS[type.name] - 1)
-            name = quote_string(self._add_sequence(place, column, numbers, None).dotted())
+            name = quote_string(dotted(self._add_sequence(place, column, numbers, None).parts))
             return Literal(None, type), f" DEFAULT nextval({name}::regclass)"
         if column.default is None:
             return Literal(None, type), ""
@@ -116,7 +117,7 @@ class ColumnBinder:
             item = self._planning.catalog.resolve_item(named.name)
             self._planning.depends_on.add(item.id)
             call = ast.FunctionCall(
-                ("nextval",), (ast.String(item.name.dotted(), column.at),), column.at
+                ("nextval",), (ast.String(dotted(item.name.parts), column.at),), column.at
             )
             default = bind_default(self._planning, call, column.name, type)
             sequence = item.name
@@ -124,7 +125,7 @@ class ColumnBinder:
             numbers = identity_sequence(options, type)
             sequence = self._add_sequence(place, column, numbers, named)
         when = "ALWAYS" if column.identity.always else "BY DEFAULT"
-        return default, f" GENERATED {when} AS IDENTITY (SEQUENCE NAME {sequence.dotted()})"
+        return default, f" GENERATED {when} AS IDENTITY (SEQUENCE NAME {dotted(sequence.parts)})"
 
     def _add_sequence(
         self,
@@ -198,7 +199,7 @@ def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
             assert token.kind == STRING, (text, token)
             named.remove(token.start)
             item = planning.catalog.resolve_item(name_parts(token.value))
-            name = quote_string(item.name.dotted())
+            name = quote_string(dotted(item.name.parts))
             if not is_regclass(tokens, place):  # so that renaming finds it
                 name += "::regclass"
             edits.append((token.start, token.end, name))

@@ -15,6 +15,7 @@ from foreshore.errors import (
 from foreshore.expr.ir import Column, Environment, Relation, Scalar, walk_relations, walk_scalars
 from foreshore.expr.scalars import scalars_of
 from foreshore.interval_text import parse_interval
+from foreshore.item_view import Name
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
@@ -34,7 +35,6 @@ from foreshore.sql.plan import (
     CreateSchema,
     CreateView,
     Drop,
-    Name,
     ObjectKind,
     Rename,
     Retain,
@@ -42,6 +42,7 @@ from foreshore.sql.plan import (
 )
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import without_qualifiers
+from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.text_edits import apply_edits
 from foreshore.types import TEXT, ColumnType, RelationDesc
 
@@ -105,7 +106,7 @@ def bind_create_view(
     _require_cluster(planning, statement.cluster)
     depends_on = frozenset(planning.depends_on)
     sql = "CREATE MATERIALIZED VIEW " if statement.materialized else "CREATE VIEW "
-    sql += name.dotted()
+    sql += dotted(name.parts)
     if statement.columns:
         sql += f" ({', '.join(map(quote_identifier, statement.columns))})"
     if statement.cluster is not None:
@@ -193,7 +194,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         sql += f" {quote_identifier(statement.name)}"
     if statement.cluster is not None:
         sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
-    sql += f" ON {item.name.dotted()}{keys}"
+    sql += f" ON {dotted(item.name.parts)}{keys}"
     return CreateIndex(
         statement.name,
         item.id,

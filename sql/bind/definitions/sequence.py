@@ -15,15 +15,16 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import TRUE, Call, Environment, Join, Literal, Map, Relation, Scalar, type_of
 from foreshore.ids import GlobalId
+from foreshore.item_view import ItemView, Name
 from foreshore.sequence import BOUNDS, Sequence
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.expression import ExpressionBinder, at_of, undefined_function
 from foreshore.sql.bind.reg_values import name_parts
 from foreshore.sql.bind.type_names import type_of_name
-from foreshore.sql.catalog_reader import ItemView
-from foreshore.sql.plan import AlterSequence, CreateSequence, Name
+from foreshore.sql.plan import AlterSequence, CreateSequence
 from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import (
     BOOL,
     INT8,
@@ -74,7 +75,7 @@ def new_sequence(
 def definition(name: Name, sequence: Sequence) -> str:
     """Return the statement that creates a sequence."""
     return (
-        f"CREATE SEQUENCE {name.dotted()} AS {format_type(sequence.type)}"
+        f"CREATE SEQUENCE {dotted(name.parts)} AS {format_type(sequence.type)}"
         f" START WITH {sequence.start} INCREMENT BY {sequence.increment}"
         f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum}"
         f" CACHE {sequence.cache}{'' if sequence.cycle else ' NO'} CYCLE"

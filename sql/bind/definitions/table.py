@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
+from foreshore.item_view import ItemView, Name
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.column import (
     ColumnBinder,
@@ -40,11 +41,11 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import type_of_name
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Name, Truncate
+from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Truncate
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import column_refs, with_column_renamed, without_qualifiers
+from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import ColumnType, RelationDesc, written_type
 
 _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
@@ -122,7 +123,7 @@ def _define(
         tuple(defaults),
         bound,
         if_not_exists,
-        f"CREATE TABLE {name.dotted()} ({', '.join(parts)})",
+        f"CREATE TABLE {dotted(name.parts)} ({', '.join(parts)})",
         tuple(map(generated, definitions)),
         tuple(defining.sequences),
         frozenset(planning.depends_on),

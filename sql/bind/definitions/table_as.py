@@ -17,6 +17,7 @@ from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import CreateTableAs
 from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.full_names import dotted
 from foreshore.types import written_type
 
 
@@ -42,7 +43,7 @@ def bind_create_table_as(
         f"{quote_identifier(column)} {written_type(each.type)}"
         for column, each in zip(names, columns_of(relation), strict=True)
     )
-    text = f"CREATE TABLE {name.dotted()} ({columns})"
+    text = f"CREATE TABLE {dotted(name.parts)} ({columns})"
     (definition,) = parse(text)
     assert isinstance(definition.ast, ast.CreateTableStatement), text
     table = bind_create_table(Planning(planning.catalog, text), definition.ast)

@@ -12,9 +12,9 @@ from foreshore.errors import (
     FeatureNotSupported,
     UndefinedColumn,
 )
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.table import altered, require_table
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.plan import AlterTable
 from foreshore.sql.planning import Planning, located
 

@@ -38,10 +38,10 @@ from foreshore.expr.ir import (
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
+from foreshore.item_view import ItemView
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.bind.with_clause import Lets, with_lets
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.optimize.lookup import RANGES, is_widening
 from foreshore.sql.optimize.nullability import is_strict_in

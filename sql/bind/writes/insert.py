@@ -26,6 +26,7 @@ from foreshore.expr.ir import (
     sources_of,
     type_of,
 )
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
@@ -49,7 +50,6 @@ from foreshore.sql.bind.writes.target import (
     row_of,
     target_table,
 )
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.plan import Insert, OnConflict
 from foreshore.sql.planning import Planning

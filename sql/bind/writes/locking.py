@@ -17,12 +17,12 @@ from msgspec.structs import replace as with_fields
 from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedTable, WrongObjectType
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import BoundQuery, Wanted, plain_relation
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query
 from foreshore.sql.bind.scope import Scope
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.plan import InitPlan, Locking, LockTable, Query, Select, Wait
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import has_own_lets, is_closed

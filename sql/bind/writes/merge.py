@@ -23,6 +23,7 @@ from foreshore.expr.ir import (
     Scalar,
 )
 from foreshore.expr.split import is_not_null, is_null
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
@@ -41,7 +42,6 @@ from foreshore.sql.bind.writes.target import (
     row_of,
     target_table,
 )
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.plan import Merge, MergeAction
 from foreshore.sql.planning import Planning
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType

@@ -18,6 +18,7 @@ from foreshore.expr.ir import (
     LocalGet,
     Scalar,
 )
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
@@ -28,7 +29,6 @@ from foreshore.sql.bind.side_effects import (
     distinct_calls,
 )
 from foreshore.sql.bind.with_clause import Lets, with_lets
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.plan import Query
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar

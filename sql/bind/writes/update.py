@@ -17,6 +17,7 @@ from foreshore.expr.ir import (
     TopK,
     columns_of,
 )
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import distinct, filtered
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
@@ -29,7 +30,6 @@ from foreshore.sql.bind.side_effects import (
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.bind.writes.changed_keys import Link, keys_of, linked, links_within
 from foreshore.sql.bind.writes.target import assigned_columns, returning_over, row_of, target_table
-from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.plan import Delete, Update
 from foreshore.sql.planning import Planning
 from foreshore.types import INT8
