@@ -41,11 +41,12 @@ from foreshore.errors import DatabaseError, DataError, FeatureNotSupported
 from foreshore.expr.datum import repeat
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Call, Scalar, walk_scalars
+from foreshore.expr.scalars import bind_scalar
 from foreshore.ids import GlobalId
 from foreshore.rows import negated, repeated, split_diffs
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.plan import AlterTable, CreateTable
-from foreshore.sql.rewrite.bind_parameters import bind_scalar, parameter_bindings
+from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.table_rows import TableRows
 from foreshore.update import DIFF, DIFF_FIELD, Timestamp
 

@@ -16,9 +16,10 @@ from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Finishing, Scalar, type_of
+from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Query
-from foreshore.sql.rewrite.bind_parameters import Replace, bind_block, bind_scalar
+from foreshore.sql.rewrite.bind_parameters import bind_block
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 

@@ -24,9 +24,10 @@ from foreshore.errors import LockNotAvailable, TableAltered
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Finishing, Literal, Scalar
+from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.ids import GlobalId
 from foreshore.rows import counted
-from foreshore.sql.rewrite.bind_parameters import Replace, bind_relation, bind_scalar
+from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.update import Timestamp
 
 LiteralKeys = tuple[tuple[Literal, ...], ...]

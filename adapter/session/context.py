@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import InternalError, ReadOnlySqlTransaction
+from foreshore.expr.scalars import Replace
 from foreshore.ids import temporary_schema
 from foreshore.isolation import Isolation, isolation_of
 from foreshore.settings import BOUNDED_STALENESS, VERSION, milliseconds, split_names
-from foreshore.sql.rewrite.bind_parameters import Replace, parameter_bindings
+from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 

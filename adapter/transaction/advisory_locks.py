@@ -1,12 +1,12 @@
-"""Advisory locks: pg_advisory_lock and its kin, which mean what those who take them agree on.
+"""Advisory locks: pg_advisory_lock and its kin, whose meaning is up to the clients.
 
-A lock is named by a database and a bigint, or two integers, which are others. Sessions have locks
-exclusively or share them, and as often as they have taken them; the same session never waits for
-itself. What is taken for the session is kept until it gives it back or ends, what is taken for a
-transaction ends with that, or as it goes back to a savepoint before.
+A lock is named by a database and either a bigint or two integers. It is exclusive or shared. A
+session may take it several times, and never waits for itself. A session lock is held until the
+session releases it or ends, a transaction lock until the transaction ends or returns to an earlier
+savepoint.
 
-A session that holds a lock in some way goes before those who wait for it. A deadlock that leads
-over rows or tables as well is not found: `lock_timeout` ends it.
+A session that holds a lock already goes before those who wait for it. A deadlock that involves
+rows or tables too is not found: `lock_timeout` ends it.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ LOCK_TYPES: Mapping[Mode, str] = {"exclusive": "ExclusiveLock", "shared": "Share
 
 
 class Key(NamedTuple):
-    """What a lock is on, as pg_locks names it."""
+    """The name of a lock, as pg_locks shows it."""
 
     database: str
     classid: int
     objid: int
-    objsubid: int  # 1: of a bigint, whose halves the two are; 2: of two integers
+    objsubid: int  # 1: a bigint, whose halves the two are; 2: two integers
 
 
 class Had(NamedTuple):
-    """A way in which a session has a lock."""
+    """How a session holds a lock."""
 
     mode: Mode
     scope: Scope
@@ -82,7 +82,7 @@ class AdvisoryLocks(LockQueue[_Request]):
     # --- giving back
 
     def give_back(self, pid: int, key: Key, mode: Mode) -> bool:
-        """Give back what was taken for the session once; False if it does not have that."""
+        """Release a session lock once; return whether the session held it."""
         had = Had(mode, "session")
         if not self._holders.get(key, {}).get(pid, Counter())[had]:
             return False
@@ -91,11 +91,11 @@ class AdvisoryLocks(LockQueue[_Request]):
         return True
 
     def mark(self, pid: int) -> int:
-        """Return how often a session has taken something for its transaction."""
+        """Return the number of transaction locks of a session."""
         return len(self.by_transactions.get(pid, ()))
 
     def release_transaction(self, pid: int, since: int = 0) -> None:
-        """Give back what a session has taken for its transaction `since` that `mark`."""
+        """Release the transaction locks of a session but for the first `since`."""
         taken = self.by_transactions.get(pid, [])
         if len(taken) <= since:
             return
@@ -107,7 +107,7 @@ class AdvisoryLocks(LockQueue[_Request]):
         self._wake()
 
     def release_session(self, pid: int) -> None:
-        """Give back what a session has taken for itself."""
+        """Release the session locks of a session."""
         for key in list(self.held.get(pid, ())):
             counts = self._holders[key][pid]
             for had in [had for had in counts if had.scope == "session"]:
@@ -135,7 +135,7 @@ class AdvisoryLocks(LockQueue[_Request]):
     # --- what there is
 
     def rows(self) -> Iterator[tuple[Key, int, Mode, bool]]:
-        """Yield who has, or waits for, which lock, how, and whether it has it."""
+        """Yield the lock, the session, the mode, and whether it is granted, of each request."""
         for key, holders in self._holders.items():
             for pid, counts in holders.items():
                 for mode in dict.fromkeys(had.mode for had in counts):
@@ -146,7 +146,7 @@ class AdvisoryLocks(LockQueue[_Request]):
     # --- waiting
 
     def _before(self, request: _Request, place: int) -> Iterator[int]:
-        """Yield those for whom `request`, at `place` of those who wait, has to wait."""
+        """Yield the sessions for whom `request`, at `place` of the queue, has to wait."""
         holders = self._holders.get(request.key, {})
         for pid, counts in holders.items():
             if pid != request.owner and _conflict(request.had, counts):
@@ -177,7 +177,7 @@ def _conflict(wanted: Had, others: "Counter[Had] | tuple[Had, ...]") -> bool:
 async def value(
     context: StatementContext, function: str, args: Sequence[Datum]
 ) -> bool | str | None:
-    """Return what a call of one of the functions gives."""
+    """Return the result of a call of one of the functions."""
     if None in args:
         return None
     locks, pid = context.coordinator.advisory, context.pid
@@ -196,12 +196,12 @@ async def value(
 
 
 def ends(function: str) -> bool:
-    """Whether what a call takes ends with its transaction."""
+    """Return whether a function takes transaction locks."""
     return "_xact_" in function
 
 
 def _asked(database: str, function: str, args: Sequence[Datum]) -> tuple[Key, Had]:
-    """Return which lock a call is about, and how it takes it."""
+    """Return the lock of a call, and how it is held."""
     mode: Mode = "shared" if "_shared(" in function else "exclusive"
     key = _key(database, [int(str(arg)) for arg in args])
     return key, Had(mode, "transaction" if ends(function) else "session")

@@ -1,19 +1,16 @@
 """Group commit: concurrent writes share one time and one durable append.
 
-While one group is made durable the next gathers. All writable shards advance together: those that a
-group writes by the append, the others in memory, and so do all of them at intervals when nothing is
-written, so that reads at the newest time need not wait. A write is acknowledged when it is durable
-and reads at `read_ts` see it; nothing about it is visible before.
+While one group is made durable, the next one gathers. All writable shards advance together, also
+those that a group does not write, and at intervals when nothing is written. So reads at the newest
+time need not wait. A write is acknowledged when it is durable and reads at `read_ts` see it.
 
-A write may ask that certain shards have not changed since the time at which it read them (`Reads`).
-That is decided when its group is formed, in the order of arrival: either nothing of the group
-before it touches them, or it is answered `Conflict` and has written nothing. In the same moment a
-`Guard` may refuse it, as it breaks a constraint together with what is there or comes before it.
+A write may require that shards and keys have not changed since it read them (`Reads`). This is
+checked when its group is formed, in the order of arrival, also against earlier writes of the group;
+the write fails with Conflict if one has changed. A `Guard` checks constraints at the same moment.
 
-A group for which the disk has no room has written nothing. Its writes are then tried one by one, so
-that a small one does not fail for a large one, and those for which there is none are refused. So it
-is with a group of which a shard has been written, or taken away, by another holder of its
-capabilities: whoever writes to that shard hears of it, and nobody else.
+A group for which the disk is full has written nothing. Its writes are then tried one by one, so
+that only those fail for which there is no space. The same happens if another holder of capabilities
+has written to a shard of the group, or has dropped it: only writes to that shard fail.
 """
 
 import asyncio
@@ -58,7 +55,7 @@ IDLE_ADVANCE_MS = 250
 
 
 class Shards(Protocol):
-    """What group commit needs of the storage controller."""
+    """The methods of the storage controller that group commit calls."""
 
     async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
         """Make all writes durable, or none."""
@@ -90,9 +87,9 @@ class Reads(Struct, frozen=True):
 
 @dataclass(eq=False, slots=True)
 class Write:
-    """What one transaction writes, without a time, for each shard.
+    """The rows that one transaction writes to each shard, without a time.
 
-    `at` makes updates that need the time of the write. `applied` is called with it at the moment
+    `at` returns further updates, made with the time of the write. `applied` is called with the time
     when the write becomes visible, before anything else can run.
     """
 
@@ -101,7 +98,7 @@ class Write:
     at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
     applied: Callable[[Timestamp], None] | None = None
     owner: object = None  # of blocked tables
-    lock_timeout_ms: int = 0  # how long it waits for others who block its tables; 0: without end
+    lock_timeout_ms: int = 0  # the longest wait for others who block its tables; 0: no limit
     keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
     checked: Timestamp = 0  # the last time at which the constraints were known to hold
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
@@ -113,28 +110,29 @@ class Write:
 
 
 class Guard(Protocol):
-    """What group commit asks before it takes a write, and tells when one has become visible."""
+    """Checks writes before they join a group, and is told when a group has become visible."""
 
     def refused(self, write: Write, earlier: GroupKeys) -> DatabaseError | None:
-        """Return why `write` may not happen after what is there and after `earlier`."""
+        """Return the error of `write` after `earlier` in its group, None if it may commit."""
         ...
 
     def changed(
         self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: GroupKeys
     ) -> bool:
-        """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
+        """Return whether one of `keys` was changed after `time`, or is by `earlier`."""
         ...
 
     def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
-        """Take note of what `group` has written at `time`, and that nothing else has been."""
+        """Note that `group` has been written at `time`, and nothing else since the last group."""
         ...
 
 
 @dataclass(slots=True)
 class _Group:
-    """What is decided together: writes that become durable at once, and those that may not.
+    """Writes that become durable together, and writes that are refused.
 
-    Why they may not can be what the group writes, so they hear of it when that is durable.
+    The reason to refuse a write can be another one of the group, so it gets its error when that is
+    durable.
     """
 
     asked: list[Write] = field(default_factory=list)  # all of it, in order of arrival
@@ -142,12 +140,12 @@ class _Group:
     refused: list[tuple[Write, DatabaseError]] = field(default_factory=list)
 
     def refuse(self, write: Write, error: DatabaseError) -> None:
-        """Take a write that may not happen."""
+        """Add a write that is refused."""
         self.asked.append(write)
         self.refused.append((write, error))
 
     def answer(self) -> None:
-        """Tell those that are refused."""
+        """Fail the writes that are refused."""
         for write, error in self.refused:
             if not write.done.done():
                 write.done.set_exception(error)
@@ -155,7 +153,7 @@ class _Group:
 
 @dataclass(eq=False, slots=True)
 class _Awaited:
-    """Somebody who waits for a time."""
+    """A wait for a time."""
 
     time: Timestamp
     done: asyncio.Future[None]
@@ -165,7 +163,7 @@ class _Awaited:
 
 
 class _Gone(NamedTuple):
-    """What became of a table's shard, when."""
+    """The end of a table's shard."""
 
     name: str | None  # None: the table has another shard
     time: Timestamp
@@ -207,33 +205,33 @@ class GroupCommit:
         self._shards.share_upper(id, self._shared)
 
     def remove(self, id: GlobalId) -> None:
-        """Write to a shard no more."""
+        """Stop writing to a shard."""
         if self._tokens.pop(id, None) is not None:
             self._shards.unshare_upper(id)
         self._changed.pop(id, None)
 
     def retire(self, id: GlobalId, name: str | None, time: Timestamp) -> None:
-        """Write no more to the shard of table `name`, dropped at `time`; None: it has another."""
+        """Stop writing to the shard of a table, dropped as `name` at `time`; None: rewritten."""
         self.remove(id)
         self._gone[id] = _Gone(name, time)
 
     def forget_retired(self, through: Timestamp) -> None:
-        """Forget what was retired at `through` or before; no transaction knows it any more."""
+        """Forget shards retired at `through` or before, which no transaction knows any more."""
         for id, each in list(self._gone.items()):
             if each.time > through:
                 break
             del self._gone[id]
 
     def __contains__(self, id: object) -> bool:
-        """Whether `id` is a shard that is written here."""
+        """Return whether `id` is a shard that is written here."""
         return id in self._tokens
 
     def is_altered(self, id: GlobalId) -> bool:
-        """Whether another shard is written in the place of `id` by now."""
+        """Return whether the table of shard `id` has a new shard."""
         return id in self._gone and self._gone[id].name is None
 
     def gone(self, id: GlobalId) -> DatabaseError:
-        """Return what who wants to write to a retired shard hears."""
+        """Return the error for writing to a retired shard."""
         gone = self._gone.get(id)
         return TableAltered() if gone is None or gone.name is None else TableDropped(gone.name)
 
@@ -243,19 +241,19 @@ class GroupCommit:
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended: what was asked for may then have happened, whatever is said."""
+        """Whether it has failed or been closed; a pending write may then have happened."""
         return self._failed is not None
 
     @property
     def standstill(self) -> DatabaseError | None:
-        """Why times do not go on, and so no table either; None: they do."""
+        """The error because of which times, and so all tables, do not advance; None: they do."""
         return self._no_room if self._failed is None else _stopped(self._failed)
 
     async def write(self, write: Write) -> Timestamp:
-        """Await that `write` is durable and visible; return its time.
+        """Commit a write; return its time when it is durable and visible.
 
         Raises Conflict if what it read has changed, LockNotAvailable if others block its tables
-        for too long. When cancelled, the write may still happen.
+        for too long. After a cancellation the write may still happen.
         """
         if self._failed is not None:
             raise _stopped(self._failed)
@@ -273,7 +271,7 @@ class GroupCommit:
             timer.cancel()
 
     def _give_up(self, write: Write) -> None:
-        """Refuse a write that waits for those who block its tables."""
+        """Refuse a write that still waits for others who block its tables."""
         if write in self._pending and self._is_blocked(write):
             self._pending.remove(write)
             if not write.done.done():
@@ -303,11 +301,11 @@ class GroupCommit:
             raise
 
     def block(self, ids: Iterable[GlobalId], owner: object) -> None:
-        """Let nobody but `owner`'s reads-then-writes change `ids` until `unblock`."""
+        """Let only writes of `owner` change `ids` until `unblock`."""
         self._blocked.update(dict.fromkeys(ids, owner))
 
     def unblock(self, ids: Iterable[GlobalId]) -> None:
-        """Let everybody write `ids` again."""
+        """Let all owners write `ids` again."""
         for id in ids:
             self._blocked.pop(id, None)
         self._wake.set()
@@ -321,7 +319,7 @@ class GroupCommit:
     async def run(self) -> None:
         """Commit groups, and advance when idle, until closed.
 
-        An append that failed is the end, unless it is known to be for want of room.
+        Ends with the error of an append that failed, unless the disk was full.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -356,7 +354,7 @@ class GroupCommit:
             raise
 
     def close(self) -> None:
-        """End the loop when the group at hand is done; whoever writes later is refused."""
+        """End the loop after the present group; later writes are refused."""
         self._closing = True
         self._failed = self._failed or AdminShutdown(
             "terminating connection due to administrator command"
@@ -368,7 +366,7 @@ class GroupCommit:
         await self._advance()
 
     def _form(self) -> _Group:
-        """Take the writes that can go together now, in order of arrival."""
+        """Return the writes that can commit together now, in order of arrival."""
         alone, self._alone = self._alone > 0, max(0, self._alone - 1)
         group = _Group()
         left: list[Write] = []
@@ -459,7 +457,7 @@ class GroupCommit:
         group.answer()
 
     async def _append(self, writes: Sequence[ShardWrite]) -> None:
-        """Make `writes` durable; raises Conflict if another has written one of the shards."""
+        """Make `writes` durable; raises Conflict if another process has written to a shard."""
         for write in writes:
             if write.lower >= write.upper:
                 raise self._overtaken(write.id, write.lower)
@@ -471,14 +469,14 @@ class GroupCommit:
                     pass
 
     def _overtaken(self, id: GlobalId, upper: Timestamp) -> Conflict:
-        """Take note that another holder of a write capability has written up to `upper`."""
+        """Note that another holder of a write capability has written up to `upper`."""
         logger.warning("a shard is written by others as well", extra={"shard": id, "upper": upper})
         if id in self._changed:
             self._changed[id] = max(self._changed[id], upper)
         return ConcurrentUpdate()
 
     def _again(self, group: _Group, error: DatabaseError) -> None:
-        """Decide anew about a group that was not written, and refuse what is not by itself."""
+        """Queue the writes of a group that was not written again; fail one that was alone."""
         again = group.asked
         if len(group.writes) == 1:
             again = [write for write, _ in group.refused]
@@ -504,12 +502,12 @@ class GroupCommit:
             done.set_result(None)
 
     def _tell_not_reached(self, error: DatabaseError) -> None:
-        """Fail those whose time should be there by now; it may be long until that of others."""
+        """Fail the waits for times that should be reached by now."""
         for done in self._due(self._oracle.next_ts()):
             done.set_exception(error)
 
     def _due(self, time: Timestamp) -> Iterator[asyncio.Future[None]]:
-        """Take out who waits for `time` or an earlier one, and yield who does so still."""
+        """Remove the waits for `time` or earlier, and yield the futures that are not done."""
         while self._awaited and self._awaited[0].time <= time:
             done = heappop(self._awaited).done
             if not done.done():
@@ -538,7 +536,7 @@ def joined(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _stopped(error: BaseException) -> DatabaseError:
-    """Return what a writer hears when its write may not have become durable."""
+    """Return the error of a write that may not have become durable."""
     if isinstance(error, DatabaseError):
         return error
     return DatabaseError(

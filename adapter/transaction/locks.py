@@ -32,12 +32,12 @@ class KeyLock(NamedTuple):
 
 
 class _Altering(NamedTuple):
-    """An intention: its owner, who has all of `table`, is going to alter it."""
+    """The intention of the owner of `table` to alter it."""
 
     table: GlobalId
 
 
-Lock: TypeAlias = GlobalId | KeyLock | _Altering  # all of a table; a key; see there
+Lock: TypeAlias = GlobalId | KeyLock | _Altering  # GlobalId: a whole table
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +48,7 @@ class _Request:
     granted: asyncio.Future[None] = field(default_factory=asyncio.Future)
 
     def conflicts(self, other: "_Request") -> bool:
-        """Whether the two could not be granted to different owners."""
+        """Return whether the two cannot be granted to different owners."""
         return (
             not self.tables.isdisjoint(other.tables)
             or not self.keys.isdisjoint(other.keys)
@@ -64,28 +64,27 @@ class Locks(LockQueue[_Request]):
         super().__init__()
         self._group = group
         self._state = state
-        self.tables: dict[GlobalId, Owner] = {}  # of which somebody has all
+        self.tables: dict[GlobalId, Owner] = {}  # locked as a whole
         self._keys: dict[KeyLock, Owner] = {}
-        self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # how many keys of a table each has
-        self.held: dict[Owner, list[Lock]] = {}  # what each owner has, in the order of taking
-        self.altering: dict[GlobalId, Owner] = {}  # tables that are to become others
+        self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # the number of keys of a table
+        self.held: dict[Owner, list[Lock]] = {}  # in the order of locking
+        self.altering: dict[GlobalId, Owner] = {}  # tables that an ALTER TABLE changes
 
     async def acquire(self, tables: Iterable[GlobalId], owner: Owner, timeout_ms: int) -> None:
-        """Take all of `tables`, and close them to the plain writes of others.
+        """Lock `tables` as a whole, and block the plain writes of others.
 
-        Raises Conflict 40P01 if that would wait for ever, LockNotAvailable after `timeout_ms`
-        unless that is 0; TableDropped or TableAltered if a table went, became another or has
-        another name now.
+        Raises Conflict 40P01 at a deadlock, LockNotAvailable after `timeout_ms` unless that is 0;
+        TableDropped or TableAltered if a table was dropped, altered or renamed meanwhile.
         """
         wanted = frozenset(tables)
         await self._acquire(wanted, frozenset(), owner, timeout_ms)
         await self._close(wanted, owner)
 
     async def _close(self, tables: frozenset[GlobalId], owner: Owner) -> None:
-        """Close tables that `owner` has just got to the writes of others.
+        """Block writes of others to tables that `owner` has just locked.
 
-        Those who found nobody here, and so are about to be committed, go first: they would wait
-        where nothing can interrupt them.
+        Writes that found no lock, and so are about to commit, go first: they would wait where
+        nothing can interrupt them.
         """
         await asyncio.sleep(0)
         await self._group.settled()
@@ -93,7 +92,7 @@ class Locks(LockQueue[_Request]):
         await self._group.settled()
 
     async def try_acquire(self, tables: Iterable[GlobalId], owner: Owner) -> bool:
-        """Take all of `tables` as `acquire` does if nobody has to be waited for; else none."""
+        """Lock `tables` as `acquire` does if that needs no waiting; return whether it did."""
         wanted = frozenset(tables)
         if not self.try_locks(wanted, (), owner):
             return False
@@ -103,7 +102,7 @@ class Locks(LockQueue[_Request]):
     async def acquire_to_alter(
         self, tables: Iterable[GlobalId], owner: Owner, timeout_ms: int
     ) -> None:
-        """Take `tables`, as `acquire` does, and let those who want to write them know why."""
+        """Lock `tables` as `acquire` does, and let writers know that they are to be altered."""
         wanted = frozenset(tables)
         await self.acquire(wanted, owner, timeout_ms)
         for id in wanted - self.altering.keys():
@@ -111,25 +110,26 @@ class Locks(LockQueue[_Request]):
             self.held[owner].append(_Altering(id))
 
     def is_taken(self, table: GlobalId, owner: Owner) -> bool:
-        """Whether somebody else than `owner` has all of `table`."""
+        """Return whether an owner other than `owner` has locked all of `table`."""
         return self.tables.get(table, owner) is not owner
 
     def alters_another(self, table: GlobalId, owner: Owner) -> bool:
-        """Whether somebody else than `owner` has `table` to alter it."""
+        """Return whether an owner other than `owner` is altering `table`."""
         return self.altering.get(table, owner) is not owner
 
     async def acquire_beside(
         self, table: GlobalId, owner: Owner, timeout_ms: int, *, by_name: bool = True
     ) -> None:
-        """Let nobody take all of `table`, and anybody write it: as if by a key of one's own.
+        """Take a shared lock of `table`: it blocks locks of the whole table, not writes.
 
-        Raises as `acquire` does; if it is not asked for `by_name`, it may be renamed meanwhile.
+        It is a lock of a key that no row has. Raises as `acquire` does; the table may be renamed
+        meanwhile unless it is locked `by_name`.
         """
         keys = frozenset((self.beside(table, owner),))
         await self._acquire(frozenset(), keys, owner, timeout_ms, by_name=by_name)
 
     def beside(self, table: GlobalId, owner: Owner) -> KeyLock:
-        """Return what `owner` takes in `acquire_beside`."""
+        """Return the key that `owner` locks in `acquire_beside`."""
         return KeyLock(table, "", id(owner))
 
     async def lock_catalog(self, owner: Owner, timeout_ms: int) -> None:
@@ -140,11 +140,11 @@ class Locks(LockQueue[_Request]):
         await self._acquire(frozenset((CATALOG,)), frozenset(), owner, timeout_ms)
 
     async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner, timeout_ms: int) -> None:
-        """Take all of `keys`; raises as `acquire` does."""
+        """Lock `keys`; raises as `acquire` does."""
         await self._acquire(frozenset(), frozenset(keys), owner, timeout_ms)
 
     def try_keys(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
-        """Take all of `keys` if nobody has to be waited for; else take nothing, and say so."""
+        """Lock all of `keys` if that needs no waiting; return whether it did."""
         if self._waiting:
             return False
         for key in keys:
@@ -156,11 +156,11 @@ class Locks(LockQueue[_Request]):
         return True
 
     def try_locks(self, tables: Iterable[GlobalId], keys: Iterable[KeyLock], owner: Owner) -> bool:
-        """Take all of these if nobody has to be waited for; else take nothing, and say so."""
+        """Lock all of these if that needs no waiting; return whether it did."""
         return self._try(_Request(owner, frozenset(tables), frozenset(keys)))
 
     def holds(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
-        """Whether `owner` has all of `keys`, or their tables."""
+        """Return whether `owner` has locked all of `keys`, or their tables."""
         return all(
             self._keys.get(key) is owner or self.tables.get(key.table) is owner for key in keys
         )
@@ -170,7 +170,7 @@ class Locks(LockQueue[_Request]):
         return len(self.held.get(owner, ()))
 
     def release(self, owner: Owner, since: int = 0) -> None:
-        """Give up what `owner` has taken `since` that mark; all, unless that is said."""
+        """Release the locks of `owner` but for the first `since`."""
         held = self.held.get(owner, [])
         tables: list[GlobalId] = []
         while len(held) > since:

@@ -1,12 +1,11 @@
-"""Read holds: what keeps the past readable for as long as somebody needs it.
+"""Read holds: they keep the history of collections readable for as long as it is needed.
 
-The `since` of a collection follows its `upper` at a lag, the read policy: that of all, or longer or
-shorter where RETAIN HISTORY says so. It never passes a hold: a transaction, a running query or a
-subscription holds its inputs at its time, a durable one over restarts (`subscriptions.py`); and a
-maintained collection holds its inputs, so that it can be built again, just before its own `upper`,
-or at its `since` if nothing but them has its history. Every hold has an owner whose end releases
-it. This is bookkeeping only: `due` tells what may be forgotten now, and the coordinator passes that
-on to storage and compute.
+The `since` of a collection follows its `upper` at a lag: the default, or that of RETAIN HISTORY. It
+never passes a hold. A transaction or a subscription holds its inputs at its time, a durable
+subscription over restarts (`durable_positions.py`). A maintained collection holds its inputs just
+before its own `upper`, so that it can be built again, or at its `since` if only they have its
+history. The end of its owner releases a hold. This is bookkeeping only: `due` returns what may be
+compacted now, and the coordinator passes that on to storage and compute.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,7 +32,7 @@ class Hold:
     subscription: GlobalId | None = None  # a durable one
 
     def release(self) -> None:
-        """Give the right up; more than once does nothing."""
+        """Release the hold; a second call does nothing."""
         for id in self.ids:
             collection = self.holds.collections.get(id)
             if collection is not None:
@@ -74,20 +73,20 @@ class ReadHolds:
         lag_ms: int | None = None,
         durable: bool = True,
     ) -> None:
-        """Begin to look after a collection; `inputs` are what a maintained one is made of."""
+        """Add a collection; a maintained one reads `inputs`."""
         assert id not in self.collections, id
         self.collections[id] = _Collection(since, upper, frozenset(inputs), lag_ms, durable)
 
     def retain(self, id: GlobalId, lag_ms: int | None) -> None:
-        """Let the since of a collection follow at `lag_ms`, None at that of all, from now on."""
+        """Set the lag of a collection; None is the default."""
         self.collections[id].lag_ms = lag_ms
 
     def follow(self, id: GlobalId, inputs: Iterable[GlobalId]) -> None:
-        """Let a maintained collection be made of `inputs` from now on."""
+        """Set the inputs of a maintained collection."""
         self.collections[id].inputs = frozenset(inputs)
 
     def forget_before(self, id: GlobalId, time: Timestamp) -> None:
-        """Let nobody read a collection before `time`; who holds it there holds nothing."""
+        """Advance the since of a collection to `time`; earlier holds have no effect any more."""
         collection = self.collections[id]
         collection.since = max(collection.since, time)
         for hold in list(collection.held):
@@ -95,20 +94,20 @@ class ReadHolds:
                 collection.held.discard(hold)
 
     def remove(self, id: GlobalId) -> None:
-        """Forget a dropped collection; its holds hold nothing any more."""
+        """Remove a dropped collection; its holds have no effect any more."""
         self.collections.pop(id, None)
 
     def since(self, id: GlobalId) -> Timestamp:
-        """Return the time from which on `id` can be read for sure."""
+        """Return the time from which `id` is certain to be readable."""
         return self.collections[id].since
 
     def least(self, id: GlobalId, now: Timestamp) -> Timestamp:
-        """Return the least time at which `id` is held, or `now`."""
+        """Return the earliest time at which `id` is held, or `now`."""
         collection = self.collections.get(id)
         return now if collection is None else min([now, *(hold.time for hold in collection.held)])
 
     def lag_of(self, id: GlobalId) -> int:
-        """Return how far back a collection is kept readable, in milliseconds."""
+        """Return the lag of a collection, in milliseconds."""
         own = self.collections[id].lag_ms
         return self.lag_ms if own is None else own
 
@@ -153,12 +152,12 @@ class ReadHolds:
         yield from self.collections[id].held
 
     def policy(self, id: GlobalId) -> Timestamp:
-        """Return from when on a collection were readable if nobody held it."""
+        """Return the since that a collection would have without holds."""
         each = self.collections[id]
         return max(each.since, each.upper() - 1 - self.lag_of(id))
 
     def due(self) -> Mapping[GlobalId, Timestamp]:
-        """Advance what may be advanced; return the new `since` of each that was."""
+        """Advance the since of collections as far as possible; return the new ones."""
         wanted = {id: self.policy(id) for id in self.collections}
         for id, collection in self.collections.items():
             needed = max(collection.upper() - 1, 0)
@@ -175,7 +174,7 @@ class ReadHolds:
         return advanced
 
     def check(self) -> None:
-        """Assert that nothing held has been forgotten."""
+        """Assert that no since has passed a hold."""
         for id, collection in self.collections.items():
             for hold in collection.held:
                 assert hold.time >= collection.since, (id, hold.time, collection.since)

@@ -1,16 +1,14 @@
-"""Transactions: what one has read, written and changed, until all of it takes effect at one time.
+"""Transactions: the reads of one, and its writes until they take effect at one time.
 
-A transaction reads at one time, chosen by its first read, and holds its inputs there. What it
-writes is staged here, rows with `__diff` for each table, and so are its changes of the catalog; its
-own later statements see both. At commit everything becomes durable at one time, provided that
-nothing it has read has changed in between; otherwise nothing happens and the client gets a
-conflict.
+A transaction reads at one time, chosen by its first read, and holds its inputs there. Its writes
+are staged: rows with `__diff` for each table, and changes of the catalog. Its later statements see
+both. At commit everything becomes durable at one time, unless something that it has read has
+changed in between: then nothing happens and the client gets a conflict.
 
 All that is staged is one immutable value, so a savepoint is a reference to it. The rows of a table
 are a persistent list of parts: adding one returns a list that shares its storage with the old one,
-so a block of many small INSERTs costs constant time for each. What the transaction
-holds elsewhere is recorded there under the transaction: its locks (`locks.py`) and the history that
-it reads (`read_holds.py`).
+so a block of many small INSERTs costs constant time for each. The locks of a transaction are in
+`locks.py`, and the history that it reads is held in `read_holds.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +31,7 @@ from foreshore.update import Timestamp
 
 
 class Written(Struct, frozen=True, eq=False):
-    """Rows on their way into a table, and the same by each of its unique keys."""
+    """Rows written to a table, also by each of its unique keys."""
 
     rows: TableRows
     keyed: dict[str, KeyedRows]
@@ -73,7 +71,7 @@ class WrittenRows:
 
 
 class _Storage:
-    """Parts that are only added to, and the same by key, each as far as it was asked for."""
+    """An append-only list of parts, and their rows by key as far as they were asked for."""
 
     def __init__(self, parts: list[Written]) -> None:
         self.parts = parts
@@ -113,7 +111,7 @@ class Staged(Struct, frozen=True, eq=False):
     moves: Moves = {}  # and positions that were only read
 
     def fork(self) -> "Staged":
-        """Return the same, with a change of the catalog that goes on by itself."""
+        """Return a copy whose change of the catalog is independent."""
         return self if self.catalog is None else replace(self, catalog=self.catalog.fork())
 
 
@@ -135,7 +133,7 @@ class Transaction:
     staged: Staged = NOTHING_STAGED
 
     def anew(self, staged: Staged, now: Timestamp) -> "Transaction":
-        """Return what it was before its first statement, to try that again `now`."""
+        """Return the transaction as it was before its first statement, to run that again `now`."""
         began = self.began if self.block else now
         return Transaction(self.started, began, self.block, self.settled, staged=staged)
 
@@ -143,12 +141,12 @@ class Transaction:
 
     @property
     def keys_read(self) -> frozenset[KeyLock]:
-        """The keys that it has read without the rest of their tables."""
+        """The keys that were read without the rest of their tables."""
         return frozenset(each for each in self.read if isinstance(each, KeyLock))
 
     @property
     def tables_read(self) -> frozenset[GlobalId]:
-        """The shards that it has read as a whole."""
+        """The shards that were read as a whole."""
         return frozenset(each for each in self.read if not isinstance(each, KeyLock))
 
     # --- what it has staged --------------------------------------------------------------------
@@ -190,14 +188,14 @@ class Transaction:
         return self.staged.altered.get(id, _UNALTERED)
 
     def reads_own_writes(self, shards: Iterable[GlobalId]) -> bool:
-        """Whether what comes from `shards` looks different to this transaction."""
+        """Whether this transaction sees different rows in `shards` than others do."""
         shards = tuple(shards)
         return not self.staged.rows.keys().isdisjoint(shards) or any(
             self.made(id) for id in shards if id.startswith("u")
         )
 
     def made(self, id: GlobalId) -> bool:
-        """Whether a user's item is new in this transaction, so that nobody else knows it."""
+        """Whether a user's item was created in this transaction."""
         return self.catalog is not None and self.catalog.base.get(id) is None
 
     # --- staging -------------------------------------------------------------------------------
@@ -216,9 +214,9 @@ class Transaction:
             self.staged = replace(self.staged, known={**known, id: committed})
 
     def forget_keys(self, id: GlobalId) -> None:
-        """Let what is written to `id` be arranged anew, as its keys are others now.
+        """Forget the rows of `id` by key after a change of its unique keys.
 
-        What was read by these counts as a read of the table.
+        Reads by the old keys count as reads of the table.
         """
         if gone := {each for each in self.keys_read if each.table == id}:
             self.read = {*(self.read - gone), id}
@@ -227,7 +225,7 @@ class Transaction:
             self._stage_rows({**self.staged.rows, id: rekeyed})
 
     def unwrite(self, id: GlobalId) -> None:
-        """Forget what is written to `id`."""
+        """Remove the rows written to `id`."""
         self._stage_rows({each: rows for each, rows in self.staged.rows.items() if each != id})
 
     def _stage_rows(self, rows: Mapping[GlobalId, WrittenRows]) -> None:

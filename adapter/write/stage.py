@@ -30,9 +30,10 @@ from foreshore.errors import DataError, InternalError
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.expr.pointwise import Cell, compiled
+from foreshore.expr.scalars import bind_scalar
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
-from foreshore.sql.rewrite.bind_parameters import bind_scalar, is_open_scalar, parameter_bindings
+from foreshore.sql.rewrite.bind_parameters import is_open_scalar, parameter_bindings
 from foreshore.table_rows import Row, TableRows
 from foreshore.types import RelationDesc
 

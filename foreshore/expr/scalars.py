@@ -1,4 +1,4 @@
-"""The scalars directly in a relational operator: yields and replaces them."""
+"""The scalars directly in a relational operator, and the nodes of a scalar: replaces them."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,7 +16,11 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     TopK,
+    operands_of,
+    with_operands,
 )
+
+Replace = Callable[[Scalar], Scalar | None]
 
 
 def scalars_of(relation: Relation) -> Iterator[Scalar]:
@@ -86,3 +90,15 @@ def _changed_aggregate(aggregate: Aggregate, change: Callable[[Scalar], Scalar])
         filter=None if aggregate.filter is None else change(aggregate.filter),
         order_by=tuple(_changed_key(key, change) for key in aggregate.order_by),
     )
+
+
+def bind_scalar(scalar: Scalar, replace: Replace) -> Scalar:
+    """Return `scalar` with the nodes for which `replace` returns a scalar replaced by that."""
+    new = replace(scalar)
+    if new is not None:
+        return new
+    operands = operands_of(scalar)
+    bound = tuple(bind_scalar(operand, replace) for operand in operands)
+    if all(a is b for a, b in zip(operands, bound, strict=True)):
+        return scalar
+    return with_operands(scalar, bound)

@@ -17,16 +17,13 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     inputs_of,
-    operands_of,
     walk_relations,
     walk_scalars,
     with_inputs,
-    with_operands,
 )
-from foreshore.expr.scalars import scalars_of, with_scalars
+from foreshore.expr.scalars import Replace, bind_scalar, scalars_of, with_scalars
 from foreshore.types import Datum
 
-Replace = Callable[[Scalar], Scalar | None]
 SessionValue = Callable[[str], Datum]  # by the names in `Environment` scalars
 
 
@@ -107,18 +104,6 @@ def parameter_bindings(args: Sequence[Datum], session_value: SessionValue) -> Re
                 return None
 
     return replace
-
-
-def bind_scalar(scalar: Scalar, replace: Replace) -> Scalar:
-    """Return `scalar` with the nodes for which `replace` returns a scalar replaced by that."""
-    new = replace(scalar)
-    if new is not None:
-        return new
-    operands = operands_of(scalar)
-    bound = tuple(bind_scalar(operand, replace) for operand in operands)
-    if all(a is b for a, b in zip(operands, bound, strict=True)):
-        return scalar
-    return with_operands(scalar, bound)
 
 
 def bind_relation(relation: Relation, replace: Replace) -> Relation:

@@ -26,7 +26,8 @@ from foreshore.expr.ir import (
     walk_scalars,
 )
 from foreshore.expr.pointwise import Cell, compiled
-from foreshore.sql.rewrite.bind_parameters import Givens, bind_scalar
+from foreshore.expr.scalars import bind_scalar
+from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.table_rows import Row
 from foreshore.types import Datum
 
