@@ -16,11 +16,7 @@ from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.subscribe.changelogs import Changelogs
 from foreshore.adapter.subscribe.durable_positions import DurablePositions
 from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
-from foreshore.adapter.transaction.catalog_commit import (
-    CatalogCommits,
-    has_shard,
-    subscription_ids,
-)
+from foreshore.adapter.transaction.catalog_commit import CatalogCommits, has_shard, subscription_ids
 from foreshore.adapter.transaction.commit import ConstraintGuard
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.adapter.transaction.locks import Locks
@@ -43,11 +39,7 @@ from foreshore.expr.ir import sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
-from foreshore.storage.controller import (
-    ReadCapability,
-    StorageController,
-    WriteCapability,
-)
+from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
@@ -194,11 +186,7 @@ class Coordinator:
         await self.compute.create_dataflow(
             item.cluster,
             DataflowDescription(
-                item.id,
-                relation,
-                tuple(sorted(sources_of(relation))),
-                (export,),
-                begins.as_of,
+                item.id, relation, tuple(sorted(sources_of(relation))), (export,), begins.as_of
             ),
             lost=begins.lost,
         )

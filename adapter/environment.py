@@ -32,13 +32,7 @@ from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
-from foreshore.catalog.durable import (
-    CATALOG_SHARD,
-    ROW_SCHEMA,
-    Position,
-    difference,
-    read_catalog,
-)
+from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, Position, difference, read_catalog
 from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.state import SYSTEM_TABLES, State
@@ -81,7 +75,6 @@ class Environment:
         self.sessions: dict[int, Session] = {}
         self._pids = count(1)
         self._tasks: list[asyncio.Task[None]] = []
-        self._sweeping: asyncio.Task[None]
 
     @classmethod
     async def open(
@@ -168,20 +161,16 @@ class Environment:
         coordinator = self.coordinator
         storage, state = coordinator.storage, coordinator.state
         group = coordinator.group
-        group.add(coordinator.capabilities[CATALOG_SHARD][1])
-        tables = [item for item in state.all(Item) if item.type == "table"]
-        for item in tables:
-            group.add(coordinator.capabilities[item.id][1])
+        tables = [item.id for item in state.all(Item) if item.type == "table"]
+        for id in (CATALOG_SHARD, *tables):
+            group.add(coordinator.capabilities[id][1])
         loop = asyncio.get_running_loop()
         await group.advance()
         self._tasks.append(loop.create_task(group.run()))
         if fresh:
-            await group.write(
-                Write(
-                    {CATALOG_SHARD: ()},
-                    at=lambda time: {CATALOG_SHARD: difference(None, state, time)},
-                )
-            )
+            write = Write({CATALOG_SHARD: ()})
+            write.at = lambda time: {CATALOG_SHARD: difference(None, state, time)}
+            await group.write(write)
         for cluster in state.all(Cluster):
             coordinator.compute.create_cluster(cluster.id, cluster.size, dict(cluster.options))
         read_ts = coordinator.oracle.read_ts()
@@ -200,11 +189,9 @@ class Environment:
         followers = [item.id for item in state.all(Item) if item.type == "subscription"]
         coordinator.subscriptions.open(standing, followers)
         self.coordinator.loop_latency.start()
-        self._tasks.append(loop.create_task(coordinator.run_holds()))
-        self._tasks.append(loop.create_task(self._run_expiry()))
-        self._tasks.append(loop.create_task(LagHistory(coordinator).run()))
         self._sweeping = loop.create_task(run_sweeps(coordinator, self.sessions))
-        self._tasks.append(self._sweeping)
+        loops = (coordinator.run_holds(), self._run_expiry(), LagHistory(coordinator).run())
+        self._tasks += [*map(loop.create_task, loops), self._sweeping]
         coordinator.check_consistency()
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
@@ -219,11 +206,8 @@ class Environment:
         read, _ = coordinator.capabilities[item.id]
 
         async def rows() -> pa.Table:
-            snapshot = coordinator.storage.snapshot(read, time)
-            try:
+            with coordinator.storage.snapshot(read, time) as snapshot:
                 return await snapshot.rows()
-            finally:
-                snapshot.release()
 
         building = coordinator.keys.build(indexes, rows, coordinator.oracle.read_ts)
         self._tasks.append(asyncio.get_running_loop().create_task(building))

@@ -118,12 +118,9 @@ async def read_catalog(
     upper = storage.upper(CATALOG_SHARD)
     if upper == 0:
         return None, {}
-    snapshot = storage.snapshot(read, upper - 1)
-    try:
+    with storage.snapshot(read, upper - 1) as snapshot:
         rows = [await snapshot.rows()]
-        return load(rows), positions(rows)
-    finally:
-        snapshot.release()
+    return load(rows), positions(rows)
 
 
 def positions(updates: Iterable[pa.Table]) -> dict[GlobalId, Position]:

@@ -58,6 +58,12 @@ class Snapshot:
         """Allow the files to be collected. Repeated calls have no effect."""
         self._release()
 
+    def __enter__(self) -> "Snapshot":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     @contextmanager
     def paths(self) -> Iterator[tuple[str, ...]]:
         """Yield the paths of the files, fetched and checked; for use on a thread.

@@ -73,11 +73,8 @@ class LagHistory:
         now = coordinator.clock.now()
         lags = self._samples.take()
         read, _ = coordinator.capabilities[LAG_HISTORY.id]
-        snapshot = coordinator.storage.snapshot(read, coordinator.oracle.read_ts())
-        try:
+        with coordinator.storage.snapshot(read, coordinator.oracle.read_ts()) as snapshot:
             present = await snapshot.rows()
-        finally:
-            snapshot.release()
         schema = coordinator.catalog.planned[LAG_HISTORY.id].desc.stored_schema()
         rows = [sample_rows(now, lags, schema.append(DIFF_FIELD))]
         stale = stale_rows(present, now, len(lags), MAX_ROWS)

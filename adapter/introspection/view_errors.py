@@ -49,11 +49,8 @@ class ViewErrors:
         coordinator = self._coordinator()
         read, _ = coordinator.capabilities[VIEW_ERRORS.id]
         try:
-            snapshot = coordinator.storage.snapshot(read, time)
-            try:
+            with coordinator.storage.snapshot(read, time) as snapshot:
                 rows = await snapshot.rows()
-            finally:
-                snapshot.release()
         except CollectionCorrupted as corruption:
             self._stop(corruption)
             return

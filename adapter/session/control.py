@@ -26,9 +26,7 @@ def begin(session: "Session", context: StatementContext, plan: plans.Begin) -> C
     """Run BEGIN."""
     transaction = session.transactions.begin()
     if transaction.block:
-        session.notice(
-            "there is already a transaction in progress", severity="WARNING", sqlstate="25001"
-        )
+        _warn(session, "there is already a transaction in progress", "25001")
     session.transactions.begin(block=True)
     _set_characteristics(session, plan.read_only, plan.isolation)
     return Completed("START TRANSACTION" if plan.started else "BEGIN")
@@ -41,7 +39,7 @@ async def commit(session: "Session", context: StatementContext, plan: plans.Comm
         tag = "ROLLBACK"
     else:
         if not session.transactions.in_block:
-            _no_transaction(session)
+            _warn(session, "there is no transaction in progress")
         await session.transactions.commit()
         tag = "COMMIT"
     if plan.chain:
@@ -54,15 +52,15 @@ async def rollback(
 ) -> Completed:
     """Run ROLLBACK."""
     if not session.transactions.in_block:
-        _no_transaction(session)
+        _warn(session, "there is no transaction in progress")
     await session.transactions.rollback()
     if plan.chain:
         session.transactions.begin(block=True)
     return Completed("ROLLBACK")
 
 
-def _no_transaction(session: "Session") -> None:
-    session.notice("there is no transaction in progress", severity="WARNING", sqlstate="25P01")
+def _warn(session: "Session", message: str, sqlstate: str = "25P01") -> None:
+    session.notice(message, severity="WARNING", sqlstate=sqlstate)
 
 
 def savepoint(session: "Session", context: StatementContext, plan: plans.Savepoint) -> Completed:
@@ -72,14 +70,12 @@ def savepoint(session: "Session", context: StatementContext, plan: plans.Savepoi
     if not transaction.block:
         what = "RELEASE SAVEPOINT" if plan.kind == "release" else what
         raise NoActiveSqlTransaction(f"{what} can only be used in transaction blocks")
+    if session.transactions.failed and plan.kind != "rollback to":
+        raise InFailedSqlTransaction
     match plan.kind:
         case "savepoint":
-            if session.transactions.failed:
-                raise InFailedSqlTransaction
             session.transactions.set_savepoint(plan.name)
         case "release":
-            if session.transactions.failed:
-                raise InFailedSqlTransaction
             session.transactions.release_savepoint(plan.name)
         case "rollback to":
             session.transactions.return_to(plan.name)
@@ -99,11 +95,7 @@ def set_transaction(
             session.variables.set("default_transaction_read_only", (value,))
         return Completed("SET")
     if not session.transactions.in_block:
-        session.notice(
-            "SET TRANSACTION can only be used in transaction blocks",
-            severity="WARNING",
-            sqlstate="25P01",
-        )
+        _warn(session, "SET TRANSACTION can only be used in transaction blocks")
         return Completed("SET")
     _set_characteristics(session, plan.read_only, plan.isolation)
     return Completed("SET")
@@ -137,11 +129,7 @@ def set_variable(
     """Run SET."""
     name = plan.name.lower()
     if plan.local and not session.transactions.in_block:
-        session.notice(
-            "SET LOCAL can only be used in transaction blocks",
-            severity="WARNING",
-            sqlstate="25P01",
-        )
+        _warn(session, "SET LOCAL can only be used in transaction blocks")
     if plan.values is not None and len(plan.values) == 1:
         value = plan.values[0]
         if name == "transaction_isolation":
@@ -224,12 +212,9 @@ async def maintain(
     verb = plan.verb.upper()
     if plan.verb == "vacuum" and (session.is_one_of_several or session.transactions.in_block):
         raise ActiveSqlTransaction("VACUUM cannot run inside a transaction block")
+    why = f"cannot {plan.verb} non-tables or special system tables"
     for name in plan.skipped:
-        session.notice(
-            f'skipping "{name}" --- cannot {plan.verb} non-tables or special system tables',
-            severity="WARNING",
-            sqlstate="01000",
-        )
+        _warn(session, f'skipping "{name}" --- {why}', "01000")
     if plan.verb != "analyze":
         await session.coordinator.storage.settle()
     return Completed(verb)

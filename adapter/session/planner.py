@@ -184,6 +184,7 @@ class SessionPlanner:
         """Compile the parts of a plan that run on tuples."""
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = None
+        prepared.tables_only = False
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
             if plan.row_outputs or plan.order_by:
                 return

@@ -21,12 +21,7 @@ from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import Call, Literal, Scalar, type_of
 from foreshore.settings import split_names
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import (
-    Deallocate,
-    Execute,
-    Fetch,
-    Prepare,
-)
+from foreshore.sql.plan import Deallocate, Execute, Fetch, Prepare
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.text import parse_text
 from foreshore.types import Datum, SqlType, type_of_oid

@@ -193,11 +193,7 @@ class Session:
     # --- running -------------------------------------------------------------------------------
 
     def context(
-        self,
-        prepared: Prepared = NO_STATEMENT,
-        args: Sequence[Datum] = (),
-        *,
-        alone: bool = False,
+        self, prepared: Prepared = NO_STATEMENT, args: Sequence[Datum] = (), *, alone: bool = False
     ) -> StatementContext:
         """Return the context of one run of a statement, in the running transaction if any."""
         transactions = self.transactions

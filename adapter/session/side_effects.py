@@ -29,15 +29,7 @@ from foreshore.compute.local.calls import evaluate_with_calls
 from foreshore.errors import DataError, FeatureNotSupported
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.functions.system import ADVISORY, SIGNALS, SLEEP
-from foreshore.expr.ir import (
-    Call,
-    Literal,
-    Relation,
-    Scalar,
-    type_of,
-    walk_relations,
-    walk_scalars,
-)
+from foreshore.expr.ir import Call, Literal, Relation, Scalar, type_of, walk_relations, walk_scalars
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of
 from foreshore.types import Datum
 

@@ -135,8 +135,5 @@ async def committed_rows(
         return contents
     if id not in coordinator.capabilities:
         return desc.stored_schema().append(DIFF_FIELD).empty_table()
-    snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)
-    try:
+    with coordinator.storage.snapshot(coordinator.capabilities[id][0], time) as snapshot:
         return await snapshot.contents()
-    finally:
-        snapshot.release()
