@@ -7,7 +7,8 @@ not for these types. Values and errors are those of the registry's functions.
 from typing import TYPE_CHECKING
 
 from foreshore.compute.flow.convert import is_direct
-from foreshore.compute.flow.kernels import calendar, floats, vm
+from foreshore.compute.flow.kernels import calendar, floats
+from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import kind_of
 from foreshore.expr.functions.arithmetic import WIDTHS
 from foreshore.expr.functions.casting import FIELD_OVERFLOW, limit_of
@@ -27,15 +28,15 @@ Args = tuple[Scalar, ...]
 Types = list[SqlType]
 
 _COMPARISONS = {
-    "eq": (vm.EQUAL, False),
-    "ne": (vm.NOT_EQUAL, False),
-    "lt": (vm.LESS, False),
-    "le": (vm.LESS_OR_EQUAL, False),
-    "gt": (vm.LESS, True),
-    "ge": (vm.LESS_OR_EQUAL, True),
+    "eq": (op.EQUAL, False),
+    "ne": (op.NOT_EQUAL, False),
+    "lt": (op.LESS, False),
+    "le": (op.LESS_OR_EQUAL, False),
+    "gt": (op.LESS, True),
+    "ge": (op.LESS_OR_EQUAL, True),
 }
-_ORDERED = (vm.LESS, vm.LESS_OR_EQUAL)
-_ARITHMETIC = {"add": vm.ADD, "subtract": vm.SUBTRACT, "multiply": vm.MULTIPLY}
+_ORDERED = (op.LESS, op.LESS_OR_EQUAL)
+_ARITHMETIC = {"add": op.ADD, "subtract": op.SUBTRACT, "multiply": op.MULTIPLY}
 _FLOATS = {
     "add": floats.ADD,
     "subtract": floats.SUBTRACT,
@@ -78,12 +79,12 @@ def register_of(compiler: "Compiler", function: str, args: Args, type: SqlType) 
         case "add" | "subtract" | "multiply" | "divide" | "modulo" if len(args) == 2:
             return _arithmetic(compiler, stem, args, types, type)
         case "negate" if type.name in WIDTHS:
-            zero = compiler.emit(vm.CONSTANT, compiler.constant(0, 0))
-            value = compiler.emit(vm.SUBTRACT, zero, compiler.register(args[0]))
+            zero = compiler.emit(op.CONSTANT, compiler.constant(0, 0))
+            value = compiler.emit(op.SUBTRACT, zero, compiler.register(args[0]))
             return _in_width(compiler, value, type)
         case "negate" if type.name == "numeric" and types[0] == type:
-            zero = compiler.emit(vm.CONSTANT, compiler.constant(0, 0))
-            return compiler.emit(vm.SUBTRACT, zero, compiler.register(args[0]))
+            zero = compiler.emit(op.CONSTANT, compiler.constant(0, 0))
+            return compiler.emit(op.SUBTRACT, zero, compiler.register(args[0]))
         case "average":
             return _average(compiler, args, types, type)
         case "cast":
@@ -94,34 +95,34 @@ def register_of(compiler: "Compiler", function: str, args: Args, type: SqlType) 
             field = _TRUNCATIONS.get(_unit(args[0]) or "")
             if field is None or types[1].name != "timestamp":
                 return None
-            return compiler.emit(vm.TRUNCATE, compiler.register(args[1]), field)
+            return compiler.emit(op.TRUNCATE, compiler.register(args[1]), field)
     return _logic(compiler, function, args, types)
 
 
 def _logic(compiler: "Compiler", function: str, args: Args, types: Types) -> int | None:
     match function:
         case "is_distinct" | "is_not_distinct" if _same_form(types) and is_direct(types[0]):
-            register = compiler.emit(vm.DISTINCT, *map(compiler.register, args))
-            return register if function == "is_distinct" else compiler.emit(vm.NOT, register)
+            register = compiler.emit(op.DISTINCT, *map(compiler.register, args))
+            return register if function == "is_distinct" else compiler.emit(op.NOT, register)
         case "not":
-            return compiler.emit(vm.NOT, compiler.register(args[0]))
+            return compiler.emit(op.NOT, compiler.register(args[0]))
         case "is_null":
-            return compiler.emit(vm.IS_NULL, compiler.register(args[0]))
+            return compiler.emit(op.IS_NULL, compiler.register(args[0]))
         case "is_not_null":
-            return compiler.emit(vm.IS_NOT_NULL, compiler.register(args[0]))
+            return compiler.emit(op.IS_NOT_NULL, compiler.register(args[0]))
         case "coalesce":
             register = compiler.register(args[-1])
             for arg in reversed(args[:-1]):
-                register = compiler.emit(vm.COALESCE, compiler.register(arg), register)
+                register = compiler.emit(op.COALESCE, compiler.register(arg), register)
             return register
         case "high_part(numeric)" | "low_part(numeric)":
             scale = scale_of(types[0])
             unit = compiler.constant(*words_of_integer(unit_of_parts(scale) * 10**scale))
-            code = vm.HIGH_PART if function == "high_part(numeric)" else vm.LOW_PART
+            code = op.HIGH_PART if function == "high_part(numeric)" else op.LOW_PART
             return compiler.emit(code, compiler.register(args[0]), unit)
         case "is_true":
-            false = compiler.emit(vm.CONSTANT, compiler.constant(0, 0))
-            return compiler.emit(vm.COALESCE, compiler.register(args[0]), false)
+            false = compiler.emit(op.CONSTANT, compiler.constant(0, 0))
+            return compiler.emit(op.COALESCE, compiler.register(args[0]), false)
     return None
 
 
@@ -150,10 +151,10 @@ def _comparison(compiler: "Compiler", function: str, args: Args, types: Types) -
         return None
     a, b = (compiler.register(arg) for arg in (reversed(args) if swapped else args))
     if kind == "float":
-        a, b = compiler.emit(vm.FLOAT_ORDER, a), compiler.emit(vm.FLOAT_ORDER, b)
+        a, b = compiler.emit(op.FLOAT_ORDER, a), compiler.emit(op.FLOAT_ORDER, b)
     elif kind == "bytes" and code in _ORDERED:
-        order = compiler.emit(vm.TEXT_ORDER, a, b)
-        return compiler.emit(code, order, compiler.emit(vm.CONSTANT, compiler.constant(0, 0)))
+        order = compiler.emit(op.TEXT_ORDER, a, b)
+        return compiler.emit(code, order, compiler.emit(op.CONSTANT, compiler.constant(0, 0)))
     return compiler.emit(code, a, b)
 
 
@@ -162,7 +163,7 @@ def _scaled(compiler: "Compiler", scalar: Scalar, by: int) -> int:
     register = compiler.register(scalar)
     if not by:
         return register
-    return compiler.emit(vm.SCALE, register, compiler.constant(*words_of_integer(10**by)))
+    return compiler.emit(op.SCALE, register, compiler.constant(*words_of_integer(10**by)))
 
 
 def _same_form(types: Types) -> bool:
@@ -187,7 +188,7 @@ def _arithmetic(
         return _of_numerics(compiler, stem, args, types, type)
     if type.name == "float8" and all(each.name == "float8" for each in types) and stem in _FLOATS:
         a, b = map(compiler.register, args)
-        return compiler.emit(vm.FLOAT, a, b, _FLOATS[stem], _float_errors(compiler))
+        return compiler.emit(op.FLOAT, a, b, _FLOATS[stem], _float_errors(compiler))
     return None
 
 
@@ -198,8 +199,8 @@ def _of_integers(compiler: "Compiler", stem: str, args: Args, type: SqlType) -> 
         return _in_width(compiler, compiler.emit(_ARITHMETIC[stem], a, b, error), type)
     zero = _error(compiler, DIVISION_BY_ZERO)
     if stem == "modulo":
-        return compiler.emit(vm.WHOLE, a, b, zero, 1)
-    return _in_width(compiler, compiler.emit(vm.WHOLE, a, b, zero, 0), type)
+        return compiler.emit(op.WHOLE, a, b, zero, 1)
+    return _in_width(compiler, compiler.emit(op.WHOLE, a, b, zero, 0), type)
 
 
 def _in_width(compiler: "Compiler", register: int, type: SqlType) -> int:
@@ -210,7 +211,7 @@ def _in_width(compiler: "Compiler", register: int, type: SqlType) -> int:
 
 def _in_range(compiler: "Compiler", register: int, least: int, greatest: int, error: str) -> int:
     first, last = (compiler.constant(*words_of_integer(each)) for each in (least, greatest))
-    return compiler.emit(vm.RANGE, register, first, last, _error(compiler, error))
+    return compiler.emit(op.RANGE, register, first, last, _error(compiler, error))
 
 
 def _of_numerics(
@@ -225,7 +226,7 @@ def _of_numerics(
     if stem == "multiply":
         if sum(map(scale_of, types)) != scale_of(type):
             return None
-        result = compiler.emit(vm.MULTIPLY, a, b, error)
+        result = compiler.emit(op.MULTIPLY, a, b, error)
     else:
         by = [scale_of(type) - scale_of(each) for each in types]
         if min(by) or not 0 <= max(by) <= _MOST_POWER:
@@ -234,11 +235,11 @@ def _of_numerics(
             result = compiler.emit(_ARITHMETIC[stem], a, b)
         else:
             if stem == "subtract":
-                zero = compiler.emit(vm.CONSTANT, compiler.constant(0, 0))
-                b = compiler.emit(vm.SUBTRACT, zero, b)
+                zero = compiler.emit(op.CONSTANT, compiler.constant(0, 0))
+                b = compiler.emit(op.SUBTRACT, zero, b)
             power = compiler.constant(*words_of_integer(10 ** max(by)))
             first, second = (a, b) if by[0] else (b, a)
-            result = compiler.emit(vm.SCALED_SUM, first, second, power, error)
+            result = compiler.emit(op.SCALED_SUM, first, second, power, error)
     return _in_range(compiler, result, 1 - LIMIT, LIMIT - 1, OVERFLOW)
 
 
@@ -247,8 +248,8 @@ def _multiplied(compiler: "Compiler", scalar: Scalar, by: int, error: int) -> in
     register = compiler.register(scalar)
     if not by:
         return register
-    unit = compiler.emit(vm.CONSTANT, compiler.constant(*words_of_integer(10**by)))
-    return compiler.emit(vm.MULTIPLY, register, unit, error)
+    unit = compiler.emit(op.CONSTANT, compiler.constant(*words_of_integer(10**by)))
+    return compiler.emit(op.MULTIPLY, register, unit, error)
 
 
 def _quotient(compiler: "Compiler", a: int, b: int, types: Types, type: SqlType) -> int:
@@ -260,7 +261,7 @@ def _quotient(compiler: "Compiler", a: int, b: int, types: Types, type: SqlType)
         packed |= int(value) << (8 * place)
     overflow = _error(compiler, OVERFLOW)
     scales = compiler.constant(packed, overflow)
-    result = compiler.emit(vm.DIVIDE, a, b, scales, _error(compiler, DIVISION_BY_ZERO))
+    result = compiler.emit(op.DIVIDE, a, b, scales, _error(compiler, DIVISION_BY_ZERO))
     return _in_range(compiler, result, 1 - LIMIT, LIMIT - 1, OVERFLOW)
 
 
@@ -269,11 +270,11 @@ def _average(compiler: "Compiler", args: Args, types: Types, type: SqlType) -> i
     if types[1].name != "int8" or types[0].name not in ("numeric", "float8"):
         return None
     total, count = map(compiler.register, args)
-    count = compiler.emit(vm.NULL_IF_ZERO, count)
+    count = compiler.emit(op.NULL_IF_ZERO, count)
     if types[0].name == "numeric":
         return _quotient(compiler, total, count, types, type)
-    count = compiler.emit(vm.TO_FLOAT, count)
-    return compiler.emit(vm.FLOAT, total, count, floats.AVERAGE, _float_errors(compiler))
+    count = compiler.emit(op.TO_FLOAT, count)
+    return compiler.emit(op.FLOAT, total, count, floats.AVERAGE, _float_errors(compiler))
 
 
 def _float_errors(compiler: "Compiler") -> int:
@@ -295,7 +296,7 @@ def _cast(compiler: "Compiler", arg: Scalar, source: SqlType, target: SqlType) -
             return register
         return _in_width(compiler, register, target)
     if source.name in ("int2", "int4") and target.name == "float8":
-        return compiler.emit(vm.TO_FLOAT, compiler.register(arg))
+        return compiler.emit(op.TO_FLOAT, compiler.register(arg))
     if target.name == "numeric" and (source.name in WIDTHS or source.name == "numeric"):
         by = scale_of(target) - scale_of(source)
         if not 0 <= by <= _MOST_POWER:
@@ -322,7 +323,7 @@ def _extract(compiler: "Compiler", args: Args, types: Types, type: SqlType) -> i
     if scale_of(type) != (6 if field == calendar.SECOND else 0):
         return None
     error = _error(compiler, INFINITE) if field == calendar.YEAR else 0
-    return compiler.emit(vm.FIELD, compiler.register(args[1]), field, int(is_date), error)
+    return compiler.emit(op.FIELD, compiler.register(args[1]), field, int(is_date), error)
 
 
 def words_of_integer(value: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from foreshore.compute.flow import calls
 from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.convert import Form, is_direct, words_of_values
 from foreshore.compute.flow.intern import Interner
-from foreshore.compute.flow.kernels import vm
+from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import Layout, kind_of, layout_of
 from foreshore.compute.flow.memo import Memo
 from foreshore.compute.flow.program import Given, Program
@@ -77,7 +77,7 @@ class Compiler:
                 if port not in self._ports:
                     self._ports.append(port)
                 register = self.register(scalar)
-                self.emit(vm.CHECK, register, self._ports.index(port), to=0)
+                self.emit(op.CHECK, register, self._ports.index(port), to=0)
 
     def filter(self, predicates: Sequence[Scalar]) -> None:
         """Keep the rows for which all predicates are TRUE, none of which fails."""
@@ -86,7 +86,7 @@ class Compiler:
     def filter_resolved(self, predicates: Sequence[Scalar]) -> None:
         """Keep the rows for which all resolved predicates are TRUE."""
         for predicate in predicates:
-            self.emit(vm.FILTER, self.register(predicate), to=0)
+            self.emit(op.FILTER, self.register(predicate), to=0)
 
     def project(self, outputs: Sequence[int]) -> None:
         """Pick columns."""
@@ -124,31 +124,31 @@ class Compiler:
         Raises NotOrderable.
         """
         register = self.register(scalar)
-        self._put_word(self.emit(vm.NULL_RANK, register, nulls), 0)
+        self._put_word(self.emit(op.NULL_RANK, register, nulls), 0)
         by_text = 0
         match kind_of(type_of(scalar)):
             case "int":
                 parts = [register]
             case "float":
-                parts = [self.emit(vm.FLOAT_ORDER, register)]
+                parts = [self.emit(op.FLOAT_ORDER, register)]
             case "wide":
-                parts = [self.emit(vm.HIGH, register), self.emit(vm.UNSIGNED_LOW, register)]
+                parts = [self.emit(op.HIGH, register), self.emit(op.UNSIGNED_LOW, register)]
             case "interval":
                 register = self._given_in("key", scalar)
-                parts = [register, self.emit(vm.HIGH, register)]
+                parts = [register, self.emit(op.HIGH, register)]
             case "bytes" if type_of(scalar).name != "jsonb":
                 parts, by_text = [register], -1 if descending else 1
             case _:
                 raise NotOrderable(type_of(scalar).name)
         for part in parts:
             if descending and not by_text:
-                part = self.emit(vm.COMPLEMENT, part)
+                part = self.emit(op.COMPLEMENT, part)
             self._put_word(part, by_text)
 
     def put_zero_signs(self, scalar: Scalar) -> None:
         """Put out a word by which 0.0 comes before -0.0, for floats that are equal."""
         if kind_of(type_of(scalar)) == "float":
-            self._put_word(self.emit(vm.COMPLEMENT, self.register(scalar)), 0)
+            self._put_word(self.emit(op.COMPLEMENT, self.register(scalar)), 0)
 
     def put_scalar(self, scalar: Scalar, width: int) -> None:
         """Put out one or two words of a resolved scalar, 0 for NULL."""
@@ -176,7 +176,7 @@ class Compiler:
 
     def _picked(self) -> Ints | None:
         """Return the input's words that come out, if they are all that the program gives."""
-        loads = {to: (a, c, d) for code, to, a, _, c, d in self._code if code == vm.LOAD}
+        loads = {to: (a, c, d) for code, to, a, _, c, d in self._code if code == op.LOAD}
         if len(loads) != len(self._code):
             return None
         words = [0] * len(self.texts)
@@ -216,7 +216,7 @@ class Compiler:
         found = self._known.get(known)
         if found is None:
             if kind_of(type) == "float":
-                found = self.emit(vm.FLOAT_KEY, self.register(scalar))
+                found = self.emit(op.FLOAT_KEY, self.register(scalar))
             else:
                 found = self._given_in("key", scalar)
             self._known[known] = found
@@ -229,7 +229,7 @@ class Compiler:
             self._given.append(Given(scalar, form))
         else:
             self._given.append(Given(scalar, form, Memo(), place))
-        return self.emit(vm.GIVEN, len(self._given) - 1)
+        return self.emit(op.GIVEN, len(self._given) - 1)
 
     def constant(self, low: int, high: int, third: int = 0) -> int:
         """Return the place of two words; the third is 1 for a NULL, or means what is said there."""
@@ -241,16 +241,16 @@ class Compiler:
             case Column(index=index):
                 place = self.layout.places[index]
                 mask, bit = divmod(place.bit, 64) if place.bit >= 0 else (0, -1)
-                return self.emit(vm.LOAD, place.word, mask, bit, place.width)
+                return self.emit(op.LOAD, place.word, mask, bit, place.width)
             case Literal(value=None):
-                return self.emit(vm.CONSTANT, self.constant(0, 0, 1))
+                return self.emit(op.CONSTANT, self.constant(0, 0, 1))
             case Literal(value=value, type=type):
                 parts = words_of_values(to_array([value], type), type, "row", self.interner)
                 low = int(parts[0][0])
                 high = int(parts[1][0]) if len(parts) == 2 else low >> 63
-                return self.emit(vm.CONSTANT, self.constant(low, high))
+                return self.emit(op.CONSTANT, self.constant(low, high))
             case And(args=args) | Or(args=args) if args:
-                code = vm.AND if isinstance(scalar, And) else vm.OR
+                code = op.AND if isinstance(scalar, And) else op.OR
                 register = self.register(args[0])
                 for arg in args[1:]:
                     register = self.emit(code, register, self.register(arg))
@@ -259,10 +259,10 @@ class Compiler:
                 register = self.register(otherwise)
                 for condition, value in reversed(branches):
                     chosen = self.register(value)
-                    register = self.emit(vm.SELECT, self.register(condition), chosen, register)
+                    register = self.emit(op.SELECT, self.register(condition), chosen, register)
                 return register
             case ErrorOf(expr=expr):
-                return self.emit(vm.ERROR_OF, self.register(expr))
+                return self.emit(op.ERROR_OF, self.register(expr))
             case Call(function=function, args=args):
                 known = calls.register_of(self, function, args, scalar.type)
                 if known is not None:

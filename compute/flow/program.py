@@ -13,6 +13,7 @@ from foreshore.compute.flow.batch import Batch, Ints, empty
 from foreshore.compute.flow.convert import Form, array_of, column_at, flat, words_of_values
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import vm
+from foreshore.compute.flow.kernels.opcodes import BLOCK
 from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.memo import Memo, Values
@@ -71,7 +72,7 @@ class Registers:
     """The memory of a program while it runs."""
 
     def __init__(self, count: int) -> None:
-        shape = (count, vm.BLOCK)
+        shape = (count, BLOCK)
         self.count = count
         self.low = np.zeros(shape, np.int64)
         self.high = np.zeros(shape, np.int64)
@@ -124,7 +125,7 @@ class Program:
     """
 
     layout: Layout
-    code: Ints  # instructions, as `kernels/vm.py` has them
+    code: Ints  # instructions, of `kernels/opcodes.py`
     constants: Ints
     given: tuple[Given, ...]
     outputs: Ints  # register, word, width, mask word, bit
