@@ -2,7 +2,7 @@
 
 `check` is about NOT NULL and CHECK. `stage` checks the keys, against the committed rows and those
 that the transaction has written before; group commit checks them once more
-(`adapter/transaction/constraint_guard.py`).
+(`adapter/transaction/commit.py`).
 
 `RowRules` are a table's constraints compiled for tuples, which a statement about few rows makes.
 Rows in columns, and tuples that break a rule, are checked column by column: that finds the first
