@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Ints
+from foreshore.compute.flow.bulk import Bulk, is_alone
 from foreshore.compute.flow.compiler import Compiler
-from foreshore.compute.flow.errors import may_be_negative
 from foreshore.compute.flow.join_inputs import Key, Keys, Lookup, arranged, imported
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.arranged import Arranged
-from foreshore.compute.flow.operators.join import Bulk, Join, Path, Stage
+from foreshore.compute.flow.operators.join import Join, Path, Stage
 from foreshore.compute.flow.operators.operator import Constant, Linear
 from foreshore.expr import ir
 from foreshore.expr.ir import Call, Column, Scalar, columns_of
@@ -104,7 +104,7 @@ class _JoinBuilder:
         """
         imported = [self._builder.import_of(linear_chain(i)[1]) for i in self._join.inputs]
         own = any(lookup and isinstance(lookup.readable, Arranged) for lookup in lookups)
-        if own or None in imported or may_be_negative(self._top, {}):
+        if own or None in imported or not is_alone(self._top):
             return None
         if any(split_errors(input)[1] is not None for input in self._join.inputs):
             return None

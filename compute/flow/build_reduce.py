@@ -6,6 +6,7 @@ from typing import Literal as OneOf
 
 import numpy as np
 
+from foreshore.compute.flow.bulk import partial_sums
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
 from foreshore.compute.flow.float_sums import Comoments, FloatSums
 from foreshore.compute.flow.kernels import groups
@@ -107,11 +108,12 @@ class _ReduceBuilder:
             Reduce(
                 self._input,
                 self.layout,
-                self._key.words,
+                self._key,
                 self._sums(self._compiler(), plain),
                 ordered,
                 distinct,
                 self._builder.context,
+                partial_sums(self._reduce),
                 always=not self._reduce.group_key,
             )
         )

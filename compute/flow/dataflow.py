@@ -1,9 +1,8 @@
 """Dataflows of the arrangement engine."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.engine import (
@@ -21,25 +20,19 @@ from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.convert import (
     batch_of,
     columns_of,
-    flat,
     int64_array,
-    integers,
-    words_of,
 )
 from foreshore.compute.flow.errors import ERROR_LAYOUT
+from foreshore.compute.flow.hydration import Hydration
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.grouping import consolidated
-from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.operator import Operator, Source, Window
-from foreshore.compute.flow.read import read_until
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr import ir
 from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
-
-BULK_ROWS = 50_000  # of which a bulk engine joins faster
 
 
 class FlowDataflow:
@@ -81,66 +74,11 @@ class FlowDataflow:
         as_of = self._description.as_of
         for id, each in self._imports.items():
             each.hydrate(inputs[id], as_of)
-        window = Window(as_of, as_of + 1)
-        bulky = self._bulky()
-        wanted = self._wanted(bulky)
-        given = {
-            id: self._rows_as_of(id, inputs[id], as_of)
-            for number, id in self._numbers.items()
-            if number in wanted
-        }
-
-        def output(number: int, join: Join, taken: Sequence[Batch]) -> Batch:
-            assert join.bulk is not None
-            join.begin(taken)
-            if join.bulk.errors is not None:
-                errors = self._evaluated(join.bulk.errors, ERROR_LAYOUT, inputs)
-                self._context.fail(join.bulk.port, errors)
-            return self._evaluated(join.bulk.rows, join.layout, inputs)
-
-        return self._run(window, given, bulky, output)
-
-    def _bulky(self) -> frozenset[int]:
-        """Return the joins whose rows the bulk engine computes faster."""
-        return frozenset(
-            number
-            for number, operator in enumerate(self._operators)
-            if isinstance(operator, Join)
-            and operator.bulk is not None
-            and sum(self._imports[id].rows for id in ir.sources_of(operator.bulk.rows)) > BULK_ROWS
-        )
-
-    def _wanted(self, bulky: frozenset[int]) -> set[int]:
-        """Return the operators whose output at hydration is used."""
-        wanted = {self._rows}
-        for number in reversed(range(len(self._operators))):
-            operator = self._operators[number]
-            if number in bulky:
-                assert isinstance(operator, Join)
-                wanted.update(operator.needed)
-            elif number in wanted:
-                wanted.update(operator.inputs)
-        return wanted
-
-    def _rows_as_of(self, id: GlobalId, input: Input, as_of: int) -> Batch:
-        """Return the wanted columns of an input's rows at a time."""
-        source = self._sources[id]
-        if id in self._imports:
-            return self._imports[id].rows_at(as_of)
-        return read_until(
-            input, source.columns, source.picked, source.layout, self._interner, as_of
-        )
-
-    def _evaluated(
-        self, relation: ir.Relation, layout: Layout, inputs: Mapping[GlobalId, Input]
-    ) -> Batch:
-        """Return a plan's rows, in `layout`, as the bulk engine computes them."""
-        as_of = self._description.as_of
-        rows = self._bulk.evaluate(relation, inputs, as_of)
-        columns = [flat(column) for column in rows.columns]
-        words = words_of(columns[:-1], rows.num_rows, layout, self._interner)
-        times = np.full(rows.num_rows, as_of, np.int64)
-        return Batch(words, times, np.array(integers(columns[-1])))
+        hydration = Hydration(
+            self._operators, self._rows, self._numbers, self._imports, inputs, as_of,
+            self._bulk, self._context,
+        )  # fmt: skip
+        return self._run(hydration.window, hydration.given(), hydration.step)
 
     # --- steps
 
@@ -152,16 +90,20 @@ class FlowDataflow:
                 given[id] = batch_of(deltas[id], source.picked, source.layout, self._interner)
         for operator in self._operators:
             operator.compact(lower - 1)
-        return self._run(Window(lower, upper), given)
+        window = Window(lower, upper)
+
+        def step(number: int, inputs: Sequence[Batch]) -> Batch:
+            return self._operators[number].step(window, inputs)
+
+        return self._run(window, given, step)
 
     def _run(
         self,
         window: Window,
         given: Mapping[GlobalId, Batch],
-        bulky: Collection[int] = (),
-        output_of: Callable[[int, Join, Sequence[Batch]], Batch] | None = None,
+        step: Callable[[int, Sequence[Batch]], Batch],
     ) -> Output:
-        """Step all operators; the output of joins that are `bulky` comes from elsewhere."""
+        """Return the changes of rows and errors, given how each operator makes its own."""
         updates: list[Batch] = []
         try:
             for number, operator in enumerate(self._operators):
@@ -169,11 +111,7 @@ class FlowDataflow:
                     found = given.get(self._numbers[number])
                     updates.append(empty(operator.layout.words) if found is None else found)
                     continue
-                taken = [updates[i] for i in operator.inputs]
-                if number in bulky and isinstance(operator, Join) and output_of is not None:
-                    updates.append(output_of(number, operator, taken))
-                else:
-                    updates.append(operator.step(window, taken))
+                updates.append(step(number, [updates[i] for i in operator.inputs]))
             errors = self._errors.step(window, self._context)
             output = Output(
                 self._table(updates[self._rows], self._operators[self._rows].layout, self._columns),

@@ -88,6 +88,10 @@ class SumTable:
         self._staged = points, sums
         return sums
 
+    def stage(self, points: Points, sums: Ints) -> None:
+        """Stage given sums at each point."""
+        self._staged = points, sums
+
     def commit(self) -> None:
         """Store what is staged."""
         if self._staged is None:

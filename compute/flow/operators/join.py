@@ -12,12 +12,12 @@ import numpy as np
 
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
+from foreshore.compute.flow.bulk import Bulk
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.arranged import Arranged, Readable
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.program import Context, Program
-from foreshore.expr.ir import Relation
 from foreshore.update import Timestamp
 
 SAMPLE = 256  # rows of an input by which paths are compared
@@ -45,15 +45,6 @@ class Path:
 
     start: Program
     stages: tuple[Stage, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Bulk:
-    """The plans of a join's rows and errors, by which a bulk engine can begin it."""
-
-    rows: Relation
-    errors: Relation | None
-    port: int  # where the errors are noted
 
 
 class Join:
@@ -90,15 +81,9 @@ class Join:
         ]
         return concat(parts, self.layout.words)
 
-    def begin(self, inputs: Sequence[Batch]) -> None:
-        """Take the first inputs where somebody else computes the output."""
-        self._insert(inputs)
+    def begin(self) -> None:
+        """Note that the first output, of inputs that are not arranged here, was made elsewhere."""
         self._beginning = True
-
-    @property
-    def needed(self) -> tuple[int, ...]:
-        """Return the inputs that `begin` needs; for the others it may be given nothing."""
-        return tuple(self.inputs[number] for number, _ in self._own)
 
     def is_shared(self, input: int) -> bool:
         """Whether an input is looked up in a collection that others read too."""

@@ -12,8 +12,9 @@ import numpy as np
 
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
+from foreshore.compute.flow.bulk import Bulk
 from foreshore.compute.flow.float_sums import Comoments, FloatSums
-from foreshore.compute.flow.kernels import groups
+from foreshore.compute.flow.kernels import groups, rows
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted_groups
 from foreshore.compute.flow.operators.listed import Listed
@@ -66,6 +67,12 @@ class Sums:
         groups.put_sums(sums, self._plan, words)
         return sums[:, 0]
 
+    def begin(self, points: Points, sums: Ints, words: Words) -> Ints:
+        """Do the same with given sums, none of which are of floats."""
+        self.table.stage(points, sums)
+        groups.put_sums(sums, self._plan, words)
+        return sums[:, 0]
+
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the sums."""
         size = self.table.size("sums")
@@ -104,14 +111,14 @@ class Extreme:
         """Write the words of this aggregate for each point, given the input's updates."""
         self._mark = self._spine.mark()
         self._spine.insert(self._program.run(input, self._context))
-        found, rows, _ = self._spine.rows_at(
+        found, there, _ = self._spine.rows_at(
             points.rows, points.times, points.hashes, points.words, 0, 1
         )
         place = self._place
         null = np.ones(len(points), np.bool_)
         null[found] = False
         for k in range(place.width):
-            words[found, place.word + k] = rows[:, self._value + k]
+            words[found, place.word + k] = there[:, self._value + k]
         put_null(words, null, place)
 
     def commit(self) -> None:
@@ -155,11 +162,11 @@ class Distinct:
 
     def put(self, points: Points, input: Batch, words: Words, window: Window) -> None:
         """Write the words of these aggregates for each point, given the input's updates."""
-        rows = self._program.run(input, self._context)
-        order, hashes = grouped(rows, rows.width, self._context.seed)
-        changed = points_of(order, hashes, rows, rows.width, window)
-        there = self._counts.at(changed, order, hashes, rows)[:, 0] > 0
-        values = rows.words[changed.rows]
+        found = self._program.run(input, self._context)
+        order, hashes = grouped(found, found.width, self._context.seed)
+        changed = points_of(order, hashes, found, found.width, window)
+        there = self._counts.at(changed, order, hashes, found)[:, 0] > 0
+        values = found.words[changed.rows]
         found = Batch(*groups.changes(values, there.astype(np.int64), changed.times, changed.first))
         updates = self._sums.program.run(found, self._context)
         order, hashes = sorted_groups(updates, self._key, self._context.seed)
@@ -182,23 +189,26 @@ class Distinct:
 
 
 class Reduce:
-    """A reduction; `key` is the number of the key's words, with which the output's rows begin."""
+    """A reduction; `key` is the layout of the key, with which the output's rows begin."""
 
     def __init__(
         self,
         input: int,
         layout: Layout,
-        key: int,
+        key: Layout,
         sums: Sums,
         ordered: Sequence[Extreme | Listed],
         distinct: Sequence[Distinct],
         context: Context,
+        bulk: Bulk | None,
         *,
         always: bool,
     ) -> None:
         self.inputs: tuple[int, ...] = (input,)
         self.layout = layout
-        self._key = key
+        self.key = key
+        self.bulk = bulk
+        self._key = key.words
         self._sums = sums
         self._ordered = tuple(ordered)
         self._distinct = tuple(distinct)
@@ -222,6 +232,29 @@ class Reduce:
             each.put(points, inputs[0], words)
         for distinct in self._distinct:
             distinct.put(points, inputs[0], words, window)
+        return self._changes(points, count, words)
+
+    def begin(self, keys: Words, sums: Ints, window: Window) -> Batch:
+        """Return the first output, given the groups and their sums, which are all there is."""
+        count = len(keys)
+        hashes = np.empty(count, np.uint64)
+        rows.hash_keys(keys, self._key, np.uint64(self._context.seed), hashes)
+        points = Points(
+            np.repeat(np.arange(count), 2),
+            np.tile(np.array([window.lower - 1, window.lower]), count),
+            np.tile(np.array([True, False]), count),
+            hashes,
+            keys,
+        )
+        self._beginning = self._always
+        before_and_after = np.zeros((2 * count, sums.shape[1]), np.int64)
+        before_and_after[1::2] = sums
+        words = np.zeros((len(points), self.layout.words), np.int64)
+        words[:, : self._key] = keys[points.rows]
+        return self._changes(points, self._sums.begin(points, before_and_after, words), words)
+
+    def _changes(self, points: Points, count: Ints, words: Words) -> Batch:
+        """Return the changes of the groups, given the rows of each at each point."""
         exists = (count > 0).astype(np.int64)
         if self._always:
             exists[:] = 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input, Output
-from foreshore.compute.flow import collection, dataflow, spine
+from foreshore.compute.flow import collection, hydration, spine
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
@@ -137,7 +137,7 @@ def test_sharing_dataflows_are_exact_at_every_time(
     plans = [*JOINS, *(data.draw(lowered_relations(size=4)) for _ in range(2))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collection, "KEPT_TIMES", random.choice((0, 2, 100)))
-        patch.setattr(dataflow, "BULK_ROWS", bulk_rows)
+        patch.setattr(hydration, "BULK_ROWS", bulk_rows)
         patch.setattr(spine, "TAIL_ROWS", random.choice((3, 1 << 14)))
         patch.setattr(spine, "MERGE_BUDGET", 5)
         collections = Collections(Interner(), 1)

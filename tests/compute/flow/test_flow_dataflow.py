@@ -6,11 +6,11 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.flow import ordered, spine
+from foreshore.compute.flow import hydration, ordered, spine
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.unsupported import Unsupported
@@ -48,18 +48,24 @@ def cases(draw: st.DrawFn, failing: bool = False) -> Case:
     return Case(relation, draw(histories(5)), frozenset(draw(st.sets(st.integers(2, 4)))))
 
 
-@settings(max_examples=examples(200))
+@pytest.fixture(params=["by operators", "in bulk"])
+def hydrated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hydrate by operators only, or in bulk whatever can be."""
+    monkeypatch.setattr(hydration, "BULK_ROWS", 0 if request.param == "in bulk" else 1 << 60)
+
+
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cases())
-def test_a_dataflow_is_exact_at_every_time(engine: FlowEngine, case: Case) -> None:
+def test_a_dataflow_is_exact_at_every_time(hydrated: None, engine: FlowEngine, case: Case) -> None:
     try:
         check_maintained(engine, case)
     except Unsupported:
         reject()
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cases(failing=True))
-def test_errors_follow_failing_rows(engine: FlowEngine, case: Case) -> None:
+def test_errors_follow_failing_rows(hydrated: None, engine: FlowEngine, case: Case) -> None:
     try:
         check_maintained(engine, case)
     except Unsupported:
@@ -67,7 +73,9 @@ def test_errors_follow_failing_rows(engine: FlowEngine, case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_each_operator_is_exact_at_every_time(engine: FlowEngine, name: str) -> None:
+def test_each_operator_is_exact_at_every_time(
+    hydrated: None, engine: FlowEngine, name: str
+) -> None:
     random = Random(name)
     for _ in range(15):
         cuts = frozenset(random.sample(range(2, 5), random.randint(0, 3)))

@@ -1,0 +1,57 @@
+"""What a bulk engine computes to hydrate an operator."""
+
+from dataclasses import dataclass
+
+from foreshore.compute.flow.convert import is_direct
+from foreshore.compute.flow.errors import may_be_negative
+from foreshore.expr import ir
+from foreshore.expr.ir import Aggregate, columns_of, count_all
+from foreshore.expr.split import split_errors
+from foreshore.types import INT8
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """The plans of an operator's rows and errors, and the port where the errors are noted.
+
+    Instead of a reduction's rows there are its groups: the key, the count of rows, and other
+    columns, for which `sums` has True for a sum and False for a count, which precedes each sum.
+    """
+
+    rows: ir.Relation
+    errors: ir.Relation | None
+    port: int
+    sums: tuple[bool, ...] = ()
+
+
+def is_alone(relation: ir.Relation) -> bool:
+    """Whether a plan can be evaluated by itself, with multiplicities that are positive."""
+    nodes = ir.walk_relations(relation)
+    return not any(isinstance(node, ir.LocalGet) for node in nodes) and not may_be_negative(
+        relation, {}
+    )
+
+
+def partial_sums(reduce: ir.Reduce) -> Bulk | None:
+    """Return how a bulk engine computes a reduction's groups, None if it cannot.
+
+    The aggregates must be counts and sums. It is not worth while for scalars that can fail, which
+    cost it more than the operators.
+    """
+    if not reduce.aggregates or not is_alone(reduce.input):
+        return None
+    columns = columns_of(reduce)
+    if not all(is_direct(column.type) for column in columns[: len(reduce.group_key)]):
+        return None
+    partial: list[Aggregate] = [count_all()]
+    for each in reduce.aggregates:
+        if each.distinct or each.function not in ("count", "sum"):
+            return None
+        if each.function == "count" and not each.args and each.filter is None:
+            continue
+        partial.append(Aggregate("count", each.args, INT8, filter=each.filter))
+        if each.function == "sum":
+            partial.append(each)
+    rows, errors = split_errors(ir.Reduce(reduce.input, reduce.group_key, tuple(partial)))
+    sums = tuple(each.function == "sum" for each in partial[1:])
+    return None if errors is not None else Bulk(rows, None, -1, sums)

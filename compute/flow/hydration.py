@@ -1,0 +1,173 @@
+"""Hydration: the first step of a dataflow, in which all rows of its inputs are new.
+
+The rows of a join of collections, and the groups of sums over these or over one collection, come
+from a bulk engine if they are made of many rows. All else goes through the operators.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foreshore.compute.engine import Engine, Input
+from foreshore.compute.flow.batch import Batch, Ints, Words, empty
+from foreshore.compute.flow.bulk import Bulk
+from foreshore.compute.flow.collection import Import
+from foreshore.compute.flow.convert import flat, integers, words_of, words_of_values
+from foreshore.compute.flow.errors import ERROR_LAYOUT
+from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.operators.join import Join
+from foreshore.compute.flow.operators.operator import Linear, Operator, Source, Window
+from foreshore.compute.flow.operators.reduce import Reduce
+from foreshore.compute.flow.program import Context
+from foreshore.compute.flow.read import read_until
+from foreshore.expr import ir
+from foreshore.ids import GlobalId
+from foreshore.types import SqlType
+from foreshore.update import Timestamp
+
+BULK_ROWS = 50_000  # of inputs, from which on a bulk engine is faster
+
+
+class Hydration:
+    """The first step of the operators of one dataflow; `rows` is the number of the last one."""
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        rows: int,
+        sources: Mapping[int, GlobalId],
+        imports: Mapping[GlobalId, Import],
+        inputs: Mapping[GlobalId, Input],
+        as_of: Timestamp,
+        engine: Engine,
+        context: Context,
+    ) -> None:
+        self.window = Window(as_of, as_of + 1)
+        self._operators = operators
+        self._sources = sources
+        self._imports = imports
+        self._inputs = inputs
+        self._as_of = as_of
+        self._engine = engine
+        self._context = context
+        self._interner = context.interner
+        self._bulky: dict[int, Bulk] = {}
+        for number in range(len(operators)):
+            bulk = self._bulk_of(number)
+            if bulk is not None:
+                self._bulky[number] = bulk
+        self._wanted = self._find_wanted(rows)
+
+    # --- what is computed in bulk
+
+    def _bulk_of(self, number: int) -> Bulk | None:
+        """Return what the bulk engine computes for an operator, None for nothing."""
+        operator = self._operators[number]
+        bulk = operator.bulk if isinstance(operator, Join | Reduce) else None
+        if bulk is None or (isinstance(operator, Reduce) and not self._covers(operator)):
+            return None
+        return bulk if sum(map(self._size, ir.sources_of(bulk.rows))) >= BULK_ROWS else None
+
+    def _covers(self, reduce: Reduce) -> bool:
+        """Whether all below a reduction needs no hydration but that in bulk."""
+        below = list(reduce.inputs)
+        while below:
+            operator = self._operators[number := below.pop()]
+            if not isinstance(operator, Source | Linear) and number not in self._bulky:
+                return False
+            below += operator.inputs
+        return True
+
+    def _size(self, id: GlobalId) -> int:
+        """Return about how many rows a collection has."""
+        if id in self._imports:
+            return self._imports[id].rows
+        input = self._inputs[id]
+        rows: int = sum(table.num_rows for table in input.tail)
+        for path in input.files:
+            rows += pq.read_metadata(path).num_rows
+        return rows
+
+    def _find_wanted(self, rows: int) -> set[int]:
+        """Return the operators whose output somebody uses."""
+        wanted = {rows}
+        for number in reversed(range(len(self._operators))):
+            if number in wanted and number not in self._bulky:
+                wanted.update(self._operators[number].inputs)
+        return wanted
+
+    # --- the step
+
+    def given(self) -> dict[GlobalId, Batch]:
+        """Return the rows of the inputs that are used."""
+        found = {}
+        for number, id in self._sources.items():
+            if number not in self._wanted:
+                continue
+            source = self._operators[number]
+            assert isinstance(source, Source)
+            if id in self._imports:
+                found[id] = self._imports[id].rows_at(self._as_of)
+            else:
+                found[id] = read_until(
+                    self._inputs[id],
+                    source.columns,
+                    source.picked,
+                    source.layout,
+                    self._interner,
+                    self._as_of,
+                )
+        return found
+
+    def step(self, number: int, inputs: Sequence[Batch]) -> Batch:
+        """Return the output of an operator, given that of others."""
+        operator = self._operators[number]
+        bulk = self._bulky.get(number)
+        if bulk is None:
+            return operator.step(self.window, inputs)
+        if isinstance(operator, Join):
+            operator.begin()
+        if number not in self._wanted:
+            return empty(operator.layout.words)
+        if bulk.errors is not None:
+            self._context.fail(bulk.port, self._rows(bulk.errors, ERROR_LAYOUT))
+        if isinstance(operator, Reduce):
+            return operator.begin(*self._groups(bulk, operator), self.window)
+        return self._rows(bulk.rows, operator.layout)
+
+    def _evaluated(self, relation: ir.Relation) -> tuple[list[pa.Array], Ints]:
+        """Return a plan's columns and multiplicities."""
+        inputs = {id: self._inputs[id] for id in ir.sources_of(relation)}
+        rows = self._engine.evaluate(relation, inputs, self._as_of)
+        columns = [flat(column) for column in rows.columns]
+        return columns[:-1], np.array(integers(columns[-1]))
+
+    def _rows(self, relation: ir.Relation, layout: Layout) -> Batch:
+        """Return a plan's rows in a layout."""
+        columns, counts = self._evaluated(relation)
+        words = words_of(columns, len(counts), layout, self._interner)
+        return Batch(words, np.full(len(counts), self._as_of, np.int64), counts)
+
+    def _groups(self, bulk: Bulk, reduce: Reduce) -> tuple[Words, Ints]:
+        """Return the keys of a reduction's groups, and the words of their sums."""
+        columns, counts = self._evaluated(bulk.rows)
+        types = [column.type for column in ir.columns_of(bulk.rows)]
+        width = len(columns) - 1 - len(bulk.sums)
+        keys = words_of(columns[:width], len(counts), reduce.key, self._interner)
+        parts = [np.array(integers(columns[width]))]
+        for column, type, is_sum in zip(
+            columns[width + 1 :], types[width + 1 :], bulk.sums, strict=True
+        ):
+            parts += self._sum(column, type) if is_sum else [np.array(integers(column))]
+        return keys, np.stack(parts, axis=1)
+
+    def _sum(self, column: pa.Array, type: SqlType) -> list[Ints]:
+        """Return the low and high words of sums, 0 for NULL."""
+        words = words_of_values(column, type, "row", self._interner)
+        low, high = words if len(words) == 2 else (words[0], words[0] >> np.int64(63))
+        if column.null_count:
+            valid = np.array(column.is_valid())
+            low, high = np.where(valid, low, 0), np.where(valid, high, 0)
+        return [np.ascontiguousarray(low), np.ascontiguousarray(high)]
