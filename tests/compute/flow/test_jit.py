@@ -1,0 +1,39 @@
+"""A kernel is compiled anew when a file changes from which it calls functions."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from foreshore.compute.flow.kernels import jit
+
+SCRIPT = """
+import numpy as np
+from foreshore.compute.flow.kernels import groups
+
+groups.find_slot(
+    np.zeros(2, np.uint64), np.zeros((2, 1), np.int64), np.zeros(2, np.bool_), np.uint64(1),
+    np.zeros((1, 1), np.int64), 0, 1,
+)
+print(sum(groups.find_slot.stats.cache_hits.values()))
+"""
+
+
+def test_stamp_follows_imports() -> None:
+    assert {"groups", "probing", "float_sums", "wide", "jit"} <= jit.imported("groups")
+    assert {name for name, _, _ in jit.stamp("groups")} == jit.imported("groups")
+    assert "groups" not in jit.imported("wide")
+
+
+def test_changed_import_compiles_anew(tmp_path: Path) -> None:
+    changed = "from foreshore.compute.flow.kernels import jit\njit.stamp = lambda module: ()\n"
+    hits = [
+        subprocess.run(
+            [sys.executable, "-c", before + SCRIPT],
+            env={"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for before in ("", "", changed)
+    ]
+    assert [each.strip() for each in hits] == ["0", "1", "0"]
