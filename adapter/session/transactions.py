@@ -128,7 +128,8 @@ class Transactions:
                 await self.rollback()
                 raise
         self._end(transaction)
-        self._variables.commit()
+        if self._variables.touched:
+            self._variables.commit()
         self._end_portals(committed=True)
 
     async def _commit_effects(self, transaction: Transaction) -> None:

@@ -14,24 +14,23 @@ _ALIASES = {"time zone": "timezone", "transaction isolation level": "transaction
 _CUSTOM = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+\Z")
 
 
-class Variables:
-    """The variables of one session."""
+class Variables(dict[str, str]):
+    """The present values of the variables of one session, by name in lower case.
+
+    It is `touched` if some were set in the running transaction.
+    """
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
         self._defaults = {name: each.default for name, each in VARIABLES.items()}
         for name, value in defaults.items():
             self._defaults[name.lower()] = self._parse(name, (value,))
-        self._values = dict(self._defaults)  # of the session, as of the last commit
-        self._set = dict(self._values)  # as set in the running transaction
-        self._current = dict(self._values)  # with what is local to it
+        super().__init__(self._defaults)
+        self._values = dict(self._defaults)  # as of the last commit
+        self._set = dict(self._values)  # without those that are local to the transaction
         self._reported: dict[str, str] = {}
         self._reported_version = -1
-        self._touched = False  # in the running transaction
+        self.touched = False
         self.version = 0  # grows with every change
-
-    def __getitem__(self, name: str) -> str:
-        """Return the value of a variable that exists, by its name in lower case."""
-        return self._current[name]
 
     def show(self, name: str) -> str:
         """Return the value for SHOW; raises UndefinedObject if there is no such variable."""
@@ -42,15 +41,15 @@ class Variables:
 
     def show_if_known(self, name: str) -> str | None:
         """Return the value for SHOW; None if there is no such variable."""
-        return self._current.get(self._key(name))
+        return self.get(self._key(name))
 
     def show_all(self) -> Iterator[tuple[str, str, str]]:
         """Yield name, value and description of all, in order."""
-        for key in sorted(self._current):
+        for key in sorted(self):
             known = VARIABLES.get(key)
             yield (
                 known.name if known else key,
-                self._current[key],
+                self[key],
                 known.description if known else "",
             )
 
@@ -66,61 +65,64 @@ class Variables:
                 return
         else:
             value = self._parse(name, values)
-            if known is not None and known.fixed and value != self._current[key]:
+            if known is not None and known.fixed and value != self[key]:
                 raise CantChangeRuntimeParam(f'parameter "{known.name}" cannot be changed')
-        self._touched = True
+        self.touched = True
         self.version += 1
-        self._current[key] = value
+        self[key] = value
         if not local:
             self._set[key] = value
 
     def set_default(self, name: str, value: str) -> None:
         """Set a variable and its default, as the client asks at the start of its session."""
-        touched = self._touched
+        touched = self.touched
         self.set(name, (value,))
-        self.set_fixed(self._key(name), self._current[self._key(name)])
-        self._touched = touched
+        self.set_fixed(self._key(name), self[self._key(name)])
+        self.touched = touched
 
     def set_fixed(self, name: str, value: str) -> None:
         """Set a variable that only the system may set, such as the name of the role."""
         self.version += 1
-        for values in (self._defaults, self._values, self._set, self._current):
+        for values in (self._defaults, self._values, self._set, self):
             values[name] = value
 
     def reset_all(self) -> None:
         """Set all variables to their defaults, except those of the transaction."""
-        self._touched = True
+        self.touched = True
         self.version += 1
-        for key in list(self._current):
+        for key in list(self):
             if not key.startswith("transaction_"):
-                self._current[key] = self._set[key] = self._defaults.get(key, "")
+                self[key] = self._set[key] = self._defaults.get(key, "")
 
     def commit(self) -> None:
         """Keep the values set in the transaction, except local ones."""
-        if not self._touched:
-            return
-        self._touched = False
+        self.touched = False
         self.version += 1
         self._set["transaction_isolation"] = self._set["default_transaction_isolation"]
         self._set["transaction_read_only"] = self._set["default_transaction_read_only"]
         self._values = dict(self._set)
-        self._current = dict(self._set)
+        self._show(self._set)
 
     def rollback(self) -> None:
         """Undo the changes of the transaction."""
-        if self._touched:
+        if self.touched:
             self._set = dict(self._values)
             self.commit()
 
     def mark(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return the present values, for `return_to`."""
-        return dict(self._set), dict(self._current)
+        return dict(self._set), dict(self)
 
     def return_to(self, mark: tuple[dict[str, str], dict[str, str]]) -> None:
         """Return to the values at `mark`, in the same transaction."""
-        self._set, self._current = dict(mark[0]), dict(mark[1])
-        self._touched = True
+        self._set = dict(mark[0])
+        self._show(mark[1])
+        self.touched = True
         self.version += 1
+
+    def _show(self, values: Mapping[str, str]) -> None:
+        self.clear()
+        self.update(values)
 
     def drain_reports(self) -> dict[str, str]:
         """Return the reported variables that changed since the last call."""
@@ -129,7 +131,7 @@ class Variables:
             return changed
         self._reported_version = self.version
         for key in _REPORTED:
-            value = self._current[key]
+            value = self[key]
             if self._reported.get(key) != value:
                 self._reported[key] = value
                 changed[VARIABLES[key].name] = value
