@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.starvation import Starvation
 
+TOLD = all(Path("/proc/thread-self", each).exists() for each in ("schedstat", "children"))
 SPIN = """
 import os, time
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
@@ -18,6 +22,7 @@ input()
 """
 
 
+@pytest.mark.skipif(not TOLD, reason="this system does not tell it")
 def test_children_on_one_processor_starve_until_they_end() -> None:
     children = [
         subprocess.Popen(
