@@ -1,8 +1,8 @@
-"""The coordinator: the one owner of the catalog, of times, and of what is maintained.
+"""The coordinator: the owner of the catalog, of times, and of maintained collections.
 
-All its state belongs to the event loop and changes between two awaits, so that a command sees all
-of another or nothing. `transaction/catalog_commit.py` changes the catalog, and what is maintained
-with it. Slow work is handed off to storage, to replicas and to threads.
+Its state belongs to the event loop and changes between two awaits, so a command sees all effects of
+another one or none. `transaction/catalog_commit.py` changes the catalog and the collections with
+it. Slow work is done by storage, by replicas and on threads.
 """
 
 import asyncio
@@ -92,21 +92,21 @@ class Coordinator:
         return Interval(self.since(id), self.upper(id), self.state.altered(id))
 
     def since(self, id: GlobalId) -> Timestamp:
-        """Return from when on a collection can be read as what it is now: as it was altered."""
+        """Return the time from which a collection can be read with its present definition."""
         return max(self.holds.since(id), self.state.altered(id) or 0)
 
     def upper(self, id: GlobalId) -> Timestamp:
-        """Return the time from which on a shard or an index is not known."""
+        """Return the time before which a shard or an index is known."""
         if id in self.capabilities:
             return self.storage.upper(id)
         if not self.compute.exports(id):
-            return self.as_ofs[id]  # in the catalog already, soon to be maintained
+            return self.as_ofs[id]  # its dataflow is about to be created
         return max(self.compute.upper(id), self.as_ofs[id])
 
     def arranged(self, cluster: str) -> frozenset[GlobalId]:
         """Return the relations that have a hydrated index on the cluster `cluster`.
 
-        It is the same object as long as nothing has changed.
+        It is the same object while nothing has changed.
         """
         known = self._arranged.get(cluster)
         if known is not None:
@@ -140,15 +140,15 @@ class Coordinator:
         ]
 
     def is_hydrated(self, id: GlobalId) -> bool:
-        """Whether a dataflow's output has been computed at some time."""
+        """Return whether the output of a dataflow has been computed at some time."""
         return id in self.as_ofs and self.upper(id) > self.as_ofs[id]
 
     def readable_since(self, id: GlobalId) -> Timestamp:
-        """Return the least time at which somebody reads a table, or will."""
+        """Return the earliest time at which a table is read, now or later."""
         return self.holds.least(id, self.oracle.read_ts())
 
     async def wait_readable(self, id: GlobalId, time: Timestamp) -> None:
-        """Wait until a shard or an index can be read at `time`; raises why it cannot."""
+        """Wait until a shard or an index can be read at `time`; raises the error if it cannot."""
         if id not in self.capabilities and id not in self.as_ofs:
             raise UndefinedObject(f'collection "{id}" was dropped')
         if self.upper(id) > time:
@@ -158,9 +158,9 @@ class Coordinator:
     # --- collections ---------------------------------------------------------------------------
 
     def look_after(self, item: Item, since: Timestamp) -> None:
-        """Hold the item's collection, and what it is made of.
+        """Hold the history of the item's collection, and of its inputs.
 
-        What will never change is known for all times to come, and yet is read at the present one.
+        A collection that never changes is known at all future times, but is read at the present.
         """
         self.holds.add(
             item.id,
@@ -192,7 +192,7 @@ class Coordinator:
         )
 
     def capabilities_of(self, id: GlobalId) -> tuple[ReadCapability, WriteCapability]:
-        """Return what is held of a collection; raises UndefinedObject if that has been dropped."""
+        """Return the capabilities on a shard; raises UndefinedObject if it has been dropped."""
         held = self.capabilities.get(id)
         if held is None:
             raise UndefinedObject(f'collection "{id}" was dropped')
@@ -219,11 +219,11 @@ class Coordinator:
         self.capabilities[id] = (lower, write)
 
     async def allow_compaction(self) -> None:
-        """Let storage and compute forget what nobody needs.
+        """Let storage and compute compact history that is not held.
 
-        Where that fails for one collection it is done for the others all the same, and raised then.
+        An error of one collection is raised after the others.
         """
-        # Nobody reads how the catalog was, and each change leaves updates of what was before.
+        # The catalog's past is never read.
         written = self.group.changed(CATALOG_SHARD)
         if self.capabilities[CATALOG_SHARD][0].frontier < written <= self.oracle.read_ts():
             await self.downgrade(CATALOG_SHARD, written)
@@ -240,7 +240,7 @@ class Coordinator:
             raise failed
 
     async def run_holds(self) -> None:
-        """Allow compaction now and then, until cancelled."""
+        """Allow compaction every second, until cancelled."""
         while True:
             await asyncio.sleep(HOLDS_INTERVAL_S)
             try:
@@ -251,12 +251,12 @@ class Coordinator:
     # --- invariants ----------------------------------------------------------------------------
 
     async def check_settled(self) -> None:
-        """Assert the invariants as soon as no change of the catalog is half done."""
+        """Assert the invariants when no change of the catalog is half done."""
         async with self.catalog_commits.lock:
             self.check_consistency()
 
     def check_consistency(self) -> None:
-        """Assert what holds between two commands."""
+        """Assert the invariants that hold between two commands."""
         self.catalog.check()
         self.holds.check()
         self.group.check()
@@ -265,7 +265,7 @@ class Coordinator:
         for item in self.state.items():
             if not item.is_collection:
                 continue
-            assert item.id in self.holds.collections, f"nobody holds {item.id}"
+            assert item.id in self.holds.collections, f"{item.id} is not held"
             assert (item.id in self.capabilities) == has_shard(item), item
             if has_shard(item):
                 read, _ = self.capabilities[item.id]
@@ -273,7 +273,7 @@ class Coordinator:
                 assert self.storage.exists(item.id), item
                 assert read.frontier <= self.holds.since(item.id), item
             if item.type != "table":
-                assert item.id in self.as_ofs, f"nothing maintains {item.id}"
+                assert item.id in self.as_ofs, f"{item.id} is not maintained"
         items = {item.id for item in self.state.items()}
         assert self.holds.collections.keys() <= items, self.holds.collections.keys() - items
         assert self.capabilities.keys() <= items | {CATALOG_SHARD}

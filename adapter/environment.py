@@ -1,8 +1,8 @@
-"""The environment: everything above storage and compute, put together, and what clients connect to.
+"""The environment: it builds everything above storage and compute; clients connect here.
 
-Opening one takes the shards over, reads the catalog, plans its items anew, goes on with the times
-of its predecessor and lets compute maintain again what was maintained. What had no place in the
-catalog when the last process ended is dropped.
+Opening one takes the shards over, reads the catalog, plans its items, continues after the times of
+its predecessor and creates the dataflows of maintained collections again. Shards that are not in
+the catalog are dropped.
 """
 
 import asyncio
@@ -87,20 +87,20 @@ class Environment:
         lag_ms: int = DEFAULT_LAG_MS,
         launcher: Launcher | None = None,
     ) -> "Environment":
-        """Bring the database in `storage` up: its catalog, times, clusters and dataflows."""
+        """Open the database in `storage`: its catalog, times, clusters and dataflows."""
         if storage.exists(CATALOG_SHARD):
             capabilities = await storage.acquire_capabilities(storage.ids())
         else:
             capabilities = {CATALOG_SHARD: await storage.create(CATALOG_SHARD, ROW_SCHEMA)}
         uppers = map(storage.upper, storage.ids())
-        at_least = max(upper for upper in uppers if upper != EMPTY)  # never, of what is constant
+        at_least = max(upper for upper in uppers if upper != EMPTY)  # of constant shards
         oracle = await TimestampOracle.open(
             clock, ReservedEnd(storage.consensus, ORACLE_KEY, storage.epoch), at_least
         )
         loaded, standing = await read_catalog(storage, capabilities[CATALOG_SHARD][0])
         state = loaded or first_state()
         catalog = Catalog(state, plan_items(state))
-        # Those of shards may have been bound without ever coming into the catalog.
+        # Shards may have ids that never came into the catalog.
         bound = filter(is_user, (*storage.ids(), *storage.retired_ids()))
         catalog.counters["u"] = max(
             await first_id(storage.consensus),
@@ -181,8 +181,8 @@ class Environment:
                 self._build_keys(item, read_ts)
             elif item.is_collection:
                 await self._resume(item, read_ts)
-        # All that is maintained is known by now: a replica that was there before keeps it when
-        # it is connected to, and no writer forgets errors below what is not there yet.
+        # Only now, as all dataflows are known: a replica that still runs keeps them when it is
+        # connected to, and no writer forgets the errors of collections below its own.
         for replica in state.all(Replica):
             address = replica.options.get("address")
             coordinator.compute.create_replica(replica.cluster, replica.id, address)
@@ -195,7 +195,7 @@ class Environment:
         coordinator.check_consistency()
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
-        """Begin to read a table's keys; statements that need them wait."""
+        """Start building a table's key indexes; statements that need them wait."""
         coordinator = self.coordinator
         planned = coordinator.catalog.planned[item.id]
         indexes = [
@@ -213,7 +213,7 @@ class Environment:
         self._tasks.append(asyncio.get_running_loop().create_task(building))
 
     async def _resume(self, item: Item, read_ts: Timestamp) -> None:
-        """Maintain again what was maintained, from where it can go on."""
+        """Create the dataflow of a maintained collection again, from where it can continue."""
         coordinator = self.coordinator
         if item.type == "index":
             inputs = coordinator.catalog.sources(item.id)
@@ -229,12 +229,12 @@ class Environment:
         await coordinator.maintain(item, begins)
 
     async def close(self) -> None:
-        """End all sessions, write what is pending, and let go of everything but storage."""
+        """End all sessions, complete pending writes, and close everything but storage."""
         self.coordinator.storage.stop_waiting()
         for session in list(self.sessions.values()):
             await session.close()
         self.coordinator.loop_latency.close()
-        self._sweeping.cancel()  # what is left is dropped at the next start
+        self._sweeping.cancel()  # the next start drops the rest
         await self.coordinator.catalog_commits.settled()
         self.coordinator.changelogs.close()
         try:
@@ -255,7 +255,7 @@ class Environment:
         await blocking.run(None, self.coordinator.engine.close)
 
     async def _run_expiry(self) -> None:
-        """End what has been idle for too long, and forget what nobody knows, until cancelled."""
+        """End idle sessions and forget dropped tables, every second, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1)
@@ -264,7 +264,7 @@ class Environment:
             self.forget_retired()
 
     def forget_retired(self) -> None:
-        """Forget tables that were gone when the oldest running transaction began."""
+        """Forget tables dropped before the oldest running transaction began."""
         running = (session.transactions.running for session in self.sessions.values())
         began = (transaction.began for transaction in running if transaction is not None)
         now = self.coordinator.oracle.read_ts()
@@ -272,7 +272,7 @@ class Environment:
 
     @property
     def failed(self) -> BaseException | None:
-        """Why the environment can no longer write, if so."""
+        """The error because of which the environment can no longer write, None if it can."""
         for task in self._tasks:
             if task.done() and not task.cancelled() and task.exception() is not None:
                 return task.exception()
@@ -305,7 +305,7 @@ class Environment:
         return session
 
     def cancel(self, pid: int, secret: int) -> None:
-        """Cancel what the session `pid` runs, if `secret` is its key."""
+        """Cancel the statement of session `pid` if `secret` is its key."""
         session = self.sessions.get(pid)
         if session is not None and session.secret == secret:
             session.interrupt(QueryCanceled())
@@ -319,7 +319,7 @@ class Environment:
 
 
 def _called(state: State, id: GlobalId) -> str:
-    """Return what a shard is called in messages."""
+    """Return the name of a shard for messages."""
     if id == CATALOG_SHARD:
         return "the catalog"
     item = state.get(id)

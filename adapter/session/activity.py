@@ -40,50 +40,50 @@ class Interrupts:
         self._reason: DatabaseError | None = None
         self._shelters = 0
         self._after_shelter: list[Callable[[], None]] = []
-        self._is_done = False  # nothing of the statement can be undone any more
-        self.active = False  # whether a statement is under way, perhaps between two batches
+        self._is_done = False  # the statement has committed
+        self.active = False  # whether a statement is running, perhaps between two batches
 
     def request(self, reason: DatabaseError) -> None:
-        """Let the statement that is under way end with `reason`."""
+        """End the running statement with `reason`."""
         if self.active and not self._is_done and self._reason is None:
             self._reason = reason
             if self._task is not None:
                 self._task.cancel()
 
     def begin(self) -> None:
-        """Say that a statement is under way from now on."""
+        """Note that a statement begins."""
         self.active = True
         self._is_done = False
         self._reason = None
 
     def end(self) -> None:
-        """Say that it is over."""
+        """Note that the statement has ended."""
         self.active = False
         self._reason = None
 
     def running(self) -> "_Running":
-        """Let requests interrupt the body, which is a part of a statement."""
+        """Let requests interrupt the block, which is a part of a statement."""
         return _Running(self)
 
     def sheltered(self) -> "_Sheltered":
-        """Let no request interrupt the body."""
+        """Let no request interrupt the block."""
         return _Sheltered(self)
 
     def outside_of_shelter(self, act: Callable[[], None]) -> None:
-        """Have `act` called now, or as soon as the body of `sheltered` has been left."""
+        """Call `act` now, or at the end of `sheltered`."""
         if self._shelters:
             self._after_shelter.append(act)
         else:
             act()
 
     def check(self) -> None:
-        """Raise if the statement was asked to end."""
+        """Raise the error of a request, if there is one."""
         if self._reason is not None:
             reason, self._reason = self._reason, None
             raise reason
 
 
-# Classes and no generators, as every statement enters them.
+# Classes instead of generators, because every statement enters them.
 
 
 class _Running:
@@ -106,7 +106,7 @@ class _Running:
         if task is None:
             return
         reason, interrupts._reason = interrupts._reason, None
-        if not task.uncancel():  # else it is to end altogether, too
+        if not task.uncancel():  # else the task is cancelled too
             raise reason from None
 
 
@@ -188,7 +188,7 @@ class Activity:
 
 
 async def signal(context: "StatementContext", function: str, args: Sequence[Datum]) -> bool | None:
-    """Return whether the session that the first argument names was told; None for NULL."""
+    """Return whether the session of the first argument was signalled; None for NULL."""
     if None in args:
         return None
     pid, *rest = (int(str(arg)) for arg in args)
@@ -206,7 +206,7 @@ async def signal(context: "StatementContext", function: str, args: Sequence[Datu
         return True
     target.terminate(AdminShutdown())
     if pid == context.pid:
-        await asyncio.sleep(0)  # which is where it ends
+        await asyncio.sleep(0)  # the session ends here
     if timeout_ms:
         try:
             async with asyncio.timeout(timeout_ms / 1000):

@@ -44,7 +44,7 @@ def calls_in(relation: Relation) -> list[Call]:
 
 
 def call_nextval(calls: Iterable[Call]) -> bool:
-    """Whether one of `calls` is of nextval."""
+    """Return whether one of `calls` is of nextval."""
     return any(call.function == "nextval" for call in calls)
 
 

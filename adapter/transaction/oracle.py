@@ -1,4 +1,4 @@
-"""The timestamp oracle: one order for all that the database does.
+"""The timestamp oracle: one order of all reads and writes.
 
     write_ts()      is later than anything returned before it
     apply_write(t)  makes the writes at t visible
@@ -58,7 +58,7 @@ class TimestampOracle:
     async def open(
         cls, clock: Clock, reservation: Reservation, at_least: Timestamp = 0
     ) -> "TimestampOracle":
-        """Go on after all times of earlier processes, and not before `at_least`."""
+        """Continue after all times of earlier processes, and not before `at_least`."""
         oracle = cls(clock, reservation, max(await reservation.load(), at_least))
         await oracle._reserve(oracle._last + 1)
         return oracle
@@ -75,7 +75,7 @@ class TimestampOracle:
         return time
 
     def read_ts(self) -> Timestamp:
-        """Return the time of a read that sees all that was applied."""
+        """Return the time of a read that sees all applied writes."""
         return self._read
 
     def apply_write(self, time: Timestamp) -> None:
@@ -84,14 +84,14 @@ class TimestampOracle:
         self._read = max(self._read, time)
 
     def lead_ms(self) -> int:
-        """Return by how much more than has passed the times have grown."""
+        """Return how far the times lead the clock."""
         self._look()
         return max(0, self._last - self._steady)
 
     def _look(self) -> Timestamp:
-        """Return the clock's time, and add what has passed by it to what has passed in all.
+        """Return the clock's time, and advance the steady clock, which never goes back.
 
-        When it has caught up with the times that were given out, it is what has passed.
+        The two are equal again when the clock has caught up with the times that were given out.
         """
         now = self._clock.now()
         passed = self._steady + max(0, now - self._seen)
@@ -107,7 +107,7 @@ class TimestampOracle:
         return now
 
     def next_ts(self) -> Timestamp:
-        """Return the time that would be given out now, without doing so."""
+        """Return the time that `write_ts` would return now."""
         return max(self._look(), self._last + 1)
 
     async def _reserve(self, time: Timestamp) -> None:
