@@ -6,18 +6,29 @@ not for these types. Values and errors are those of the registry's functions.
 
 from typing import TYPE_CHECKING
 
+from foreshore.compute.flow.arithmetic_calls import (
+    MODES,
+    MOST_POWER,
+    absolute,
+    arithmetic,
+    average,
+    cut,
+    error_number,
+    in_range,
+    in_width,
+    multiplied,
+    rounded,
+    words_of_integer,
+)
 from foreshore.compute.flow.convert import is_direct
-from foreshore.compute.flow.kernels import calendar, floats
+from foreshore.compute.flow.kernels import calendar, wide
 from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import kind_of
 from foreshore.expr.functions.arithmetic import WIDTHS
 from foreshore.expr.functions.casting import FIELD_OVERFLOW, limit_of
-from foreshore.expr.functions.decimals import LIMIT, OVERFLOW, scale_of
+from foreshore.expr.functions.decimals import scale_of
 from foreshore.expr.functions.fields import INFINITE, unit_of
-from foreshore.expr.functions.floats import OVERFLOW as FLOAT_OVERFLOW
-from foreshore.expr.functions.floats import UNDERFLOW
 from foreshore.expr.functions.parts import unit_of as unit_of_parts
-from foreshore.expr.functions.rows import DIVISION_BY_ZERO, out_of_range
 from foreshore.expr.ir import Literal, Scalar, type_of
 from foreshore.types import SqlType
 
@@ -36,13 +47,6 @@ _COMPARISONS = {
     "ge": (op.LESS_OR_EQUAL, True),
 }
 _ORDERED = (op.LESS, op.LESS_OR_EQUAL)
-_ARITHMETIC = {"add": op.ADD, "subtract": op.SUBTRACT, "multiply": op.MULTIPLY}
-_FLOATS = {
-    "add": floats.ADD,
-    "subtract": floats.SUBTRACT,
-    "multiply": floats.MULTIPLY,
-    "divide": floats.DIVIDE,
-}
 _FIELDS = {
     "year": calendar.YEAR,
     "quarter": calendar.QUARTER,
@@ -66,7 +70,6 @@ _TRUNCATIONS = {
     "second": calendar.SECOND,
 }
 _CLOCK = frozenset((calendar.HOUR, calendar.MINUTE, calendar.SECOND))
-_MOST_POWER = 37  # of ten, that 127 bits hold
 
 
 def register_of(compiler: "Compiler", function: str, args: Args, type: SqlType) -> int | None:
@@ -77,16 +80,20 @@ def register_of(compiler: "Compiler", function: str, args: Args, type: SqlType) 
     stem = function.partition("(")[0]
     match stem:
         case "add" | "subtract" | "multiply" | "divide" | "modulo" if len(args) == 2:
-            return _arithmetic(compiler, stem, args, types, type)
+            return arithmetic(compiler, stem, args, types, type)
         case "negate" if type.name in WIDTHS:
             zero = compiler.emit(op.CONSTANT, compiler.constant(0, 0))
             value = compiler.emit(op.SUBTRACT, zero, compiler.register(args[0]))
-            return _in_width(compiler, value, type)
+            return in_width(compiler, value, type)
         case "negate" if type.name == "numeric" and types[0] == type:
             zero = compiler.emit(op.CONSTANT, compiler.constant(0, 0))
             return compiler.emit(op.SUBTRACT, zero, compiler.register(args[0]))
+        case "abs" if type == types[0] and (type.name in WIDTHS or type.name == "numeric"):
+            return absolute(compiler, args[0], type)
+        case "round" | "trunc" | "ceil" | "floor" if types[0].name == type.name == "numeric":
+            return rounded(compiler, MODES[stem], args, types, type)
         case "average":
-            return _average(compiler, args, types, type)
+            return average(compiler, args, types, type)
         case "cast":
             return _cast(compiler, args[0], types[0], type)
         case "extract":
@@ -134,7 +141,7 @@ def _comparison(compiler: "Compiler", function: str, args: Args, types: Types) -
     if types[0].name == types[1].name == "numeric":
         scale = max(map(scale_of, types))
         by = [scale - scale_of(each) for each in types]
-        if max(by) > _MOST_POWER:
+        if max(by) > MOST_POWER:
             return None
         pair = [_scaled(compiler, arg, each) for arg, each in zip(args, by, strict=True)]
         return compiler.emit(code, *(reversed(pair) if swapped else pair))
@@ -176,116 +183,6 @@ def _same_form(types: Types) -> bool:
     )
 
 
-# --- arithmetic ------------------------------------------------------------------------------
-
-
-def _arithmetic(
-    compiler: "Compiler", stem: str, args: Args, types: Types, type: SqlType
-) -> int | None:
-    if all(each == types[0] == type and each.name in WIDTHS for each in types):
-        return _of_integers(compiler, stem, args, type)
-    if type.name == "numeric" and all(each.name == "numeric" for each in types):
-        return _of_numerics(compiler, stem, args, types, type)
-    if type.name == "float8" and all(each.name == "float8" for each in types) and stem in _FLOATS:
-        a, b = map(compiler.register, args)
-        return compiler.emit(op.FLOAT, a, b, _FLOATS[stem], _float_errors(compiler))
-    return None
-
-
-def _of_integers(compiler: "Compiler", stem: str, args: Args, type: SqlType) -> int:
-    a, b = map(compiler.register, args)
-    if stem in _ARITHMETIC:
-        error = _error(compiler, out_of_range(type))
-        return _in_width(compiler, compiler.emit(_ARITHMETIC[stem], a, b, error), type)
-    zero = _error(compiler, DIVISION_BY_ZERO)
-    if stem == "modulo":
-        return compiler.emit(op.WHOLE, a, b, zero, 1)
-    return _in_width(compiler, compiler.emit(op.WHOLE, a, b, zero, 0), type)
-
-
-def _in_width(compiler: "Compiler", register: int, type: SqlType) -> int:
-    """Return the register of an integer that fails if it is not within `type`."""
-    bound = 1 << (WIDTHS[type.name] - 1)
-    return _in_range(compiler, register, -bound, bound - 1, out_of_range(type))
-
-
-def _in_range(compiler: "Compiler", register: int, least: int, greatest: int, error: str) -> int:
-    first, last = (compiler.constant(*words_of_integer(each)) for each in (least, greatest))
-    return compiler.emit(op.RANGE, register, first, last, _error(compiler, error))
-
-
-def _of_numerics(
-    compiler: "Compiler", stem: str, args: Args, types: Types, type: SqlType
-) -> int | None:
-    if stem not in (*_ARITHMETIC, "divide"):
-        return None
-    a, b = map(compiler.register, args)
-    if stem == "divide":
-        return _quotient(compiler, a, b, types, type)
-    error = _error(compiler, OVERFLOW)
-    if stem == "multiply":
-        if sum(map(scale_of, types)) != scale_of(type):
-            return None
-        result = compiler.emit(op.MULTIPLY, a, b, error)
-    else:
-        by = [scale_of(type) - scale_of(each) for each in types]
-        if min(by) or not 0 <= max(by) <= _MOST_POWER:
-            return None
-        if not any(by):
-            result = compiler.emit(_ARITHMETIC[stem], a, b)
-        else:
-            if stem == "subtract":
-                zero = compiler.emit(op.CONSTANT, compiler.constant(0, 0))
-                b = compiler.emit(op.SUBTRACT, zero, b)
-            power = compiler.constant(*words_of_integer(10 ** max(by)))
-            first, second = (a, b) if by[0] else (b, a)
-            result = compiler.emit(op.SCALED_SUM, first, second, power, error)
-    return _in_range(compiler, result, 1 - LIMIT, LIMIT - 1, OVERFLOW)
-
-
-def _multiplied(compiler: "Compiler", scalar: Scalar, by: int, error: int) -> int:
-    """Return the register of a numeric times 10**by; it fails if it is too large."""
-    register = compiler.register(scalar)
-    if not by:
-        return register
-    unit = compiler.emit(op.CONSTANT, compiler.constant(*words_of_integer(10**by)))
-    return compiler.emit(op.MULTIPLY, register, unit, error)
-
-
-def _quotient(compiler: "Compiler", a: int, b: int, types: Types, type: SqlType) -> int:
-    """Return the register of a quotient of numerics."""
-    packed = 0
-    for place, value in enumerate(
-        (*map(scale_of, types), scale_of(type), *(each.trim for each in types))
-    ):
-        packed |= int(value) << (8 * place)
-    overflow = _error(compiler, OVERFLOW)
-    scales = compiler.constant(packed, overflow)
-    result = compiler.emit(op.DIVIDE, a, b, scales, _error(compiler, DIVISION_BY_ZERO))
-    return _in_range(compiler, result, 1 - LIMIT, LIMIT - 1, OVERFLOW)
-
-
-def _average(compiler: "Compiler", args: Args, types: Types, type: SqlType) -> int | None:
-    """Return the register of a sum divided by a count, NULL if that is 0."""
-    if types[1].name != "int8" or types[0].name not in ("numeric", "float8"):
-        return None
-    total, count = map(compiler.register, args)
-    count = compiler.emit(op.NULL_IF_ZERO, count)
-    if types[0].name == "numeric":
-        return _quotient(compiler, total, count, types, type)
-    count = compiler.emit(op.TO_FLOAT, count)
-    return compiler.emit(op.FLOAT, total, count, floats.AVERAGE, _float_errors(compiler))
-
-
-def _float_errors(compiler: "Compiler") -> int:
-    errors = (FLOAT_OVERFLOW, UNDERFLOW, DIVISION_BY_ZERO)
-    return compiler.constant(*(_error(compiler, each) for each in errors))
-
-
-def _error(compiler: "Compiler", text: str) -> int:
-    return compiler.interner.number(text.encode())
-
-
 # --- casts and times -------------------------------------------------------------------------
 
 
@@ -294,16 +191,23 @@ def _cast(compiler: "Compiler", arg: Scalar, source: SqlType, target: SqlType) -
         register = compiler.register(arg)
         if WIDTHS[source.name] <= WIDTHS[target.name]:
             return register
-        return _in_width(compiler, register, target)
-    if source.name in ("int2", "int4") and target.name == "float8":
+        return in_width(compiler, register, target)
+    if source.name == "numeric" and target.name in WIDTHS:
+        whole = cut(compiler, compiler.register(arg), scale_of(source), wide.HALF_AWAY)
+        return None if whole is None else in_width(compiler, whole, target)
+    if source.name in WIDTHS and target.name == "float8":
         return compiler.emit(op.TO_FLOAT, compiler.register(arg))
     if target.name == "numeric" and (source.name in WIDTHS or source.name == "numeric"):
         by = scale_of(target) - scale_of(source)
-        if not 0 <= by <= _MOST_POWER:
+        value: int | None = None
+        if by >= 0:
+            value = multiplied(compiler, compiler.register(arg), by, FIELD_OVERFLOW)
+        elif target.length is not None:  # otherwise digits must not be lost
+            value = cut(compiler, compiler.register(arg), -by, wide.HALF_AWAY)
+        if value is None:
             return None
-        value = _multiplied(compiler, arg, by, _error(compiler, FIELD_OVERFLOW))
         most = limit_of(target) - 1
-        return _in_range(compiler, value, -most, most, FIELD_OVERFLOW)
+        return in_range(compiler, value, -most, most, FIELD_OVERFLOW)
     return None
 
 
@@ -322,11 +226,5 @@ def _extract(compiler: "Compiler", args: Args, types: Types, type: SqlType) -> i
         return None
     if scale_of(type) != (6 if field == calendar.SECOND else 0):
         return None
-    error = _error(compiler, INFINITE) if field == calendar.YEAR else 0
+    error = error_number(compiler, INFINITE) if field == calendar.YEAR else 0
     return compiler.emit(op.FIELD, compiler.register(args[1]), field, int(is_date), error)
-
-
-def words_of_integer(value: int) -> tuple[int, int]:
-    """Return the low and the high word of an integer of 128 bits."""
-    low = value & ((1 << 64) - 1)
-    return low - (1 << 64) if low >> 63 else low, value >> 64

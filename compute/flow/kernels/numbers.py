@@ -9,9 +9,10 @@ from foreshore.compute.flow.kernels.opcodes import (
     LOW_PART,
     MULTIPLY,
     RANGE,
+    ROUND,
     SUBTRACT,
 )
-from foreshore.compute.flow.kernels.wide import less, multiply, parts
+from foreshore.compute.flow.kernels.wide import less, multiply, parts, rounded
 
 
 @inlined
@@ -54,6 +55,12 @@ def calculate(code, to, a, b, c, d, rows, constants, low, high, null, error):
             ):
                 null[to, i] = True
                 error[to, i] = d
+    elif code == ROUND:
+        for i in range(rows):
+            null[to, i], error[to, i] = null[a, i], error[a, i]
+            low[to, i], high[to, i] = rounded(
+                low[a, i], high[a, i], constants[b, 0], constants[b, 1], c
+            )
     elif code == HIGH_PART or code == LOW_PART:
         for i in range(rows):
             null[to, i], error[to, i] = null[a, i], error[a, i]

@@ -6,6 +6,7 @@ CONSTANT         place in the constants
 GIVEN            place in the given values, which are evaluated elsewhere
 comparisons, arithmetic, logic: the registers of the operands
 RANGE            register, place of the least value, of the greatest, error
+ROUND            register, place of the unit, mode of `wide.rounded`
 SCALE            register, place of a power of ten; a product that is too large is the greatest
 SCALED_SUM       registers, place of a power of ten for the first, error
 DIVIDE           registers, place of (scales packed, overflow's error), error of a zero divisor
@@ -25,11 +26,11 @@ LOAD, CONSTANT, GIVEN, FILTER, CHECK = range(5)
     COALESCE,
 ) = range(5, 17)  # fmt: skip
 # numbers.py
-ADD, SUBTRACT, MULTIPLY, RANGE, HIGH_PART, LOW_PART = range(17, 23)
+ADD, SUBTRACT, MULTIPLY, RANGE, ROUND, HIGH_PART, LOW_PART = range(17, 24)
 # numerics.py
-SCALE, SCALED_SUM, DIVIDE, NULL_IF_ZERO, WHOLE, FLOAT, TO_FLOAT = range(23, 30)
+SCALE, SCALED_SUM, DIVIDE, NULL_IF_ZERO, WHOLE, FLOAT, TO_FLOAT = range(24, 31)
 # forms.py
 (
     ERROR_OF, FLOAT_ORDER, FLOAT_KEY, TEXT_ORDER, HIGH, COMPLEMENT, UNSIGNED_LOW, NULL_RANK, FIELD,
     TRUNCATE,
-) = range(30, 40)  # fmt: skip
+) = range(31, 41)  # fmt: skip

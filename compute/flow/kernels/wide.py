@@ -104,3 +104,33 @@ def scaled_sum(a_low, a_high, b_low, b_high, power_low, power_high):
     total = np.uint64(low) + np.uint64(b_low)
     carry = 1 if total < np.uint64(low) else 0
     return np.int64(total), high + b_high + carry, False
+
+
+HALF_AWAY, DOWN, CEILING, FLOOR = range(4)  # modes of rounding
+
+
+@inlined
+def rounded(low, high, unit_low, unit_high, mode):
+    """Return a value divided by a unit and rounded: half away from zero, or in a direction."""
+    low, high, rest_low, rest_high = parts(low, high, unit_low, unit_high)
+    if (rest_low == 0 and rest_high == 0) or mode == DOWN:
+        return low, high
+    up = mode == CEILING
+    if mode == HALF_AWAY:
+        # The rest and its double are below the unit's double, so they fit.
+        up = rest_high >= 0
+        if not up:
+            negated = ~np.uint64(rest_low) + np.uint64(1)
+            rest_high = ~rest_high + (1 if negated == np.uint64(0) else 0)
+            rest_low = np.int64(negated)
+        double_low = np.uint64(rest_low) << np.uint64(1)
+        double_high = (rest_high << 1) | np.int64(np.uint64(rest_low) >> np.uint64(63))
+        if less(np.int64(double_low), double_high, unit_low, unit_high):
+            return low, high
+    elif up != (rest_high >= 0):
+        return low, high
+    if up:
+        total = np.uint64(low) + np.uint64(1)
+        return np.int64(total), high + (1 if total == np.uint64(0) else 0)
+    total = np.uint64(low) - np.uint64(1)
+    return np.int64(total), high - (1 if low == 0 else 0)

@@ -87,12 +87,25 @@ def arithmetic() -> Iterator[tuple[str, tuple[SqlType, ...], SqlType]]:
         yield f"negate({type.name})", (type,), type
         yield f"cast({type.name},numeric)", (type,), WHOLE
         yield f"cast({type.name},numeric)", (type,), numeric(6, 3)
+        yield f"abs({type.name})", (type,), type
+        yield f"cast({type.name},float8)", (type,), FLOAT8
+        for numeric_type in (WHOLE, CENTS, LONG, NARROW):
+            yield f"cast(numeric,{type.name})", (numeric_type,), type
         for other in (INT2, INT4, INT8):
             if other != type:
                 yield f"cast({type.name},{other.name})", (type,), other
-    yield "cast(int4,float8)", (INT4,), FLOAT8
     for source, target in ((WHOLE, CENTS), (CENTS, numeric(9, 4)), (NARROW, LONG), (CENTS, CENTS)):
         yield "cast(numeric,numeric)", (source,), target
+    for source, target in (
+        (LONG, numeric(30, 3)),
+        (CENTS, numeric(20, 0)),
+        (NARROW, numeric(5, 1)),
+    ):
+        yield "cast(numeric,numeric)", (source,), target
+    for source in (WHOLE, CENTS, LONG, NARROW, TRIMMED):
+        for function in ("round", "trunc", "ceil", "floor"):
+            yield f"{function}(numeric)", (source,), WHOLE
+        yield "abs(numeric)", (source,), source
     for stem in ("add", "subtract", "multiply", "divide"):
         yield f"{stem}(float8,float8)", (FLOAT8, FLOAT8), FLOAT8
         for pair in (
@@ -176,7 +189,7 @@ def drawn(types: tuple[SqlType, ...], random: Random, count: int) -> list[tuple[
 
 def check(scalar: Scalar, types: tuple[SqlType, ...], *, native: bool = True) -> None:
     """Compare the program with the registry over random rows."""
-    rows = drawn(types, Random(repr(scalar)), 700)
+    rows = drawn(types, Random(repr(scalar)), 300)
     found, wanted = compiled(scalar, types, rows, native=native), expected(scalar, types, rows)
     for row, *pair in zip(rows, zip(*found, strict=True), zip(*wanted, strict=True), strict=True):
         assert repr(pair[0]) == repr(pair[1]), row
@@ -200,6 +213,14 @@ def test_average_of_floats() -> None:
     assert repr(compiled(scalar, (FLOAT8, INT8), rows)) == repr(
         expected(scalar, (FLOAT8, INT8), rows)
     )
+
+
+@pytest.mark.parametrize("digits", [-3, 0, 1, 2, 5, 25])
+def test_rounding_to_digits(digits: int) -> None:
+    for function in ("round(numeric,int4)", "trunc(numeric,int4)"):
+        for source in (CENTS, LONG, NARROW, WHOLE):
+            result = typed(function, (source, INT4), (None, digits))
+            check(Call(function, (Column(0, source), Literal(digits, INT4)), result), (source,))
 
 
 @pytest.mark.parametrize("unit", FIELDS)
