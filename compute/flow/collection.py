@@ -19,13 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.engine import Input
+from foreshore.compute.flow import spine
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.convert import batch_of
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import rows as kernels
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.read import read_until
-from foreshore.compute.flow.spine import Index, Spine
+from foreshore.compute.flow.run import Index
+from foreshore.compute.flow.spine import Spine
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -133,7 +135,7 @@ class Collection:
             merge = self.spine.due_merge()
             if merge is None:
                 return False
-            if merge.work(self.spine):
+            if merge.work(spine.MERGE_BUDGET):
                 with self._lock:
                     self.spine.install(merge)
             return True

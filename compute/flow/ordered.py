@@ -6,7 +6,8 @@ from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import ordered as kernels
 from foreshore.compute.flow.kernels import rows
-from foreshore.compute.flow.spine import Run, Spine
+from foreshore.compute.flow.run import Run
+from foreshore.compute.flow.spine import Spine
 from foreshore.update import Timestamp
 
 EAGER = 512  # runs of fewer updates are merged at once

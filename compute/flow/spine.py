@@ -14,128 +14,22 @@ a spine. `mark` and `restore` undo the insertions in between, so that a step is 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words, concat, empty
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import probing, rows
+from foreshore.compute.flow.merge import Merge
+from foreshore.compute.flow.run import Index, Run, one_if_same
+from foreshore.compute.flow.tail import Chains, Tail
 from foreshore.update import Timestamp
 
 TAIL_ROWS = 1 << 14
 MERGE_BUDGET = 65_536
 CROWDED = 512  # updates in a tail from which on it is worth while to add equal ones up
 IN_ORDER = 2_048  # rows from which on look-ups are made in the order of the hashes
-_UNTRACED = np.empty(0, np.int32)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Index:
-    """The hashes of a run's rows by another key, sorted, and their places."""
-
-    hashes: Hashes
-    places: npt.NDArray[np.int32]
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size in memory."""
-        return self.hashes.nbytes + self.places.nbytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """Sorted and consolidated updates, with an index for each key but the first.
-
-    Times and diffs may be of length 1 if they are the same for all.
-    """
-
-    hashes: Hashes
-    words: Words
-    times: Ints
-    diffs: Ints
-    indexes: tuple[Index, ...] = ()
-
-    def __len__(self) -> int:
-        """Return the number of updates."""
-        return len(self.hashes)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size in memory."""
-        own = self.hashes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes
-        return own + sum(index.nbytes for index in self.indexes)
-
-    def updates(self) -> Batch:
-        """Return the updates in order."""
-        shape = (len(self),)
-        times, diffs = (np.broadcast_to(each, shape) for each in (self.times, self.diffs))
-        return Batch(self.words, times, diffs)
-
-
-class Chains:
-    """The updates of a tail by one key: chains of those whose hashes end alike."""
-
-    def __init__(self, room: int) -> None:
-        self.heads = np.full(max(2 * room, 16), -1, np.int64)
-        self.following = np.empty(room, np.int64)
-        self.hashes = np.empty(room, np.uint64)
-
-    def append(self, used: int, hashes: Hashes) -> None:
-        """Add the updates from place `used` on."""
-        probing.append_to_tail(self.heads, self.following, self.hashes, used, hashes)
-
-    def cut(self, used: int, kept: int) -> None:
-        """Remove the updates from place `kept` on."""
-        probing.cut_tail(self.heads, self.following, self.hashes, used, kept)
-
-
-class Tail:
-    """Updates in order of arrival, chained by each key."""
-
-    def __init__(self, width: int, keys: int, room: int) -> None:
-        self.used = 0
-        self.words = np.empty((room, width), np.int64)
-        self.times = np.empty(room, np.int64)
-        self.diffs = np.empty(room, np.int64)
-        self.chains = [Chains(room) for _ in range(keys)]
-
-    @property
-    def room(self) -> int:
-        """Return how many updates it can hold."""
-        return len(self.times)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size in memory."""
-        return self.room * (8 * self.words.shape[1] + 16 + 32 * len(self.chains))
-
-    def append(self, hashes: Sequence[Hashes], batch: Batch) -> None:
-        """Add updates, for which there is room, with the hashes of each key."""
-        used, end = self.used, self.used + len(batch)
-        self.words[used:end] = batch.words
-        self.times[used:end] = batch.times
-        self.diffs[used:end] = batch.diffs
-        for chains, each in zip(self.chains, hashes, strict=True):
-            chains.append(used, each)
-        self.used = end
-
-    def cut(self, kept: int) -> None:
-        """Remove the updates beyond the first `kept`."""
-        for chains in self.chains:
-            chains.cut(self.used, kept)
-        self.used = kept
-
-    def contents(self) -> Batch:
-        """Return the updates."""
-        used = self.used
-        return Batch(self.words[:used], self.times[:used], self.diffs[:used])
-
-    def hashes(self) -> list[Hashes]:
-        """Return the hashes of the updates by each key."""
-        return [chains.hashes[: self.used] for chains in self.chains]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,73 +39,6 @@ class Mark:
     runs: tuple[Run, ...]
     tail: Tail
     used: int
-
-
-class Merge:
-    """The merge of two neighbouring runs: of their updates first, then index by index."""
-
-    def __init__(self, newer: Run, older: Run, since: Timestamp) -> None:
-        room, width = len(newer) + len(older), newer.words.shape[1]
-        traced = room if newer.indexes else 0
-        self.newer, self.older, self.since = newer, older, since
-        self.hashes = np.empty(room, np.uint64)
-        self.words = np.empty((room, width), np.int64)
-        self.times = np.empty(room, np.int64)
-        self.diffs = np.empty(room, np.int64)
-        self.moved = np.empty(traced, np.int32)
-        self.origins = np.empty(traced, np.int32)
-        self.rows = (0, 0, 0)  # the places in both runs, and the number of updates put out
-        self.indexes: list[Index] = []
-        self.at = (0, 0, 0)  # the same of the index under way
-        self._hashes = np.empty(traced, np.uint64)
-        self._places = np.empty(traced, np.int32)
-
-    def work(self, spine: "Spine") -> bool:
-        """Do a part of it; return whether it is done."""
-        a, b = self.newer, self.older
-        if self.rows[0] < len(a) or self.rows[1] < len(b):
-            interner = spine.interner
-            self.rows = probing.merge_runs(
-                a.hashes, a.words, a.times, a.diffs, b.hashes, b.words, b.times, b.diffs,
-                spine.ordered, spine.seed,
-                spine.texts, interner.arena, interner.starts, interner.lengths,
-                self.since, *self.rows, MERGE_BUDGET,
-                self.hashes, self.words, self.times, self.diffs, self.moved, self.origins,
-            )  # fmt: skip
-        elif len(self.indexes) < len(a.indexes):
-            self._work_at_index()
-        return (
-            self.rows[0] == len(a)
-            and self.rows[1] == len(b)
-            and len(self.indexes) == len(a.indexes)
-        )
-
-    def _work_at_index(self) -> None:
-        number = len(self.indexes)
-        a, b = self.newer.indexes[number], self.older.indexes[number]
-        self.at = probing.merge_indexes(
-            a.hashes, a.places, b.hashes, b.places, len(self.newer),
-            self.moved, self.origins, self.kept, *self.at, MERGE_BUDGET, self._hashes, self._places,
-        )  # fmt: skip
-        i, j, size = self.at
-        if i == len(self.newer) and j == len(self.older):
-            self.indexes.append(Index(self._hashes[:size].copy(), self._places[:size].copy()))
-            self.at = (0, 0, 0)
-
-    @property
-    def kept(self) -> int:
-        """Return how many updates remain, once the runs are merged."""
-        size = self.rows[2]
-        return size - 1 if size and self.diffs[size - 1] == 0 else size
-
-    def run(self) -> Run:
-        """Return the result."""
-        kept = self.kept
-        whole = (self.hashes, self.words, self.times, self.diffs)
-        parts: list[Any] = [each[:kept] for each in whole]
-        if kept < len(self.hashes) // 2:
-            parts = [part.copy() for part in parts]
-        return Run(parts[0], parts[1], parts[2], parts[3], tuple(self.indexes))
 
 
 class Spine:
@@ -316,7 +143,13 @@ class Spine:
         """Return updates as a run."""
         hashes, places = rows.sort_hashes(self.hashes(batch.words))
         parts = rows.clustered(
-            hashes, places, batch.words, _one(batch.times), _one(batch.diffs), self.since, self.seed
+            hashes,
+            places,
+            batch.words,
+            one_if_same(batch.times),
+            one_if_same(batch.diffs),
+            self.since,
+            self.seed,
         )
         indexes = [self._index(parts[1], key) for key in range(1, len(self.keys))]
         return self._smaller(Run(parts[0], parts[1], parts[2], parts[3], tuple(indexes)))
@@ -325,7 +158,7 @@ class Spine:
         """Return a run with one time and one diff if they are the same for all."""
         if self.ordered:
             return run
-        return replace(run, times=_one(run.times), diffs=_one(run.diffs))
+        return replace(run, times=one_if_same(run.times), diffs=one_if_same(run.diffs))
 
     def _spill(self) -> None:
         """Turn the tail into a run."""
@@ -356,7 +189,7 @@ class Spine:
         merge = self.due_merge()
         if merge is None:
             return False
-        if merge.work(self):
+        if merge.work(MERGE_BUDGET):
             self.install(merge)
         return True
 
@@ -387,7 +220,10 @@ class Spine:
     def _next_merge(self) -> Merge | None:
         for newer, older in pairwise(self.runs):
             if len(older) < 2 * len(newer):
-                return Merge(newer, older, self.since)
+                return Merge(
+                    newer, older, self.since, self.texts, self.interner, self.seed,
+                    ordered=self.ordered,
+                )  # fmt: skip
         return None
 
     # --- reading
@@ -456,13 +292,6 @@ class Spine:
         )  # fmt: skip
         other = Batch(tail.words, tail.times, tail.diffs)
         return _pairs(left, right, batch, other, kept, added)
-
-
-def _one(values: Ints) -> Ints:
-    """Return one value if all are the same, which is smaller and faster to read."""
-    if len(values) > TAIL_ROWS and values[0] == values[-1] and (values == values[0]).all():
-        return values[:1].copy()
-    return values
 
 
 def _pairs(left: Ints, right: Ints, batch: Batch, other: Batch, kept: Ints, added: Ints) -> Batch:

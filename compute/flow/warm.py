@@ -16,6 +16,7 @@ from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.tail import Tail
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.ir import (
     Aggregate,
@@ -96,7 +97,7 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
         while dataflow.maintain():
             continue
     dataflow.close()
-    tail = spine.Tail(1, 1, 16)  # which is cut where a step fails
+    tail = Tail(1, 1, 16)  # which is cut where a step fails
     ones = np.ones(1, np.int64)
     tail.append([np.ones(1, np.uint64)], Batch(np.ones((1, 1), np.int64), ones, ones))
     tail.cut(0)
