@@ -6,7 +6,7 @@ locks, under all unique constraints of the table.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +30,11 @@ from foreshore.rows import counted
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.update import Timestamp
 
-LiteralKeys = tuple[tuple[Literal, ...], ...]
+LiteralKeys: TypeAlias = tuple[tuple[Literal, ...], ...]
 R = TypeVar("R")
-Found = tuple[frozenset[KeyLock], pa.RecordBatch]  # locks of the keys looked up; rows
+KeyLocks: TypeAlias = frozenset[KeyLock]
+Located: TypeAlias = tuple[KeyLocks, KeyLocks, R]  # keys looked up; all keys of the rows; rows
+Found: TypeAlias = tuple[KeyLocks, pa.RecordBatch]  # locks of the keys looked up; rows
 
 
 async def can_look_up(context: StatementContext, lookup: KeyLookup, time: Timestamp | None) -> bool:
@@ -106,16 +108,14 @@ async def locked_rows(
 async def _locked(
     context: StatementContext,
     index: KeyIndex,
-    locks: frozenset[KeyLock],
+    locks: KeyLocks,
     find: Callable[[Timestamp], Found],
     *,
     nowait: bool = False,
 ) -> pa.RecordBatch | None:
     """Return the rows found after their keys have been locked; see `locked_by_key`."""
 
-    def find_all(
-        time: Timestamp,
-    ) -> tuple[frozenset[KeyLock], frozenset[KeyLock], pa.RecordBatch] | None:
+    def find_all(time: Timestamp) -> Located[pa.RecordBatch] | None:
         if not index.readable(time):
             return None
         read, rows = find(time)
@@ -129,15 +129,15 @@ async def _locked(
 async def lock_and_find(
     context: StatementContext,
     table: GlobalId,
-    wanted: frozenset[KeyLock],
-    find: Callable[[Timestamp], tuple[frozenset[KeyLock], frozenset[KeyLock], R] | None],
+    wanted: KeyLocks,
+    find: Callable[[Timestamp], Located[R] | None],
     *,
     nowait: bool = False,
 ) -> R | None:
-    """Return what `find` finds at the newest time, once all keys of that are locked.
+    """Return the rows that `find` returns at the newest time, after their keys have been locked.
 
-    `find` returns the keys that it has read, all keys of the rows that it has found, and these; or
-    None, if that time is not known. `wanted` are the keys to begin with.
+    The keys `wanted` are locked first. If the rows have other keys, these are locked too, and the
+    rows are read again. Return None if `find` does: it does not know the time.
     """
     locks, transaction = context.coordinator.locks, context.transaction
     while True:
@@ -163,7 +163,7 @@ def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvai
     return LockNotAvailable(f'could not obtain lock on row in relation "{name}"')
 
 
-def locks_of_rows(index: KeyIndex, rows: pa.RecordBatch) -> frozenset[KeyLock]:
+def locks_of_rows(index: KeyIndex, rows: pa.RecordBatch) -> KeyLocks:
     """Return the locks of the keys of rows."""
     return _key_locks(index, index.layout.key_hashes(rows))
 
@@ -213,11 +213,11 @@ def _find(
     return _locks_of(index, keys), rows
 
 
-def _locks_of(index: KeyIndex, keys: LiteralKeys) -> frozenset[KeyLock]:
+def _locks_of(index: KeyIndex, keys: LiteralKeys) -> KeyLocks:
     return _key_locks(index, index.layout.hashes(_columns(keys))) if keys else frozenset()
 
 
-def _key_locks(index: KeyIndex, hashes: Words) -> frozenset[KeyLock]:
+def _key_locks(index: KeyIndex, hashes: Words) -> KeyLocks:
     name = index.constraint.name
     return frozenset(KeyLock(index.table, name, hash) for hash in hashes.tolist())
 

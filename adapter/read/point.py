@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.key_lookup import lock_and_find
+from foreshore.adapter.read.key_lookup import KeyLocks, Located, lock_and_find
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
@@ -121,9 +121,7 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
     hash = index.layout.hash(key)
     wanted = frozenset([KeyLock(point.table, point.constraint.name, hash)])
 
-    def find(
-        time: Timestamp,
-    ) -> tuple[frozenset[KeyLock], frozenset[KeyLock], tuple[Timestamp, Row | None]] | None:
+    def find(time: Timestamp) -> Located[tuple[Timestamp, Row | None]] | None:
         found = _row(context, index, hash, key, time)
         if found is None:
             return None
@@ -159,7 +157,7 @@ def _givens(context: StatementContext, point: PointPlan, time: Timestamp) -> lis
     return point.givens.values(context.args, context.session_value(time))
 
 
-def _locks(table: GlobalId, indexes: Mapping[str, KeyIndex], row: Row) -> frozenset[KeyLock]:
+def _locks(table: GlobalId, indexes: Mapping[str, KeyIndex], row: Row) -> KeyLocks:
     """Return the locks of a row by all keys of its table."""
     return frozenset(
         KeyLock(table, name, index.layout.hash(key))

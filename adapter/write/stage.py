@@ -11,7 +11,6 @@ row with an error, in the order that PostgreSQL has.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -164,12 +163,13 @@ async def stage(
     for constraint in unique:
         index = key_index(context, target, constraint)
         own = before.by_key(index.layout) if before else None
-        by_key = partial(_by_key, context, target, index, own, parts, deletes=bool(deleted))
         if are_few:
-            found = by_key()
+            found = _by_key(context, target, index, own, parts, bool(deleted))
         else:
             index.settled()
-            found = await blocking.run(coordinator.executor, by_key)
+            found = await blocking.run(
+                coordinator.executor, _by_key, context, target, index, own, parts, bool(deleted)
+            )
         for each, rows in zip(written, found, strict=True):
             each.keyed[constraint.name] = rows
     committed = coordinator.catalog.planned.get(id)
@@ -183,7 +183,6 @@ def _by_key(
     index: KeyIndex,
     own: OwnRows | None,
     parts: Sequence[TableRows],
-    *,
     deletes: bool,
 ) -> list[KeyedRows]:
     """Return the rows by a key; raises if one would be there twice, or be deleted too often."""

@@ -53,6 +53,7 @@ class KeyLayout:
         )
         self._drops_nulls = constraint.nulls_distinct
         self.takes_tuples = takes_tuples(constraint, desc)
+        self._hashed: tuple[Row | None, int] = None, 0  # the last key: an UPDATE needs it again
 
     def arrangement(self, since: Timestamp) -> Arrangement:
         """Return an empty arrangement of the table's rows by the key."""
@@ -118,18 +119,22 @@ class KeyLayout:
 
     def hash(self, key: Row) -> int:
         """Return the hash of a key, in which nothing is NULL."""
+        last, hash = self._hashed
+        if key == last:
+            return hash
         words = key_words(key, self.types)
         assert words is not None, key
-        return hash_words(words)
+        hash = hash_words(words)
+        self._hashed = key, hash
+        return hash
 
     def changes(self, rows: TableRows) -> list[Change]:
         """Return rows by their keys, in order."""
-        found: list[Change] = []
+        found = []
         for row, diff in zip(rows.tuples, rows.diffs, strict=True):
             key = self.key(row)
-            if key is not None:  # an UPDATE that keeps the key needs one hash
-                hash = found[-1].hash if found and found[-1].key == key else self.hash(key)
-                found.append(Change(hash, key, row, diff))
+            if key is not None:
+                found.append(Change(self.hash(key), key, row, diff))
         return found
 
     def updates_of(self, changes: Sequence[Change], times: Ints | None = None) -> Updates:
