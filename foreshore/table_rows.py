@@ -46,16 +46,10 @@ class TableRows:
         return cls(desc, tuples, [1] * len(tuples))
 
     @classmethod
-    def change(
-        cls,
-        desc: RelationDesc,
-        deleted: Sequence["TableRows"],
-        inserted: Sequence["TableRows"],
-    ) -> "TableRows":
+    def change(cls, deleted: "TableRows", inserted: "TableRows") -> "TableRows":
         """Return the deletion and the insertion of new rows, which are tuples, as one value."""
-        tuples = [row for part in (*deleted, *inserted) for row in part.tuples]
-        old = sum([part.num_rows for part in deleted])
-        return cls(desc, tuples, [-1] * old + [1] * (len(tuples) - old))
+        old, new = deleted.tuples, inserted.tuples
+        return cls(deleted.desc, [*old, *new], [-1] * len(old) + [1] * len(new))
 
     @classmethod
     def of_table(cls, desc: RelationDesc, table: pa.Table) -> "TableRows":

@@ -162,7 +162,7 @@ async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Com
     target = target_of(context, id)
     made = TableRows.of_table(target.desc, rows)
     check(context, target, made)
-    await stage(context, target, inserted=[made])
+    await stage(context, target, inserted=made)
     return Completed(f"SELECT {made.count}")
 
 

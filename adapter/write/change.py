@@ -31,7 +31,7 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
     target = target_of(context, plan.table, "UPDATE")
     old, new, beside = await _updated_rows(context, plan, target)
     check(context, target, new)
-    await stage(context, target, deleted=[old], inserted=[new])
+    await stage(context, target, deleted=old, inserted=new)
     return _outcome(context, plan, new, beside)
 
 
@@ -46,7 +46,7 @@ async def delete(context: StatementContext, plan: Delete) -> Outcome:
         columns, diffs = split_diffs(await changing_rows(context, plan))
         old = TableRows.of_columns(target.desc, columns[: target.width], diffs)
         beside = columns[target.width :]
-    await stage(context, target, deleted=[old])
+    await stage(context, target, deleted=old)
     return _outcome(context, plan, old, beside)
 
 
@@ -103,7 +103,7 @@ async def merge(context: StatementContext, plan: Merge) -> Outcome:
     inserted = TableRows.of_table(target.desc, new_rows)
     deleted = TableRows.of_table(target.desc, old_rows)
     check(context, target, inserted)
-    await stage(context, target, deleted=[deleted], inserted=[inserted])
+    await stage(context, target, deleted=deleted, inserted=inserted)
     if plan.returning is None:
         return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
     old_rows = deleted.table.filter(pa.array(acts[acts != "insert"] == "delete"))

@@ -50,7 +50,7 @@ async def stage_on_conflict(
     first = new[first_of_each_key(arbiters, proposed.take(pa.array(new)))]
     inserted = _table_rows(target, proposed.take(pa.array(first)))
     if conflict.update is None:
-        await stage(context, target, inserted=[inserted])
+        await stage(context, target, inserted=inserted)
         return inserted
     if len(first) < len(new):
         raise _twice()
@@ -59,10 +59,11 @@ async def stage_on_conflict(
         raise _twice()
     check(context, target, updated)
     replaced = _table_rows(target, existing.take(pa.array(there[places])))
-    await stage(context, target, deleted=[replaced], inserted=[inserted, updated])
     order = np.argsort(np.concatenate([first, places]), kind="stable")
-    written = pa.concat_tables([inserted.table, updated.table]).take(pa.array(order))
-    return TableRows.of_table(target.desc, written)
+    whole = pa.concat_tables([inserted.table, updated.table]).take(pa.array(order))
+    written = TableRows.of_table(target.desc, whole)
+    await stage(context, target, deleted=replaced, inserted=written)
+    return written
 
 
 def _table_rows(target: Target, rows: pa.RecordBatch) -> TableRows:

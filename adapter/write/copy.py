@@ -75,7 +75,7 @@ class _Rows:
             await asyncio.sleep(0)  # there may be many parts
         if rows:
             whole = TableRows.of_table(target.desc, pa.concat_tables(rows))
-            await stage(context, target, inserted=[whole])
+            await stage(context, target, inserted=whole)
         if context.alone:
             await self._session.transactions.commit_implicit()
 

@@ -39,7 +39,7 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
     rows = await _rows(context, plan, target, as_of)
     check(context, target, rows)
     if plan.on_conflict is None:
-        await stage(context, target, inserted=[rows])
+        await stage(context, target, inserted=rows)
     else:
         rows = await stage_on_conflict(context, target, plan.on_conflict, rows)
     if plan.returning is None:

@@ -50,7 +50,7 @@ class RowRules:
         for place in self.required:
             if row[place] is None:
                 return False
-        return all(check(row) is not False for check in self.checks)
+        return not self.checks or all(check(row) is not False for check in self.checks)
 
 
 def rules_of(planned: Planned) -> RowRules | None:
@@ -135,8 +135,8 @@ async def stage(
     context: StatementContext,
     target: Target,
     *,
-    deleted: Sequence[TableRows] = (),
-    inserted: Sequence[TableRows] = (),
+    deleted: TableRows | None = None,
+    inserted: TableRows | None = None,
 ) -> None:
     """Let the transaction delete and insert rows, which have been checked, as one change.
 
@@ -146,35 +146,40 @@ async def stage(
     """
     coordinator, transaction, id = context.coordinator, context.transaction, target.id
     require_unaltered(context, target)
-    if deleted and all([rows.are_tuples for rows in (*deleted, *inserted)]):
-        changed = [TableRows.change(target.desc, deleted, inserted)]
-    else:
-        changed = [*(rows.deleted() for rows in deleted), *inserted]
-    parts = [rows for rows in changed if rows.num_rows]
+    parts = _parts(deleted, inserted)
     if not parts:
         return
     if coordinator.storage.corruptions.messages:
         coordinator.storage.corruptions.check(id)
-    written, unique = [Written(part, {}) for part in parts], target.planned.unique
+    unique, keyed = target.planned.unique, [dict[str, KeyedRows]() for _ in parts]
     if unique:
         await coordinator.keys.ready(id)
-        are_few = sum([part.num_rows for part in parts]) <= MANY
-        before = transaction.rows(id)
+        before, are_few = transaction.rows(id), sum([part.num_rows for part in parts]) <= MANY
     for constraint in unique:
         index = key_index(context, target, constraint)
         own = before.by_key(index.layout) if before else None
+        args = context, target, index, own, parts, deleted is not None
         if are_few:
-            found = _by_key(context, target, index, own, parts, bool(deleted))
+            found = _by_key(*args)
         else:
             index.settled()
-            found = await blocking.run(
-                coordinator.executor, _by_key, context, target, index, own, parts, bool(deleted)
-            )
-        for each, rows in zip(written, found, strict=True):
-            each.keyed[constraint.name] = rows
+            found = await blocking.run(coordinator.executor, _by_key, *args)
+        for by_constraint, rows in zip(keyed, found, strict=True):
+            by_constraint[constraint.name] = rows
     committed = coordinator.catalog.planned.get(id)
-    for each in written:
-        transaction.write(id, each, committed)
+    for part, by_constraint in zip(parts, keyed, strict=True):
+        transaction.write(id, Written(part, by_constraint), committed)
+
+
+def _parts(deleted: TableRows | None, inserted: TableRows | None) -> list[TableRows]:
+    """Return what is written: tuples as one part, columns, which would be copied, as two."""
+    if deleted is None:
+        return [inserted] if inserted is not None and inserted.num_rows else []
+    if inserted is not None and deleted.are_tuples and inserted.are_tuples:
+        change = TableRows.change(deleted, inserted)
+        return [change] if change.num_rows else []
+    parts = (deleted.deleted(), inserted)
+    return [part for part in parts if part is not None and part.num_rows]
 
 
 def _by_key(

@@ -39,7 +39,7 @@ async def truncate(context: StatementContext, plan: Truncate) -> Completed:
         transaction.unwrite(id)
         if id in known or transaction.altered(id).contents is not None:
             rows = await committed_rows(context, id, target.desc, time)
-            await stage(context, target, deleted=[TableRows.of_table(target.desc, rows)])
+            await stage(context, target, deleted=TableRows.of_table(target.desc, rows))
         if id in restarted:
             context.catalog_change().planned[id] = replace(target.planned)
             restart_identity(context, id)
