@@ -10,11 +10,12 @@ is only a name, whose value is looked up when the statement runs and needs it.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foreshore.adapter.client import Notice
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import InternalError, ReadOnlySqlTransaction
@@ -40,8 +41,16 @@ if TYPE_CHECKING:
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
 
 
-class Notify(Protocol):
-    """Sends the client a notice."""
+SEVERITIES = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}
+
+
+class Notices:
+    """The notices that a session sends its client; `tell` is called when one should not wait."""
+
+    def __init__(self, variables: "Variables") -> None:
+        self._variables = variables
+        self._waiting: list[Notice] = []
+        self.tell: Callable[[], None] = lambda: None
 
     def __call__(
         self,
@@ -53,7 +62,20 @@ class Notify(Protocol):
         detail: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Send it with the next answer, or at once if `now`."""
+        """Send a notice with the next answer, or at once if `now`.
+
+        Notices below client_min_messages are dropped.
+        """
+        least = SEVERITIES.get(self._variables["client_min_messages"], 0)
+        if SEVERITIES[severity.lower()] >= least:
+            self._waiting.append(Notice(message, severity, sqlstate, detail, hint))
+            if now:
+                self.tell()
+
+    def drain(self) -> list[Notice]:
+        """Return the notices since the last call."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
 
 class StatementContext(Struct, frozen=True, eq=False):
@@ -76,7 +98,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     lasting_effects: set[str]  # the functions called that did something no transaction undoes
     met_alter: bool  # the transaction was tried again because of ALTER TABLE
     interrupts: "Interrupts"
-    notice: Notify
+    notice: Notices
     close_at_end: "Callable[[RowSource], None]"  # of the transaction
     reads_newest: bool = False  # at any isolation, unless the transaction has chosen its time
 

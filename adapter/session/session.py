@@ -28,7 +28,7 @@ from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.read.result import Outcome, Selected, taken
 from foreshore.adapter.session.activity import Activity, Interrupts
-from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.context import Notices, StatementContext
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.portals import BoundPortal, Portals
@@ -61,8 +61,6 @@ R = TypeVar("R")
 
 ATTEMPTS = 10
 
-SEVERITIES = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}
-
 
 class Session:
     """One session; calls come one at a time, but for `interrupt`."""
@@ -77,6 +75,7 @@ class Session:
         self.secret = secrets.randbits(32)
         self.role = role
         self.variables = variables
+        self.notice = Notices(variables)
         self.peer = peer
         self.interrupts = Interrupts()
         self.activity = Activity(self.coordinator.clock, variables, self.interrupts)
@@ -89,8 +88,6 @@ class Session:
         self.is_one_of_several = False  # the running statement, in its Query message
         self.last_values = LastValues()
         self.closed = asyncio.Event()
-        self._notices: list[Notice] = []
-        self._tell: Callable[[], None] = lambda: None
         self._end: Callable[[DatabaseError], None] = lambda _: None
 
     # --- what the client sees ------------------------------------------------------------------
@@ -127,32 +124,11 @@ class Session:
 
     def notices(self) -> Sequence[Notice]:
         """Return the notices since the last call."""
-        notices, self._notices = self._notices, []
-        return notices
+        return self.notice.drain()
 
     def when_noticed(self, tell: Callable[[], None]) -> None:
         """Have `tell` called when there are notices that should not wait for an answer."""
-        self._tell = tell
-
-    def notice(
-        self,
-        message: str,
-        *,
-        now: bool = False,
-        severity: str = "NOTICE",
-        sqlstate: str = "00000",
-        detail: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        """Send the client a notice with the next answer, or at once if `now`.
-
-        Notices below client_min_messages are dropped.
-        """
-        least = SEVERITIES.get(self.variables["client_min_messages"], 0)
-        if SEVERITIES[severity.lower()] >= least:
-            self._notices.append(Notice(message, severity, sqlstate, detail, hint))
-            if now:
-                self._tell()
+        self.notice.tell = tell
 
     # --- its end -------------------------------------------------------------------------------
 
@@ -278,7 +254,7 @@ class Session:
                 if not again or context.lasting_effects:
                     raise
             self.transactions.begin_again(context.transaction, *before)
-            self._notices.clear()
+            self.notice.drain()
             await self.planner.ready(prepared)
 
     async def fail(self) -> None:
