@@ -32,7 +32,7 @@ from foreshore import blocking
 from foreshore.adapter.environment import Environment
 from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
-from foreshore.compute.replica.replica import start as start_replica
+from foreshore.compute.replica.main import start as start_replica
 from foreshore.compute.scratch import remove_abandoned
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.lifeline import standard_input_ends

@@ -24,7 +24,7 @@ from foreshore.compute.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Conne
 
 logger = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.replica.replica")
+COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.replica.main")
 CONNECT_SECONDS = 60.0
 
 

@@ -12,21 +12,14 @@ standard input closes. One that was started by hand waits for the next controlle
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
-import shutil
-import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import assert_never
 
-import click
-import uvloop
-
 from foreshore import blocking
-from foreshore.compute.engine import Engine
 from foreshore.compute.peek import failure_of
 from foreshore.compute.protocol import (
     STATUS_SECONDS,
@@ -49,19 +42,14 @@ from foreshore.compute.protocol import (
 )
 from foreshore.compute.replica.dataflow import DataflowState, Sent, arrangement_status
 from foreshore.compute.replica.inputs import arrived
-from foreshore.compute.replica.instance import ENGINES, EngineFactory, Instance
+from foreshore.compute.replica.instance import EngineFactory, Instance
 from foreshore.compute.replica.pending_peeks import PendingPeeks
 from foreshore.compute.replica.reconcile import Wanted, catch_up, fits, missed
-from foreshore.compute.scratch import Scratch, remove_abandoned
-from foreshore.compute.socket_path import short_path
 from foreshore.compute.transport import (
-    SCRATCH_VARIABLE,
-    SECRET_VARIABLE,
     Connection,
     Tables,
 )
 from foreshore.ids import GlobalId
-from foreshore.lifeline import standard_input_ends
 from foreshore.storage.local_files import LocalFiles
 
 logger = logging.getLogger(__name__)
@@ -542,80 +530,3 @@ def _wanted(command: CreateDataflow, tables: Tables, files: LocalFiles) -> Wante
     imports = {c.snapshot.id: c for c in arrived(command.snapshots, rest, files)}
     persisted = {c.snapshot.id: c for c in arrived(command.persisted, rest, files)}
     return Wanted(command.description, imports, persisted)
-
-
-def _then_freeze(factory: EngineFactory) -> EngineFactory:
-    """Return `factory` wrapped so that the objects alive after its call are never collected."""
-
-    def start_engine(options: Mapping[str, str]) -> Engine:
-        engine = factory(options)
-        gc.freeze()
-        return engine
-
-    return start_engine
-
-
-async def serve(
-    address: str,
-    secret: str,
-    engines: Mapping[str, EngineFactory],
-    scratch: Path,
-    *,
-    lifeline: bool,
-) -> None:
-    """Listen at `unix:PATH` or `HOST:PORT`; with a `lifeline`, until standard input ends."""
-    factories = {name: _then_freeze(factory) for name, factory in engines.items()}
-    replica = Replica(factories, scratch)
-    loop = asyncio.get_running_loop()
-
-    def connection() -> Connection[Command]:
-        return Connection(Command, replica.deliver, replica.lost, secret)
-
-    if address.startswith("unix:"):
-        with short_path(address.removeprefix("unix:")) as path:
-            server = await loop.create_unix_server(connection, path)
-    else:
-        host, _, port = address.rpartition(":")
-        server = await loop.create_server(connection, host, int(port))
-    task = loop.create_task(replica.run())
-    if lifeline:
-        ended = loop.create_task(standard_input_ends())
-        await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
-    else:
-        await asyncio.wait([task])
-    if task.done():
-        logger.critical("the replica cannot go on", exc_info=task.exception())
-    server.close()
-    if lifeline:  # its owner may have been killed
-        shutil.rmtree(scratch, ignore_errors=True)
-    os._exit(int(task.done()))  # engine threads must not keep the process alive
-
-
-def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] = ENGINES) -> None:
-    """Run a replica in this process."""
-    logging.basicConfig(
-        level=os.environ.get("FORESHORE_LOG_LEVEL", "WARNING"),
-        format=f"%(asctime)s replica[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
-    )
-    secret = os.environ.pop(SECRET_VARIABLE, "")
-    if len(secret) < 16:
-        raise SystemExit(f"{SECRET_VARIABLE} has to hold the secret that the controller knows")
-    given = os.environ.get(SCRATCH_VARIABLE)
-    if given is None:  # started by hand
-        remove_abandoned()
-    scratch = Path(given) if given is not None else Scratch().path
-    sys.setswitchinterval(0.0005)  # an index lookup does not wait long for a step's Python code
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(address, secret, engines, scratch, lifeline=lifeline))
-
-
-@click.command()
-@click.option("--listen", "address", required=True, help="HOST:PORT, or unix:PATH.")
-@click.option("--lifeline", is_flag=True, help="End when standard input does.")
-def main(address: str, lifeline: bool) -> None:
-    """Run a replica of a cluster."""
-    start(address, lifeline=lifeline)
-
-
-if __name__ == "__main__":
-    main()

@@ -26,7 +26,7 @@ from tests.compute.runtime.harness import (
 @asynccontextmanager
 async def replica_at(port: int) -> AsyncIterator[None]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "foreshore.compute.replica.replica"),
+        *(sys.executable, "-P", "-m", "foreshore.compute.replica.main"),
         *("--listen", f"127.0.0.1:{port}"),
         env=dict(os.environ),
     )
@@ -118,7 +118,7 @@ def test_a_replica_ends_with_its_environment_and_leaves_nothing(tmp_path: Path) 
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "foreshore.compute.replica.replica"),
+            *(sys.executable, "-P", "-m", "foreshore.compute.replica.main"),
             *("--listen", f"unix:{scratch / 'socket'}", "--lifeline"),
             stdin=asyncio.subprocess.PIPE,
             env={
