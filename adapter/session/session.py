@@ -244,7 +244,7 @@ class Session:
             try:
                 with self.interrupts.running():
                     return await run(context)
-            except Conflict as error:
+            except (Conflict, TableDropped) as error:
                 if isinstance(error, TableAltered | TableDropped):
                     again = is_first
                     self.transactions.met_alter |= again
