@@ -17,8 +17,8 @@ from foreshore.adapter.read.timestamp import choose, notify_of_waiting
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.durable_statements import start_from_position
-from foreshore.adapter.subscribe.states import end_of_constant
 from foreshore.adapter.subscribe.subscriber import Request, Subscriber
+from foreshore.adapter.subscribe.transitions import end_of_constant
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item
 from foreshore.compute.envelope import Form, Rendering

@@ -1,4 +1,4 @@
-"""A running subscription: carries out the decisions of `states.py` and gives the rows."""
+"""A running subscription: carries out the decisions of `transitions.py` and gives the rows."""
 
 import asyncio
 from collections import deque
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.read.result import all_rows
 from foreshore.adapter.subscribe.changelogs import Source
-from foreshore.adapter.subscribe.states import (
+from foreshore.adapter.subscribe.transitions import (
     Ended,
     Following,
     Reading,
