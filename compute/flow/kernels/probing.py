@@ -8,7 +8,7 @@ import numpy as np
 from foreshore.compute.flow.kernels.jit import inlined, kernel
 from foreshore.compute.flow.kernels.rows import compare_rows, hash_row
 
-SPARSE = 64  # rows of a run for each that looks something up, from which on they are far apart
+SPARSE = 128  # rows of a run for each that looks something up, from which on a search is faster
 
 
 @inlined
@@ -48,26 +48,6 @@ def first_at(hashes, hash):
 
 
 @inlined
-def next_at(hashes, hash, start):
-    """Return what `first_at` does, if it is not before `start`, by steps that grow from there."""
-    count = len(hashes)
-    low, step = start, 4
-    high = start
-    while high < count and hashes[high] < hash:
-        low = high + 1
-        high += step
-        step *= 2
-    high = min(high, count)
-    while low < high:
-        middle = (low + high) >> 1
-        if hashes[middle] < hash:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@inlined
 def same_words(a, i, b, j, width):
     """Whether the first words of two rows are equal."""
     for k in range(width):
@@ -86,18 +66,57 @@ def same_key(a, i, b, j, places):
 
 
 @inlined
-def _with_pair(left, right, size, i, j):
-    """Return pairs of places with one more at `size`."""
-    if size == len(left):
-        more = np.empty(2 * size, np.int64)
-        more[:size] = left
-        left = more
-        more = np.empty(2 * size, np.int64)
-        more[:size] = right
-        right = more
-    left[size] = i
-    right[size] = j
+def _with_hashes(wanted, hashes):
+    """Return pairs of places of equal hashes: in `wanted`, and in sorted `hashes`.
+
+    They are counted first: arrays that grow in a loop make it many times slower.
+    """
+    total = 0
+    starts = np.empty(len(wanted), np.int64)
+    dense = len(wanted) * SPARSE > len(hashes)
+    start, last = 0, np.uint64(0)
+    for i in range(len(wanted)):
+        hash = wanted[i]
+        if dense and hash >= last:  # to pass rows one by one is faster than any search
+            at = start
+            while at < len(hashes) and hashes[at] < hash:
+                at += 1
+        else:
+            at = first_at(hashes, hash)
+        starts[i] = at
+        start, last = at, hash
+        while at < len(hashes) and hashes[at] == hash:
+            total += 1
+            at += 1
+    left = np.empty(total, np.int64)
+    right = np.empty(total, np.int64)
+    size = 0
+    for i in range(len(wanted)):
+        at = starts[i]
+        while at < len(hashes) and hashes[at] == wanted[i]:
+            left[size] = i
+            right[size] = at
+            size += 1
+            at += 1
     return left, right
+
+
+@inlined
+def _confirmed(left, right, keys, key, words, times, before):
+    """Return the pairs whose keys are equal, of updates before a time.
+
+    The rows are far apart in memory. A loop that does nothing else has many of them on their way
+    at once.
+    """
+    each = 1 if len(times) == len(words) else 0
+    kept = 0
+    for p in range(len(left)):
+        i, at = left[p], right[p]
+        left[kept] = i
+        right[kept] = at
+        if times[each * at] < before and same_key(keys, i, words, at, key):
+            kept += 1
+    return left[:kept], right[:kept]
 
 
 @kernel
@@ -107,68 +126,41 @@ def probe_run(wanted, keys, key, hashes, words, times, before):
     The rows of `keys` begin with their key; that of the run's rows is at the places `key`. Times
     may be of length 1: the same for all.
     """
-    each = 1 if len(times) == len(words) else 0
-    size = 0
-    left = np.empty(len(wanted) + 16, np.int64)
-    right = np.empty(len(wanted) + 16, np.int64)
-    dense = len(wanted) * SPARSE > len(hashes)
-    start, last = 0, np.uint64(0)
-    for i in range(len(wanted)):
-        hash = wanted[i]
-        if dense and hash >= last:
-            at = next_at(hashes, hash, start)
-        else:
-            at = first_at(hashes, hash)
-        start, last = at, hash
-        while at < len(hashes) and hashes[at] == hash:
-            if times[each * at] < before and same_key(keys, i, words, at, key):
-                left, right = _with_pair(left, right, size, i, at)
-                size += 1
-            at += 1
-    return left[:size], right[:size]
+    left, right = _with_hashes(wanted, hashes)
+    return _confirmed(left, right, keys, key, words, times, before)
 
 
 @kernel
 def probe_index(wanted, keys, key, hashes, places, words, times, before):
     """Return what `probe_run` does, for a run with an index of this key: hashes and places."""
-    each = 1 if len(times) == len(words) else 0
-    size = 0
-    left = np.empty(len(wanted) + 16, np.int64)
-    right = np.empty(len(wanted) + 16, np.int64)
-    dense = len(wanted) * SPARSE > len(hashes)
-    start, last = 0, np.uint64(0)
-    for i in range(len(wanted)):
-        hash = wanted[i]
-        if dense and hash >= last:
-            at = next_at(hashes, hash, start)
-        else:
-            at = first_at(hashes, hash)
-        start, last = at, hash
-        while at < len(hashes) and hashes[at] == hash:
-            place = np.int64(places[at])
-            if times[each * place] < before and same_key(keys, i, words, place, key):
-                left, right = _with_pair(left, right, size, i, place)
-                size += 1
-            at += 1
-    return left[:size], right[:size]
+    left, right = _with_hashes(wanted, hashes)
+    for p in range(len(right)):
+        right[p] = places[right[p]]
+    return _confirmed(left, right, keys, key, words, times, before)
 
 
 @kernel
 def probe_tail(wanted, keys, key, heads, following, hashes, words, times, before):
     """Return pairs of places of rows with the same key: in `keys`, and in a tail."""
     mask = np.uint64(len(heads) - 1)
-    size = 0
-    left = np.empty(len(wanted) + 16, np.int64)
-    right = np.empty(len(wanted) + 16, np.int64)
+    total = 0
     for i in range(len(wanted)):
-        hash = wanted[i]
-        at = heads[hash & mask]
+        at = heads[wanted[i] & mask]
         while at >= 0:
-            if hashes[at] == hash and times[at] < before and same_key(keys, i, words, at, key):
-                left, right = _with_pair(left, right, size, i, at)
+            total += hashes[at] == wanted[i]
+            at = following[at]
+    left = np.empty(total, np.int64)
+    right = np.empty(total, np.int64)
+    size = 0
+    for i in range(len(wanted)):
+        at = heads[wanted[i] & mask]
+        while at >= 0:
+            if hashes[at] == wanted[i]:
+                left[size] = i
+                right[size] = at
                 size += 1
             at = following[at]
-    return left[:size], right[:size]
+    return _confirmed(left, right, keys, key, words, times, before)
 
 
 @kernel
