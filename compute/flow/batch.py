@@ -31,9 +31,13 @@ class Batch:
         return int(self.words.shape[1])
 
     def take(self, places: Any) -> "Batch":
-        """Return the updates at `places`, or where a mask is set."""
-        picked = (self.words[places], self.times[places], self.diffs[places])
-        return Batch(*map(np.ascontiguousarray, picked))
+        """Return the updates at `places`, in a slice, or where a mask is set."""
+        if isinstance(places, slice):
+            picked = self.words[places], self.times[places], self.diffs[places]
+            return Batch(*map(np.ascontiguousarray, picked))
+        if places.dtype == np.bool_:
+            places = np.flatnonzero(places)
+        return Batch(self.words.take(places, 0), self.times.take(places), self.diffs.take(places))
 
     def negated(self) -> "Batch":
         """Return the updates with opposite diffs."""
