@@ -29,7 +29,6 @@ from foreshore.update import Timestamp
 TAIL_ROWS = 1 << 14
 MERGE_BUDGET = 65_536
 CROWDED = 512  # updates in a tail from which on it is worth while to add equal ones up
-IN_ORDER = 2_048  # rows from which on look-ups are made in the order of the hashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +243,7 @@ class Spine:
         """Return rows that begin with a key in an order that suits the runs, and their hashes."""
         wanted = np.empty(len(batch), np.uint64)
         rows.hash_keys(batch.words, len(self.keys[key]), self.seed, wanted)
-        if len(batch) < IN_ORDER:
+        if len(batch) < probing.IN_ORDER:
             return batch, wanted
         wanted, places = rows.sort_hashes(wanted)
         return batch.take(places), wanted

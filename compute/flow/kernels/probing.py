@@ -8,6 +8,7 @@ import numpy as np
 from foreshore.compute.flow.kernels.jit import inlined, kernel
 from foreshore.compute.flow.kernels.rows import compare_rows, hash_row
 
+IN_ORDER = 256  # rows from which on look-ups are made in the order of the hashes
 SPARSE = 128  # rows of a run for each that looks something up, from which on a search is faster
 
 
@@ -69,11 +70,12 @@ def same_key(a, i, b, j, places):
 def _with_hashes(wanted, hashes):
     """Return pairs of places of equal hashes: in `wanted`, and in sorted `hashes`.
 
+    From `IN_ORDER` rows on, `wanted` is sorted.
     They are counted first: arrays that grow in a loop make it many times slower.
     """
     total = 0
     starts = np.empty(len(wanted), np.int64)
-    dense = len(wanted) * SPARSE > len(hashes)
+    dense = len(wanted) >= IN_ORDER and len(wanted) * SPARSE > len(hashes)
     start, last = 0, np.uint64(0)
     for i in range(len(wanted)):
         hash = wanted[i]
