@@ -19,14 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.engine import Input
-from foreshore.compute.flow import spine
+from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.convert import batch_of
 from foreshore.compute.flow.intern import Interner
-from foreshore.compute.flow.kernels import rows as kernels
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.read import read_until
-from foreshore.compute.flow.run import Index
+from foreshore.compute.flow.run import Index, Run
 from foreshore.compute.flow.spine import Spine
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -65,13 +64,24 @@ class Collection:
         """Return a time before which no update is missing."""
         return max([self.upper, *(reader.frontier for reader in list(self.readers))])
 
-    def serves(self, picked: tuple[int, ...], as_of: Timestamp) -> bool:
-        """Whether a reader of these columns can begin at a time."""
-        return (
-            self.ready
-            and set(picked) <= set(self.picked)
-            and self.spine.since <= as_of < self.complete
+    def has(self, columns: tuple[ColumnType, ...], picked: tuple[int, ...]) -> bool:
+        """Whether it has the columns `picked` of a collection with `columns`, of their types."""
+        return set(picked) <= set(self.picked) and all(
+            self.columns[i] == columns[i] for i in picked
         )
+
+    def enter(self, reader: "Import", as_of: Timestamp) -> bool:
+        """Register a reader from a time on, unless it is not all there; return whether it is."""
+        with self._lock:
+            if not self.ready or not self.spine.since <= as_of < self.complete:
+                return False
+            self.readers[reader] = as_of
+            return True
+
+    def leave(self, reader: "Import") -> None:
+        """Remove a reader."""
+        with self._lock:
+            self.readers.pop(reader, None)
 
     # --- writing
 
@@ -86,44 +96,68 @@ class Collection:
         self.upper = as_of + 1
         self.ready = True
 
-    def feed(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> Batch:
-        """Insert what is new of a reader's updates in [lower, upper); return all of them."""
-        with self._lock:
-            if self._last is not None and self._last[:2] == (lower, upper):
-                batch = self._last[2]
-            elif updates is None:
-                batch = empty(self.layout.words)
-            else:
-                batch = batch_of(updates, self.picked, self.layout, self.spine.interner)
-            if lower <= self.complete and self.upper < upper:
-                known = self.upper > lower
-                self.spine.insert(batch.take(batch.times >= self.upper) if known else batch)
+    def feed(
+        self, frontier: Timestamp, lower: Timestamp, upper: Timestamp, updates: pa.Table | None
+    ) -> Batch:
+        """Insert what is new of a reader's updates in [lower, upper); return all of them.
+
+        The reader had no updates from its `frontier` until `lower`.
+        """
+        batch = self._batch(lower, upper, updates)
+        while True:
+            with self._lock:
+                known, keys = self.upper, len(self.spine.keys)
+                if frontier > self.complete or known >= upper:
+                    break
+            new = batch.take(batch.times >= known) if known > lower else batch
+            # Many updates are sorted while others go on.
+            run = self.spine.sorted(new) if self.spine.is_large(new) else None
+            with self._lock:
+                if self.upper != known or len(self.spine.keys) != keys:
+                    continue
+                if run is None:
+                    self.spine.insert(new)
+                else:
+                    self.spine.add_run(run)
                 self.upper = upper
-            self._last = lower, upper, batch
+                break
         successor = self.successor
         if successor is not None and successor.ready:
-            successor.feed(lower, upper, updates)
+            successor.feed(frontier, lower, upper, updates)
+        return batch
+
+    def _batch(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> Batch:
+        """Return the updates in [lower, upper), which are converted once for all readers."""
+        last = self._last
+        if last is not None and last[:2] == (lower, upper):
+            return last[2]
+        if updates is None:
+            batch = empty(self.layout.words)
+        else:
+            batch = batch_of(updates, self.picked, self.layout, self.spine.interner)
+        self._last = lower, upper, batch
         return batch
 
     def add_key(self, places: Ints) -> int:
-        """Add a key, unless it is there; return its number."""
+        """Add a key, unless it is there; return its number.
+
+        Keys stay as long as the collection does.
+        """
         spine = self.spine
-        known: dict[int, Index] = {}
+        made: dict[Run, Index] = {}
         while True:  # indexes are made while others go on
             with self._lock:
-                runs = spine.runs
-                missing = [run for run in runs if id(run) not in known]
-                if not missing or not spine.keys:
-                    return spine.add_key(places, known)
+                missing = [run for run in spine.runs if run not in made]
+                if spine.number_of(places) is not None or not missing or not spine.keys:
+                    return spine.add_key(places, made)
             for run in missing:
-                hashes = np.empty(len(run), np.uint64)
-                kernels.hash_places(run.words, places, spine.seed, hashes)
-                known[id(run)] = Index(*kernels.sort_hashes(hashes))
+                made[run] = spine.index(run.words, places)
 
     def compact(self, reader: "Import", since: Timestamp) -> None:
         """Note that a reader reads no times before `since`."""
-        self.readers[reader] = since
-        self.spine.compact(min(list(self.readers.values())) - KEPT_TIMES)
+        with self._lock:
+            self.readers[reader] = since
+            self.spine.compact(min(self.readers.values()) - KEPT_TIMES)
 
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""
@@ -132,10 +166,10 @@ class Collection:
         try:
             with self._lock:
                 self.spine.thin()
-            merge = self.spine.due_merge()
+                merge = self.spine.due_merge()
             if merge is None:
                 return False
-            if merge.work(spine.MERGE_BUDGET):
+            if merge.work(spines.MERGE_BUDGET):
                 with self._lock:
                     self.spine.install(merge)
             return True
@@ -184,7 +218,6 @@ class Import:
         self.collection = collection
         self.frontier = as_of
         self._collections = collections
-        collection.readers[self] = as_of
 
     def hydrate(self, input: Input, as_of: Timestamp) -> None:
         """Make the collection readable as of a time."""
@@ -200,20 +233,22 @@ class Import:
         """Begin a window, whose lower end is the frontier or later; return its updates."""
         self._move(lower)
         self.collection.compact(self, lower - 1)
-        batch = self.collection.feed(self.frontier, upper, updates)
+        batch = self.collection.feed(self.frontier, lower, upper, updates)
         self.frontier = max(self.frontier, upper)
         return batch
 
     def _move(self, lower: Timestamp) -> None:
-        """Go over to the collection's successor if it has all that is read from now on."""
+        """Go over to the collection's successor if it has all that is read from now on.
+
+        It must have the same keys under the same numbers, which is so unless both got others since.
+        """
         old, new = self.collection, self.collection.successor
-        if new is None or not new.ready or not new.spine.since < lower <= new.complete:
+        if new is None or len(old.spine.keys) > len(new.spine.keys):
             return
         keys = zip(old.spine.keys, new.spine.keys, strict=False)
-        if len(old.spine.keys) <= len(new.spine.keys) and all(
-            np.array_equal(a, b) for a, b in keys
-        ):
-            new.readers[self] = lower - 1
+        if not all(np.array_equal(a, b) for a, b in keys):
+            return
+        if lower <= new.complete and new.enter(self, lower - 1):
             self.collection = new
             self._collections.leave(old, self)
 
@@ -255,9 +290,12 @@ class Collections:
         with self._lock:
             known = self._known.setdefault(id, [])
             for collection in reversed(known):
-                if collection.serves(picked, as_of):
-                    return Import(self, collection, as_of)
+                reader = Import(self, collection, as_of)
+                if collection.has(columns, picked) and collection.enter(reader, as_of):
+                    return reader
             latest = known[-1] if known else None
+            if latest is not None and not latest.has(columns, latest.picked):
+                latest = None  # the collection has been altered since
             layout, keys = layout_of(()), list[Ints]()
             have: tuple[int, ...] = ()
             if latest is not None:
@@ -270,12 +308,14 @@ class Collections:
             known.append(collection)
             if latest is not None:
                 latest.successor = collection
-            return Import(self, collection, as_of)
+            reader = Import(self, collection, as_of)
+            collection.readers[reader] = as_of
+            return reader
 
     def leave(self, collection: Collection, reader: Import) -> None:
         """Remove a reader; a collection without readers is forgotten."""
         with self._lock:
-            collection.readers.pop(reader, None)
+            collection.leave(reader)
             known = self._known.get(collection.id, [])
             if collection.readers or collection not in known:
                 return

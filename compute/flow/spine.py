@@ -1,14 +1,15 @@
 """Spines: arrangements of rows in words by one or more keys, readable at several times.
 
     insert      updates; small ones gather in a hash-chained tail
-    probe       pairs of given rows and rows with the same key
+    joined      given rows with the rows that have the same key
     maintain    merge some runs, with a budget
     compact     forget the times before a new since
 
 A key is some words of a row. A spine is a list of immutable runs, newest first, whose sizes grow
 geometrically, and a tail. A run is sorted by (hash of the first key, words, time). Each further key
 has an index in each run: the sorted hashes, with the places of the rows. One thread at a time uses
-a spine. `mark` and `restore` undo the insertions in between, so that a step is all or nothing.
+a spine, but `joined_runs`, `sorted`, `index` and the work of a merge may go on beside. `mark` and
+`restore` undo the insertions in between, so that a step is all or nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,24 +87,25 @@ class Spine:
         rows.hash_places(words, self.keys[key], self.seed, found)
         return found
 
-    def add_key(self, places: Ints, made: Mapping[int, Index] | None = None) -> int:
-        """Add a key, unless it is there; return its number.
-
-        `made` has indexes that were made already, by the identity of their run.
-        """
+    def number_of(self, places: Ints) -> int | None:
+        """Return the number of a key, None if it is not there."""
         for number, known in enumerate(self.keys):
             if np.array_equal(known, places):
                 return number
+        return None
+
+    def add_key(self, places: Ints, made: Mapping[Run, Index] | None = None) -> int:
+        """Add a key, unless it is there; return its number. `made` has indexes made already."""
+        number = self.number_of(places)
+        if number is not None:
+            return number
+        number = len(self.keys)
         self.keys.append(places)
-        number = len(self.keys) - 1
         self._merge = None
         if number > 0:
             made = {} if made is None else made
             self.runs = tuple(
-                replace(
-                    run,
-                    indexes=(*run.indexes, made.get(id(run)) or self._index(run.words, number)),
-                )
+                replace(run, indexes=(*run.indexes, made.get(run) or self.index(run.words, places)))
                 for run in self.runs
             )
         chains = Chains(self.tail.room)
@@ -112,9 +114,11 @@ class Spine:
         self.tail.chains.append(chains)
         return number
 
-    def _index(self, words: Words, key: int) -> Index:
-        """Return the index of a run's rows by a key."""
-        return Index(*rows.sort_hashes(self.hashes(words, key)))
+    def index(self, words: Words, places: Ints) -> Index:
+        """Return the index of a run's rows by the key at `places`."""
+        hashes = np.empty(len(words), np.uint64)
+        rows.hash_places(words, places, self.seed, hashes)
+        return Index(*rows.sort_hashes(hashes))
 
     # --- insertion
 
@@ -122,8 +126,8 @@ class Spine:
         """Insert updates, none of which is before `since`."""
         if not len(batch):
             return
-        if len(batch) > TAIL_ROWS // 4:
-            self.runs = (self.sorted(batch), *self.runs)
+        if self.is_large(batch):
+            self.add_run(self.sorted(batch))
             return
         needed = self.tail.used + len(batch)
         if needed > TAIL_ROWS:
@@ -138,6 +142,15 @@ class Spine:
     def _hashes_by_key(self, batch: Batch) -> list[Hashes]:
         return [self.hashes(batch.words, key) for key in range(len(self.keys))]
 
+    @staticmethod
+    def is_large(batch: Batch) -> bool:
+        """Whether updates become a run of their own."""
+        return len(batch) > TAIL_ROWS // 4
+
+    def add_run(self, run: Run) -> None:
+        """Insert updates that `sorted` has made a run."""
+        self.runs = (run, *self.runs)
+
     def sorted(self, batch: Batch) -> Run:
         """Return updates as a run."""
         hashes, places = rows.sort_hashes(self.hashes(batch.words))
@@ -150,7 +163,7 @@ class Spine:
             self.since,
             self.seed,
         )
-        indexes = [self._index(parts[1], key) for key in range(1, len(self.keys))]
+        indexes = [self.index(parts[1], places) for places in self.keys[1:]]
         return self._smaller(Run(parts[0], parts[1], parts[2], parts[3], tuple(indexes)))
 
     def _smaller(self, run: Run) -> Run:
@@ -212,7 +225,7 @@ class Spine:
     def install(self, merge: Merge) -> None:
         """Replace two runs by what their merge has come to, unless it was given up meanwhile."""
         if self._merge is merge:
-            at = next(i for i, run in enumerate(self.runs) if run is merge.newer)
+            at = self.runs.index(merge.newer)
             self.runs = (*self.runs[:at], self._smaller(merge.run()), *self.runs[at + 2 :])
             self._merge = None
 

@@ -1,8 +1,11 @@
 """Dataflows of one engine share the collections that they read, each at times of its own."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from threading import Event
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -11,7 +14,8 @@ from hypothesis import strategies as st
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input, Output
 from foreshore.compute.flow import collection, hydration, spine
-from foreshore.compute.flow.collection import Collections
+from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.collection import Collection, Collections, Import
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.unsupported import Unsupported
@@ -19,7 +23,8 @@ from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import Filter, Join, Project, Relation, columns_of, sources_of
 from foreshore.ids import GlobalId
-from foreshore.types import TEXT, ColumnType
+from foreshore.types import INT4, INT8, TEXT, ColumnType
+from foreshore.update import update_schema
 from tests.compute.cases import (
     START,
     Case,
@@ -38,6 +43,7 @@ from tests.model import evaluate
 from tests.relations import lowered_relations
 
 TIMES = 12
+NONE = np.zeros(1, np.int64)
 JOINS: Sequence[Relation] = [
     Project(Join((U1, U2), ((column(0), column(len(U1.columns))),)), (1,)),
     Project(Join((U2, U2), ((column(0), column(2)),)), (0, 1)),
@@ -199,3 +205,80 @@ def test_reader_goes_over_to_collection_with_more_columns(bulk: DuckDbEngine) ->
     first.step(9, fails=False)
     first.check()
     second.check()
+
+
+def test_failed_windows_of_two_readers_are_told_apart(bulk: DuckDbEngine) -> None:
+    history = random_history(Random(3), times=TIMES)
+    collections = Collections(Interner(), 1)
+    first = Reader(JOINS[1], history, 0, bulk, collections)
+    second = Reader(JOINS[2], history, 0, bulk, collections)
+    second.step(4, fails=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FlowDataflow, "_table", _exhausted)
+        for reader in (first, second):
+            window = deltas(reader.case, reader.reached, TIMES)
+            with pytest.raises(OutOfMemory):
+                reader.dataflow.step(START + reader.reached, START + TIMES, window)
+    for reader in (first, second):
+        reader.step(TIMES, fails=False)
+        reader.check()
+
+
+def test_altered_columns_are_not_shared(bulk: DuckDbEngine) -> None:
+    collections = Collections(Interner(), 1)
+    narrow, wide = (ColumnType(INT4, False),), (ColumnType(INT4, True),)
+    schema = pa.schema({"a": pa.int32()})
+    first = collections.open(GlobalId("u1"), narrow, (0,), 5)
+    first.hydrate(Input(schema), 5)
+    second = collections.open(GlobalId("u1"), wide, (0,), 5)
+    assert second.collection is not first.collection
+    assert second.collection.layout.masks == 1
+    assert first.collection.successor is None
+
+
+def test_threads_share_a_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are added, rows inserted and looked up, and runs merged, each on a thread of its own."""
+    monkeypatch.setattr(spine, "TAIL_ROWS", 16)
+    monkeypatch.setattr(spine, "MERGE_BUDGET", 64)
+    monkeypatch.setattr(collection, "KEPT_TIMES", 0)
+    columns = tuple(ColumnType(INT8, False) for _ in range(3))
+    schema = pa.schema({name: pa.int64() for name in "abc"})
+    for trial in range(examples(200)):
+        reader = Collections(Interner(), trial).open(GlobalId("u1"), columns, (0, 1, 2), 0)
+        shared = reader.collection
+        shared.add_key(np.array([0]))
+        reader.hydrate(Input(schema), 0)
+        ended = Event()
+
+        def insert(reader: Import = reader) -> None:
+            for time in range(1, 60):
+                rows = [pa.array([time * 8 + i, i, time], pa.int64()) for i in range(8)]
+                each = [pa.array([row[k].as_py() for row in rows], pa.int64()) for k in range(3)]
+                each += [pa.array([time] * 8, pa.int64()), pa.array([1] * 8, pa.int64())]
+                table = pa.Table.from_arrays(each, schema=update_schema(schema))
+                reader.begin(time, time + 1, table)
+
+        def maintain(reader: Import = reader, ended: Event = ended) -> None:
+            while not ended.is_set():
+                reader.maintain()
+
+        def add_keys(shared: Collection = shared) -> None:
+            for places in ([1], [2], [1, 2]):
+                shared.add_key(np.array(places))
+
+        with ThreadPoolExecutor(3) as threads:
+            merging = threads.submit(maintain)
+            others = [threads.submit(insert), threads.submit(add_keys)]
+            for other in others:
+                other.result()
+            ended.set()
+            merging.result()
+        for key, places in enumerate(shared.spine.keys):
+            for run in shared.spine.runs:
+                hashes = run.hashes if key == 0 else run.indexes[key - 1].hashes
+                assert len(hashes) == len(run)
+            wanted = Batch(np.array([[3, 7]])[:, : len(places)], NONE + 0, NONE + 1)
+            found = shared.joined(key, wanted, NONE[:0], np.arange(3), 1000)
+            rows = [(t * 8 + i, i, t) for t in range(1, 60) for i in range(8)]
+            like = [row for row in rows if [row[p] for p in places] == [3, 7][: len(places)]]
+            assert sorted(map(tuple, found.words.tolist())) == sorted(like)
