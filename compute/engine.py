@@ -267,6 +267,10 @@ class Engine(Protocol):
         """Return the sizes of what dataflows share. Any thread may call it."""
         ...
 
+    def forget(self) -> None:
+        """Share nothing of the present dataflows with later ones: they read another database."""
+        ...
+
     def close(self) -> None:
         """Free the engine's resources."""
         ...

@@ -230,8 +230,8 @@ class Session:
         """Return the result of `run`, which runs a statement in the context that it is given.
 
         A statement that is `alone` in its transaction runs again after a conflict, and so does the
-        first of a transaction that meets ALTER or DROP TABLE, at most once: it then locks the
-        table. Raises the error if that does not help, or if one of its functions has done what no
+        first of a transaction that meets ALTER or DROP TABLE; it then locks the tables that it
+        writes. Raises the error after `ATTEMPTS`, or if one of its functions has done what no
         transaction undoes.
         """
         transaction = self.transactions.begin()
@@ -245,14 +245,12 @@ class Session:
                 with self.interrupts.running():
                     return await run(context)
             except (Conflict, TableDropped) as error:
-                if isinstance(error, TableAltered | TableDropped):
-                    again = is_first
-                    self.transactions.met_alter |= again
-                else:
-                    conflicts += 1
-                    again = may_retry and conflicts < ATTEMPTS
-                if not again or context.lasting_effects:
+                conflicts += 1
+                altered = isinstance(error, TableAltered | TableDropped)
+                may_run_again = is_first if altered else may_retry
+                if not may_run_again or conflicts >= ATTEMPTS or context.lasting_effects:
                     raise
+                self.transactions.met_alter |= altered
             self.transactions.begin_again(context.transaction, *before)
             self.notice.drain()
             await self.planner.ready(prepared)

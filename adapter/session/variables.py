@@ -75,10 +75,9 @@ class Variables(dict[str, str]):
 
     def set_default(self, name: str, value: str) -> None:
         """Set a variable and its default, as the client asks at the start of its session."""
-        touched = self.touched
         self.set(name, (value,))
         self.set_fixed(self._key(name), self[self._key(name)])
-        self.touched = touched
+        self.commit()  # its first transaction begins with the defaults for transactions
 
     def set_fixed(self, name: str, value: str) -> None:
         """Set a variable that only the system may set, such as the name of the role."""

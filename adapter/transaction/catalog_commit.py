@@ -119,8 +119,7 @@ class CatalogCommits:
         try:
             for item in made.created:
                 if isinstance(item, Item) and has_shard(item):
-                    await self._create_shard(item, change)
-                    shards.append(item.id)
+                    await self._create_shard(item, change, shards)
             if made.moved:
                 coordinator.storage.log_uppers_soon()
             for id, found in change.indexes.items():
@@ -142,11 +141,15 @@ class CatalogCommits:
                     coordinator.sequences.forget(made.begun)
             raise
 
-    async def _create_shard(self, item: Item, change: CatalogChange) -> None:
+    async def _create_shard(
+        self, item: Item, change: CatalogChange, shards: list[GlobalId]
+    ) -> None:
+        """Create the shard of a new item, with its rows; it is in `shards` once it exists."""
         coordinator, desc = self._coordinator, change.transaction.planned[item.id].desc
         is_table = item.type == "table"
         schema = desc.stored_schema() if is_table else desc.arrow_schema()
         coordinator.capabilities[item.id] = await coordinator.storage.create(item.id, schema)
+        shards.append(item.id)
         reached("shard.made")
         if is_table:
             if item.id in change.contents:

@@ -82,6 +82,9 @@ class BulkEngine(ABC):
         self._lock = Lock()
         self._running: set[Cancellation] = set()
 
+    def forget(self) -> None:  # noqa: B027
+        """Do nothing: dataflows share nothing."""
+
     @abstractmethod
     def close(self) -> None:
         """Free the engine's resources."""

@@ -25,7 +25,7 @@ class FlowEngine:
 
     def __init__(self, bulk: Engine) -> None:
         self._bulk = bulk
-        self._collections = Collections(Interner(), secrets.randbits(64))
+        self.forget()
 
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
@@ -77,6 +77,11 @@ class FlowEngine:
             for spine in spines:
                 yield replace(spine.size("rows"), object=id)
         yield from self._bulk.sizes()
+
+    def forget(self) -> None:
+        """Share nothing of the present dataflows with later ones."""
+        self._collections = Collections(Interner(), secrets.randbits(64))
+        self._bulk.forget()
 
     def close(self) -> None:
         """Free the engine's resources."""

@@ -109,6 +109,8 @@ class Instance:
         """Work for another database with the same engine; cached files are not its own."""
         self.command = command
         self._files = local_files(command.options, self._scratch)
+        if self.engine is not None:
+            self.engine.forget()
 
     async def start(self, executor: Executor, tried: Callable[[], None]) -> None:
         """Start the engine, retrying as often as needed; call `tried` after each attempt."""

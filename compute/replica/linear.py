@@ -164,6 +164,10 @@ class LinearFirst:
         """Return the sizes of what dataflows share."""
         return self._engine.sizes()
 
+    def forget(self) -> None:
+        """Share nothing of the present dataflows with later ones."""
+        self._engine.forget()
+
     def close(self) -> None:
         """Free the engine's resources."""
         self._engine.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter.ddl import view_handoff
-from foreshore.errors import RelationRedefined
+from foreshore.errors import OutOfDisk, RelationRedefined
 from foreshore.ids import is_user
 from tests.adapter.harness import TestEnvironment, until
 
@@ -526,3 +526,20 @@ async def test_history_before_alter_columns_is_refused_not_empty(
     late = await env.query("block", "SELECT * FROM past")
     assert late.startswith(f"ERROR 40001: {RelationRedefined('past').message}")
     await env.query("block", "ROLLBACK")
+
+
+async def test_full_disk_leaves_no_shard_of_a_rewrite(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await own_env.ran("s", "CREATE TABLE full_t (a int)", "INSERT INTO full_t VALUES (1)")
+    storage = own_env.environment.coordinator.storage
+
+    async def full(*_: object) -> None:
+        raise OutOfDisk("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "fill", full)
+        answer = await own_env.query("s", "ALTER TABLE full_t ADD b int DEFAULT 1")
+    assert answer.startswith("ERROR 53100"), answer
+    own_env.environment.coordinator.check_consistency()
+    assert await own_env.query("s", "SELECT * FROM full_t") == "1\nSELECT 1"

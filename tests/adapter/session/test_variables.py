@@ -107,3 +107,11 @@ def test_search_path_is_a_list_of_names() -> None:
     assert split_names(variables.show("search_path")) == ("a", "b")
     variables.set("search_path", ("",))
     assert split_names(variables.show("search_path")) == ("",)
+
+
+def test_first_transaction_begins_with_the_defaults_of_the_client() -> None:
+    variables = Variables({})
+    variables.set_default("default_transaction_read_only", "on")
+    variables.set_default("default_transaction_isolation", "serializable")
+    assert variables.show("transaction_read_only") == "on"
+    assert variables.show("transaction_isolation") == "serializable"
