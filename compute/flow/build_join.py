@@ -9,7 +9,8 @@ import numpy as np
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.bulk import Bulk, is_alone
 from foreshore.compute.flow.compiler import Compiler
-from foreshore.compute.flow.join_inputs import Key, Keys, Lookup, arranged, imported
+from foreshore.compute.flow.join_inputs import Lookup, arranged, imported
+from foreshore.compute.flow.join_plan import Key, Keys, Plan, input_of, owners, plans_of
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.arranged import Arranged
@@ -22,9 +23,6 @@ from foreshore.types import BOOL, ColumnType
 
 if TYPE_CHECKING:
     from foreshore.compute.flow.build import Builder
-
-
-Plan = Sequence[tuple[int, list[tuple[Key, Key]]]]  # inputs, with pairs of equal keys
 
 
 def build_join(
@@ -56,9 +54,7 @@ class _JoinBuilder:
         self._top = top
         self._chain = chain
         self._ports: dict[int, int] = {}
-        widths = [len(columns_of(input)) for input in join.inputs]
-        self._starts = [sum(widths[:i]) for i in range(len(widths))]
-        self._owner = [i for i, width in enumerate(widths) for _ in range(width)]
+        self._owner = owners(join)
         self._inputs = [self._checked(number) for number in range(len(join.inputs))]
         self._used = self._columns_used()
 
@@ -75,7 +71,7 @@ class _JoinBuilder:
 
     def build(self, layout: Layout) -> int:
         """Build the operator."""
-        plans = [self._plan(start) for start in range(len(self._inputs))]
+        plans = plans_of(self._join)
         lookups = [
             self._lookup(
                 input,
@@ -138,10 +134,7 @@ class _JoinBuilder:
     # --- equivalences
 
     def _of_input(self, scalar: Scalar) -> int | None:
-        """Return the input whose columns a scalar uses, None if it uses none."""
-        used = {self._owner[i] for i in columns_used(scalar)}
-        assert len(used) <= 1, scalar
-        return next(iter(used), None)
+        return input_of(scalar, self._owner)
 
     def _local(self, input: int) -> list[Scalar]:
         """Return the conditions that an input's rows must fulfil to join with anything."""
@@ -159,29 +152,7 @@ class _JoinBuilder:
                 conditions.append(Call("is_not_distinct" if safe else "eq", (first, other), BOOL))
         return conditions
 
-    def _keys(self, bound: Sequence[int], input: int) -> list[tuple[Key, Key]]:
-        """Return the pairs of keys, of the bound inputs and of `input`, that a look-up uses."""
-        pairs = []
-        for position, equivalence in enumerate(self._join.equivalences):
-            safe = position in self._join.null_safe
-            outer = [s for s in equivalence if self._of_input(s) in bound]
-            inner = [s for s in equivalence if self._of_input(s) == input]
-            if outer and inner:
-                pairs.append((Key(outer[0], safe), Key(inner[0], safe)))
-        return pairs
-
     # --- look-ups and paths
-
-    def _plan(self, start: int) -> Plan:
-        """Return the look-ups by which the changes of one input are joined."""
-        bound = [start]
-        plan = []
-        while len(bound) < len(self._inputs):
-            free = [i for i in range(len(self._inputs)) if i not in bound]
-            chosen = max(free, key=lambda i: (len(self._keys(bound, i)), -i))
-            plan.append((chosen, self._keys(bound, chosen)))
-            bound.append(chosen)
-        return tuple(plan)
 
     def _needed(self, later: Plan) -> frozenset[int]:
         """Return the columns of the join that the chain or a later look-up needs."""

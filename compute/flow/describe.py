@@ -14,6 +14,7 @@ from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.build_reduce import KINDS, kind_of_aggregate
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.join_plan import plans_of
 from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
@@ -29,7 +30,6 @@ from foreshore.expr.explain import (
     explain_relation,
     explain_scalar,
 )
-from foreshore.expr.split import columns_used
 
 
 def describe_operators(relation: ir.Relation, name_of: NameOf = str) -> str:
@@ -117,11 +117,11 @@ class _Description:
             title += f" {explain_operator(join).partition(' ')[2]}"
         arrangements: dict[tuple[int, str], None] = {}
         paths = []
-        for start, path in enumerate(join_paths(join)):
+        for start, path in enumerate(plans_of(join)):
             looked_up = []
             for input, keys in path:
-                key = _list(explain_scalar(inner) for _, inner in keys)
-                outer = _list(explain_scalar(outer) for outer, _ in keys)
+                key = _list(explain_scalar(inner.scalar) for _, inner in keys)
+                outer = _list(explain_scalar(outer.scalar) for outer, _ in keys)
                 arrangements.setdefault((input, key))
                 by = f" by ({key}) = ({outer})" if keys else ", all of it"
                 looked_up.append(f"operator {inputs[input]}{by}")
@@ -141,38 +141,6 @@ class _Description:
         if operator.is_shared(input) and isinstance(base, ir.Get):
             return f"{self._name_of(base.id)}, shared,"
         return f"operator {operator.inputs[input]}"
-
-
-def join_paths(join: ir.Join) -> list[list[tuple[int, list[tuple[ir.Scalar, ir.Scalar]]]]]:
-    """Return for the changes of each input the inputs looked up, with pairs of equal scalars.
-
-    The first of a pair is of what is there already, the second of the input that is looked up.
-    """
-    widths = [len(ir.columns_of(input)) for input in join.inputs]
-    owner = [i for i, width in enumerate(widths) for _ in range(width)]
-
-    def input_of(scalar: ir.Scalar) -> int | None:
-        return next((owner[i] for i in columns_used(scalar)), None)
-
-    def pairs(bound: Sequence[int], input: int) -> list[tuple[ir.Scalar, ir.Scalar]]:
-        found = []
-        for equivalence in join.equivalences:
-            outer = [s for s in equivalence if input_of(s) in bound]
-            inner = [s for s in equivalence if input_of(s) == input]
-            if outer and inner:
-                found.append((outer[0], inner[0]))
-        return found
-
-    paths = []
-    for start in range(len(join.inputs)):
-        bound, path = [start], []
-        while len(bound) < len(join.inputs):
-            free = [i for i in range(len(join.inputs)) if i not in bound]
-            chosen = max(free, key=lambda i: (len(pairs(bound, i)), -i))
-            path.append((chosen, pairs(bound, chosen)))
-            bound.append(chosen)
-        paths.append(path)
-    return paths
 
 
 def _reduce(reduce: ir.Reduce, on: str) -> tuple[str, Sequence[str]]:

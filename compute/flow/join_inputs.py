@@ -14,6 +14,7 @@ from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.collection import Import
 from foreshore.compute.flow.compiler import Compiler
 from foreshore.compute.flow.convert import is_direct
+from foreshore.compute.flow.join_plan import Keys
 from foreshore.compute.flow.layout import Layout, Place, layout_of
 from foreshore.compute.flow.operators.arranged import Arranged, Readable
 from foreshore.compute.flow.program import Context
@@ -22,22 +23,6 @@ from foreshore.expr import ir
 from foreshore.expr.ir import Column, Scalar, type_of
 from foreshore.expr.split import can_fail, columns_used
 from foreshore.types import ColumnType
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One component of a look-up's key, and whether NULL equals NULL."""
-
-    scalar: Scalar
-    null_safe: bool
-
-    @property
-    def column(self) -> ColumnType:
-        """Return the type of the key's column."""
-        return ColumnType(type_of(self.scalar), self.null_safe)
-
-
-Keys = tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
