@@ -1,4 +1,4 @@
-"""What ALTER TABLE changes beside the table's own definition: constraints, indexes, dependents.
+"""Changes of ALTER TABLE outside of the table's definition: constraints, indexes, dependents.
 
 A changed table is given by its old and new plans, and by `columns`: the previous position of each
 new column, None for an added one.

@@ -33,7 +33,7 @@ from foreshore.update import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class PointPlan:
-    """What a statement selects of the row of `table` under one key."""
+    """A selection from the row of `table` with one key."""
 
     table: GlobalId
     constraint: Unique

@@ -155,7 +155,7 @@ async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> O
         except DatabaseError:
             if not taken or not source.streaming:
                 raise
-            break  # what has come is told first, and the next FETCH hears of this
+            break  # send the rows that have come; the next FETCH raises the error
         if batch is None:
             break
         taken += batch.num_rows

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Statements(dict[str, Prepared]):
     """The prepared statements of a session, by name.
 
-    `batch` is the number of the batch of messages, which grows when the client is told columns.
+    `batch` numbers the batches of messages; a new one begins when columns are sent to the client.
     """
 
     def __init__(self, session: "Session") -> None:

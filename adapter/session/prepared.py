@@ -30,7 +30,7 @@ LONGEST_TEXT = 16_384  # characters; a longer one hardly comes again
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a plan was made from, besides variables; parts are compared by identity."""
+    """The parts of the catalog that a plan depends on, which are compared by identity."""
 
     seen: tuple[Part, Part | None]  # of the catalog, without other sessions' temporary objects
     arranged: frozenset[GlobalId]
@@ -74,7 +74,7 @@ NO_STATEMENT = Prepared("", None)
 
 @dataclass(frozen=True, slots=True)
 class PlanKey:
-    """What a plan is looked up by."""
+    """The key of a plan in the cache."""
 
     text: str
     parameter_oids: tuple[int, ...]

@@ -24,7 +24,7 @@ from foreshore.sql.parse.parse import Statement as Syntax
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """What ROLLBACK TO goes back to."""
+    """The state that ROLLBACK TO restores."""
 
     name: str
     staged: Staged

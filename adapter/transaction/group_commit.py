@@ -110,7 +110,7 @@ class Write:
 
 
 class Guard(Protocol):
-    """Checks writes before they join a group, and is told when a group has become visible."""
+    """Checks writes before they join a group; it is notified once the group is visible."""
 
     def refused(self, write: Write, earlier: GroupKeys) -> DatabaseError | None:
         """Return the error of `write` after `earlier` in its group, None if it may commit."""
