@@ -15,6 +15,7 @@ from foreshore.catalog.transaction import Transaction
 from foreshore.constraint import Constraint, Unique
 from foreshore.errors import RelationRedefined
 from foreshore.expr.ir import Get, Relation, Scalar, sources_of
+from foreshore.expr.temporal import temporal_filters
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Sequence
 from foreshore.types import RelationDesc
@@ -94,7 +95,7 @@ class Catalog:
             on = self.planned[item.on]
             if self.state.item(item.on).type == "view":
                 assert on.definition is not None
-                return on.definition
+                return temporal_filters(on.definition)
             return Get(item.on, on.desc.columns, on.desc.keys)
         planned = self.planned[item.id]
         if item.type == "table":

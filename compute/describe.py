@@ -3,9 +3,11 @@
 from foreshore.compute.bulk.evaluate import plans_of
 from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
+from foreshore.compute.delta.temporal import cut
 from foreshore.compute.replica.linear import is_linear
-from foreshore.expr.explain import NameOf, explain_relation
+from foreshore.expr.explain import NameOf, explain_operator, explain_relation
 from foreshore.expr.ir import Relation
+from foreshore.ids import GlobalId
 
 
 def describe_maintenance(engine: str, relation: Relation, name_of: NameOf = str) -> str:
@@ -14,7 +16,7 @@ def describe_maintenance(engine: str, relation: Relation, name_of: NameOf = str)
     What the arrangement engine does not have, and so DuckDB maintains, is marked.
     """
     if engine != "embedded":
-        return describe_plan(engine, differentiate(plans_of(relation).all), name_of)
+        return _changes(engine, relation, name_of)
     if is_linear(relation):
         tree = explain_relation(relation, name_of, depth=1)
         return f"Engine: embedded\nRows, without any state:\n{tree}"
@@ -25,6 +27,21 @@ def describe_maintenance(engine: str, relation: Relation, name_of: NameOf = str)
     try:
         return f"Engine: embedded\n{describe_operators(relation, name_of)}"
     except Unsupported as error:
-        plan = differentiate(plans_of(relation).all)
         title = f"duckdb, because embedded does not maintain {error}"
-        return describe_plan(title, plan, name_of, mark=" on DuckDB")
+        return _changes(title, relation, name_of, " on DuckDB")
+
+
+def _changes(engine: str, relation: Relation, name_of: NameOf, mark: str = "") -> str:
+    """Return the plans of changes of an engine: of each temporal filter's input, then the rest."""
+    cuts, rest = cut(relation)
+
+    def name(id: GlobalId) -> str:
+        return id if any(id == each.id for each in cuts) else name_of(id)
+
+    parts = [f"Engine: {engine}"]
+    for each in cuts:
+        parts += [f"{each.id} = {explain_operator(each.filter)} on:"]
+        parts += [describe_plan(differentiate(plans_of(each.relation).all), name, mark)]
+    if cuts:
+        parts.append("Result:")
+    return "\n".join([*parts, describe_plan(differentiate(plans_of(rest).all), name, mark)])

@@ -168,6 +168,13 @@ class Dataflow(Protocol):
         """
         ...
 
+    def due(self, upper: int) -> int:
+        """Return the number of updates scheduled before `upper`, whether or not inputs change.
+
+        If there are any, a step is needed to advance to `upper`.
+        """
+        ...
+
     def advanced(self, upper: int) -> None:
         """Note that no input changed from the end of the last window until `upper`."""
         ...

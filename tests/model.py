@@ -55,6 +55,7 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     ScalarSubquery,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -231,6 +232,7 @@ class Scope:
     total: bool
     used: set[int]  # the numbers of the locals that have been read
     lenient: bool = False
+    time: int = 0  # of temporal filters
 
     def within(self, row: Row) -> "Scope":
         return replace(self, outer=(row, *self.outer))
@@ -453,13 +455,14 @@ def evaluate(
     *,
     total: bool = False,
     lenient: bool = False,
+    time: int = 0,
 ) -> tuple[Rows, Errors]:
-    """Return the rows and the errors of `relation` over `inputs`.
+    """Return the rows and the errors of `relation` over `inputs` at `time`.
 
     `total` is for plans that `split_errors` has made: what fails in them is NULL, and no error.
     `lenient` gives the errors that no plan may lose: see Scope.
     """
-    return _evaluate(relation, Scope(inputs, {}, (), total, set(), lenient))
+    return _evaluate(relation, Scope(inputs, {}, (), total, set(), lenient, time))
 
 
 def _condition(scalar: Scalar, scope: Scope) -> Scalar:
@@ -539,6 +542,9 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
             return _reduce(relation, scope, errors)
         case TopK():
             return _top_k(relation, scope, errors)
+        case TemporalFilter(input=input, conditions=conditions):
+            rows = _rows(input, scope, errors)
+            return Counter({row: n for row, n in rows.items() if _is_there(row, conditions, scope)})
         case Negate(input=input):
             return Counter({row: -n for row, n in _rows(input, scope, errors).items()})
         case Threshold(input=input):
@@ -554,6 +560,11 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
             return _recursive(relation, scope, errors)
         case _:
             assert_never(relation)
+
+
+def _is_there(row: Row, conditions: Sequence[tuple[str, int]], scope: Scope) -> bool:
+    """Return whether the time satisfies all conditions, pairs of an operator and a column."""
+    return all(row[i] is not None and COMPARISONS[op](scope.time, row[i]) for op, i in conditions)
 
 
 def _threshold(threshold: Threshold, rows: Rows) -> Rows:

@@ -42,6 +42,7 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     ScalarSubquery,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -54,6 +55,7 @@ from foreshore.types import (
     FLOAT8,
     INT4,
     INT8,
+    MZ_TIMESTAMP,
     TEXT,
     ColumnType,
     SqlType,
@@ -64,6 +66,7 @@ from foreshore.types import (
 from tests.model import NAN, NEGATIVE_ZERO, Row, Rows
 
 Kind = OneOf["inner", "left", "right", "full"]
+Operator = OneOf["lt", "le", "ge", "gt"]
 
 NUMERIC = numeric(10, 2)
 FLOATS = array_of(FLOAT8)
@@ -137,15 +140,21 @@ class Context:
     locals: tuple[tuple[int, tuple[ColumnType, ...]], ...] = ()
     numbers: list[int] = field(default_factory=lambda: [0], compare=False)
     subqueries: bool = True
+    times: Sequence[int] = ()  # that temporal filters compare mz_now() with; none: no such filter
 
     def within(self, columns: tuple[ColumnType, ...]) -> "Context":
         return replace(self, outer=(columns, *self.outer))
 
 
 @st.composite
-def lowered_relations(draw: st.DrawFn, size: int = 4, failing: bool = False) -> Relation:
-    """Draw a plan of about `size` nodes, as the optimiser and the engines see them."""
-    return relation(draw, Context(bound=False, failing=failing, subqueries=False), size)
+def lowered_relations(
+    draw: st.DrawFn, size: int = 4, failing: bool = False, times: Sequence[int] = ()
+) -> Relation:
+    """Draw a plan of about `size` nodes, as the optimiser and the engines see them.
+
+    With `times` it may have temporal filters, as plans of maintained relations may.
+    """
+    return relation(draw, Context(False, failing, subqueries=False, times=times), size)
 
 
 @st.composite
@@ -164,6 +173,8 @@ def relation(draw: st.DrawFn, context: Context, size: int) -> Relation:
         kinds += ["join", "filter", "map", "lateral"]
     else:
         kinds += ["negate"]
+    if context.times:
+        kinds += ["temporal"] * 4
     return _KINDS[draw(st.sampled_from(kinds))](draw, context, size - 1)
 
 
@@ -371,6 +382,23 @@ def _negate(draw: st.DrawFn, context: Context, size: int) -> Relation:
     return Negate(relation(draw, context, size))
 
 
+def _temporal(draw: st.DrawFn, context: Context, size: int) -> Relation:
+    input = relation(draw, context, size)
+    columns = columns_of(input)
+    bounds: list[Scalar] = []
+    conditions: list[tuple[Operator, int]] = []
+    times = st.sampled_from([*context.times, None])
+    for _ in range(draw(st.integers(1, 2))):
+        which = scalar(draw, replace(context, subqueries=False), columns, BOOL, 1)
+        values = [Literal(draw(times), MZ_TIMESTAMP) for _ in range(2)]
+        conditions.append(
+            (draw(st.sampled_from(["lt", "le", "ge", "gt"])), len(columns) + len(bounds))
+        )
+        bounds.append(Case(((which, values[0]),), values[1], MZ_TIMESTAMP))
+    filter = TemporalFilter(Map(input, tuple(bounds)), tuple(conditions))
+    return Project(filter, tuple(range(len(columns)))) if draw(st.booleans()) else filter
+
+
 def _distinct(draw: st.DrawFn, context: Context, size: int) -> Relation:
     input = _positive(relation(draw, context, size))
     columns = columns_of(input)
@@ -401,6 +429,7 @@ _KINDS: dict[str, Callable[[st.DrawFn, Context, int], Relation]] = {
     "negate": _negate,
     "distinct": _distinct,
     "let": _let,
+    "temporal": _temporal,
 }
 
 

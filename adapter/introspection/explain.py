@@ -16,7 +16,6 @@ from foreshore.adapter.read.access_path import (
     Keys,
     PeekPlan,
 )
-from foreshore.adapter.read.bind import bind_peek
 from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.key_lookup import literal_keys
 from foreshore.adapter.read.pipeline import plan_for_time, prepared_peek, refuse_past_of_system
@@ -27,11 +26,14 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of
 from foreshore.compute.describe import describe_maintenance
+from foreshore.errors import FeatureNotSupported
 from foreshore.expr.explain import explain_scalar
 from foreshore.expr.ir import Column
+from foreshore.expr.temporal import temporal_filters
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
+from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.sql.rewrite.full_names import dotted
 
 
@@ -149,12 +151,19 @@ async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) ->
             cluster = coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
             where = "in this process" if cluster is None else _where(context, cluster.id)
             engine = "embedded" if cluster is None else engine_of(cluster.size)[0]
-            bound = await bind_peek(context, peek, coordinator.oracle.read_ts())
-            name_of = partial(_name, context)
-            described = await blocking.run(
-                coordinator.executor,
-                partial(describe_maintenance, engine, bound.block.relation, name_of),
-            )
+            described = await _maintenance(context, peek, engine)
             return f"Bulk query, {where}\n{plan.text}\n\nIf maintained:\n{described}"
         case path:
             assert_never(path)
+
+
+async def _maintenance(context: StatementContext, peek: PeekPlan, engine: str) -> str:
+    """Return how a cluster with `engine` would maintain the query's relation, or why not."""
+    coordinator = context.coordinator
+    try:
+        relation = temporal_filters(peek.path.relation)
+    except FeatureNotSupported as error:
+        return error.message
+    relation = bind_relation(relation, context.bindings(coordinator.oracle.read_ts()))
+    describe = partial(describe_maintenance, engine, relation, partial(_name, context))
+    return await blocking.run(coordinator.executor, describe)

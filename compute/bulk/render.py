@@ -37,6 +37,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -196,7 +197,7 @@ class Renderer:
                 return self.top_k(relation, self.frame(input))
             case Threshold(input=input):
                 return self.threshold(relation, self.frame(input))
-            case JoinOn() | Recursive():
+            case TemporalFilter() | JoinOn() | Recursive():
                 raise AssertionError("a bound form in a lowered plan")
 
     def _constant(self, constant: Constant) -> Frame:

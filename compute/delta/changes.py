@@ -43,6 +43,7 @@ from foreshore.expr.ir import (
     Recursive,
     Reduce,
     Relation,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -258,7 +259,7 @@ class ChangeRenderer(TraceRenderer):
                     else self._sums_at_points(relation, trace)
                 )
                 return self._differences(at_points, types_of(relation))
-            case Let() | JoinOn() | Recursive():
+            case Let() | TemporalFilter() | JoinOn() | Recursive():
                 raise AssertionError(f"not a plan of changes: {relation}")
 
     def _trace(self, relation: Relation) -> Trace:

@@ -10,8 +10,8 @@ from foreshore.expr.ir import Join, LocalGet, Relation
 from foreshore.types import format_type
 
 
-def describe_plan(engine: str, plan: TickPlan, name_of: NameOf = str, mark: str = "") -> str:
-    """Return the text of `plan` for `engine`; `name_of` returns the names of collections.
+def describe_plan(plan: TickPlan, name_of: NameOf = str, mark: str = "") -> str:
+    """Return the text of `plan`; `name_of` returns the names of collections.
 
     Each operator's line ends with `mark`.
     """
@@ -19,7 +19,7 @@ def describe_plan(engine: str, plan: TickPlan, name_of: NameOf = str, mark: str 
     def title(relation: Relation) -> str:
         return (_title(relation) or explain_operator(relation, name_of)) + mark
 
-    lines = [f"Engine: {engine}"]
+    lines = []
     for trace in plan.traces:
         lines.append(f"Trace {trace.number}: {_use(trace)}")
         lines.append(explain_relation(trace.body, name_of, title, depth=1))

@@ -42,6 +42,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -128,7 +129,7 @@ class _Builder:
                 return with_inputs(relation, (self._keep(self.flat(input, bound)),))
             case Reduce(input=input):
                 return self._reduce(relation, self.flat(input, bound))
-            case JoinOn() | Recursive():
+            case TemporalFilter() | JoinOn() | Recursive():
                 raise AssertionError("a bound form in a lowered plan")
             case _:
                 assert_never(relation)

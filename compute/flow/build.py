@@ -17,6 +17,7 @@ from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.linear_chain import LINEAR, linear_chain
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
+from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import NO_LIMIT, Threshold, TopK
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context
@@ -197,6 +198,11 @@ class Builder:
                 return self._threshold(relation)
             case ir.FlatMap():
                 return self._flat_map(relation)
+            case ir.TemporalFilter(input=input, conditions=conditions):
+                layout = layout_of(columns_of(relation))
+                number = self.in_layout(self.node(input), layout)
+                seed = self.context.seed
+                return self.add(TemporalFilter(number, layout, conditions, seed))
             case _:
                 raise Unsupported(type(relation).__name__)
 

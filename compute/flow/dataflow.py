@@ -27,6 +27,7 @@ from foreshore.compute.flow.hydration import Hydration
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Operator, Source, Window
+from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr import ir
@@ -55,6 +56,7 @@ class FlowDataflow:
             raise
         self._columns = ir.columns_of(relation)
         self._operators: list[Operator] = builder.operators
+        self._temporal = [each for each in self._operators if isinstance(each, TemporalFilter)]
         self._sources: dict[GlobalId, Source] = {}
         self._numbers: dict[int, GlobalId] = {}
         for id, number in builder.sources.items():
@@ -135,6 +137,10 @@ class FlowDataflow:
         arrays = columns_of(batch.words, layout, self._interner)
         arrays += [int64_array(batch.times), int64_array(batch.diffs)]
         return pa.Table.from_arrays(arrays, schema=output_schema(columns))
+
+    def due(self, upper: int) -> int:
+        """Return the number of updates scheduled before `upper`."""
+        return sum(each.due(upper) for each in self._temporal)
 
     def advanced(self, upper: int) -> None:
         """Note that no input changed before `upper`."""

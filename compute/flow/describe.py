@@ -20,6 +20,7 @@ from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
 from foreshore.compute.flow.operators.reduce import Reduce
+from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import Threshold, TopK
 from foreshore.expr import ir
 from foreshore.expr.explain import (
@@ -103,6 +104,8 @@ class _Description:
                 return f"{explain_operator(top_k)} {on}", (kept,)
             case Threshold(), _:
                 return f"Threshold {on}", ("Arrangement: counts of rows",)
+            case TemporalFilter(), _ if relation is not None:
+                return f"{explain_operator(relation)} {on}", ("Arrangement: scheduled rows",)
             case FlatMap(), _ if relation is not None:
                 return f"{explain_operator(relation)} {on}", ()
         raise AssertionError(operator)

@@ -244,7 +244,7 @@ class DataflowState:
             return False  # a failed step is retried first
         if any(queue.changes_before(upper) for queue in self.queues.values()):
             return False
-        if any(upper > at for at, _ in self._corrections.values()):
+        if any(upper > at for at, _ in self._corrections.values()) or self._due(upper):
             return False
         self.errors.advance(upper)
         for index in self.indexes.values():
@@ -253,6 +253,10 @@ class DataflowState:
             self._dataflow.advanced(upper)
         self.frontier = upper
         return True
+
+    def _due(self, upper: Timestamp) -> int:
+        """Return the number of updates scheduled before `upper`."""
+        return self._dataflow.due(upper) if self._dataflow is not None else 0
 
     def begin_step(self) -> None:
         """Take the next window from the queues, unless one is waiting for a retry."""
@@ -302,7 +306,7 @@ class DataflowState:
             self._dataflow.allow_compaction(self._since)
             self._since = None
         # After a failure only the missing part is repeated.
-        if self._stepped is None and window.deltas:
+        if self._stepped is None and (window.deltas or self._due(window.upper)):
             self._stepped = self._paced_step(self._dataflow, window)
             if self._stepped is None:
                 return None
@@ -325,7 +329,7 @@ class DataflowState:
 
         None: memory was exhausted and the window was returned to the queues.
         """
-        if dataflow.batch_sizing is None or window.times is None:
+        if dataflow.batch_sizing is None or not window.times:
             return dataflow.step(window.lower, window.upper, window.deltas)
         started = time.monotonic()
         try:
@@ -452,7 +456,8 @@ class DataflowState:
             and not self._corrections
             and self.times.steps >= FIRST_STEPS
             and self.times.step_ms < SMALL_STEP_MS
-            and sum(queue.pending for queue in self.queues.values()) <= dataflow.small_window
+            and sum(queue.pending for queue in self.queues.values()) + dataflow.due(self.importable)
+            <= dataflow.small_window
         )
 
     def maintain(self) -> bool:

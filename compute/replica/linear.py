@@ -97,6 +97,10 @@ class LinearDataflow:
         table = pa.Table.from_arrays([*rows.columns, *rows.along], schema=output_schema(columns))
         return consolidate(table, rows_schema(columns), 0) if rows.count > 1 else table
 
+    def due(self, upper: int) -> int:
+        """Return 0: only changes of inputs change the output."""
+        return 0
+
     def advanced(self, upper: int) -> None:
         """Do nothing: only windows with changes count."""
 

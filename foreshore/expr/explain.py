@@ -38,6 +38,7 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     ScalarSubquery,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -48,6 +49,7 @@ from foreshore.text import format_text
 from foreshore.types import SqlType, format_type
 
 MAX_ROWS = 20  # of a Constant
+_COMPARISONS = {"lt": "<", "le": "<=", "ge": ">=", "gt": ">"}
 _QUIET = frozenset(("bool", "int4", "text"))
 
 
@@ -143,6 +145,10 @@ def _head(relation: Relation, name_of: NameOf = str) -> str:
             if offset is not None:
                 parts.append(f"offset={_scalar(offset)}")
             return " ".join(["TopK", *parts])
+        case TemporalFilter(conditions=conditions):
+            return "TemporalFilter " + " AND ".join(
+                f"mz_now() {_COMPARISONS[operator]} #{i}" for operator, i in conditions
+            )
         case Negate():
             return "Negate"
         case Threshold():

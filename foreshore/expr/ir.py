@@ -355,6 +355,17 @@ class TopK(Node, frozen=True, cache_hash=True):
     offset: Scalar | None = None
 
 
+class TemporalFilter(Node, frozen=True, cache_hash=True):
+    """Lowered form of maintained relations only: the rows that are there at the current time.
+
+    At time t a row is there if `t op column` is TRUE for each of `conditions`, pairs of an operator
+    and a column of type mz_timestamp. So a row is there from one time on and until another.
+    """
+
+    input: "Relation"
+    conditions: tuple[tuple[OneOf["lt", "le", "ge", "gt"], int], ...]
+
+
 class Negate(Node, frozen=True, cache_hash=True):
     """The rows with their multiplicities negated."""
 
@@ -412,6 +423,7 @@ Relation: TypeAlias = (
     | Join
     | Reduce
     | TopK
+    | TemporalFilter
     | Negate
     | Threshold
     | Union
@@ -458,8 +470,8 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
             return tuple(ColumnType(column.type) for column in columns_of(base))
         case Map(input=input, scalars=scalars):
             return columns_of(input) + tuple(map(_column_type, scalars))
-        case Filter(input=input) | TopK(input=input) | Negate(input=input) | Threshold(input=input):
-            return columns_of(input)
+        case Filter() | TopK() | TemporalFilter() | Negate() | Threshold():
+            return columns_of(relation.input)
         case Project(input=input, outputs=outputs):
             columns = columns_of(input)
             return tuple(columns[i] for i in outputs)

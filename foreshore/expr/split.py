@@ -37,6 +37,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -172,6 +173,8 @@ class _Splitter:
                 return _over(node, [sound]), errors
             case Constant() | Get() | LocalGet() | Project() | Negate() | Threshold() | Union():
                 return node, []
+            case TemporalFilter():
+                return node, []
             case Let() | JoinOn() | Recursive():
                 raise AssertionError(f"not here: {node}")
             case _:
@@ -294,6 +297,8 @@ def _over(relation: Relation, inputs: Sequence[Relation]) -> Relation:
     match relation:
         case Union():
             return _union(inputs, columns_of(relation))
+        case TemporalFilter() if _is_empty(inputs[0]):
+            return inputs[0]
         case Map() | Filter() | Project() | FlatMap() | Negate() | Threshold() | TopK() | Join():
             if any(map(_is_empty, inputs)):
                 return Constant((), columns_of(relation))

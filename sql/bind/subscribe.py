@@ -61,7 +61,7 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
         query = query_over(subscription.definition, subscription.desc.names)
     else:
         query = plain_query(bind_query(planning, query_of(tree.source), None))
-        ddl.refuse_environment(query.relation, "SUBSCRIBE")
+        query = ddl.maintained_query(query, "SUBSCRIBE")
         snapshot = snapshot is not False
     envelope = _envelope(tree, query.desc)
     progress = tree.options.get("progress", False)
@@ -117,11 +117,11 @@ def bind_create_subscription(
         raise SyntaxError_("SELECT ... INTO is not allowed here", position=tree.at + 1)
     planning.in_view = planning.keeps_text = planning.maintained = True
     query = plain_query(bind_query(planning, source, None))
+    query = ddl.maintained_query(query, "a subscription")
     if name.temporary or any(
         planning.catalog.item(each).name.temporary for each in planning.depends_on
     ):
         raise FeatureNotSupported("subscriptions must not use temporary tables or views")
-    ddl.refuse_environment(query.relation, "a subscription")
     text = ddl.kept_text(planning, tree.at, tree.end)
     if isinstance(tree.source, ast.TableRef):
         text = f"SELECT * FROM {text}"

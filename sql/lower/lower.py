@@ -49,6 +49,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -194,6 +195,8 @@ class _PlanLowering(JoinLowering):
                 return self.join_on(relation, outer)
             case Recursive():
                 return self.recursive(relation, outer)
+            case TemporalFilter():
+                raise AssertionError(f"lowered already: {relation}")
             case _:
                 assert_never(relation)
 

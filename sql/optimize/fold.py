@@ -24,6 +24,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -119,7 +120,7 @@ class _Fold:
                 return _with_nullability(node, columns, self.locals.get(number))
             case Constant() | Get():
                 return node
-            case Let() | JoinOn() | Recursive():
+            case Let() | TemporalFilter() | JoinOn() | Recursive():
                 raise AssertionError(f"not here: {node}")
 
     def of_constant(self, input: Relation, scalars: Sequence[Scalar]) -> Constant | None:

@@ -32,6 +32,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -158,7 +159,7 @@ def nullable_above(
                 *(may_be_null(scalar, below[0]) for scalar in group_key),
                 *(aggregate.function != "count" for aggregate in aggregates),
             )
-        case TopK() | Negate() | Threshold():
+        case TopK() | TemporalFilter() | Negate() | Threshold():
             return below[0]
         case Union():
             return tuple(map(any, zip(*below, strict=True)))

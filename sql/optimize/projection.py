@@ -26,6 +26,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -131,7 +132,7 @@ class _Narrowing:
                 return _project(Threshold(self.narrow(input, every)), wanted)
             case Union(inputs=inputs):
                 return Union(tuple(self.narrow(input, wanted) for input in inputs))
-            case JoinOn() | Recursive():
+            case TemporalFilter() | JoinOn() | Recursive():
                 raise AssertionError(f"not lowered: {relation}")
             case _:
                 assert_never(relation)

@@ -29,6 +29,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -83,7 +84,7 @@ def is_monotonic(relation: Relation, append_only: Callable[[GlobalId], bool]) ->
                 return check(node.input)
             case Threshold(input=input):
                 return check(input)
-            case Reduce() | TopK() | Negate() | JoinOn() | Recursive():
+            case Reduce() | TopK() | TemporalFilter() | Negate() | JoinOn() | Recursive():
                 return False
 
     return check(relation)
@@ -125,7 +126,7 @@ class Analysis:
             case Let(number=number, value=value, body=body):
                 self.known[number] = self.keys(value)
                 return self.keys(body)
-            case Map(input=input) | Threshold(input=input):
+            case Map(input=input) | TemporalFilter(input=input) | Threshold(input=input):
                 return self.keys(input)
             case Filter(input=input, predicates=predicates):
                 fixed = frozenset(map(_fixed, predicates))

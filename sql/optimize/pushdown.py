@@ -31,6 +31,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -101,7 +102,7 @@ class _Pushdown:
                 return Let(number, pushed, self.push(body, predicates))
             case Constant() | Get() | LocalGet():
                 return self.above(relation, predicates)
-            case JoinOn() | Recursive():
+            case TemporalFilter() | JoinOn() | Recursive():
                 raise AssertionError(f"not lowered: {relation}")
             case _:
                 assert_never(relation)

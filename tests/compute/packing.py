@@ -32,6 +32,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TemporalFilter,
     Threshold,
     TopK,
     Union,
@@ -95,7 +96,7 @@ def pack(relation: Relation) -> Relation:
             return Threshold(pack(input))
         case Union(inputs=inputs):
             return Union(tuple(map(pack, inputs)))
-        case JoinOn() | Recursive():
+        case TemporalFilter() | JoinOn() | Recursive():
             raise AssertionError("a bound form")
 
 

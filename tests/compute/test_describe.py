@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from foreshore.compute.describe import describe_maintenance
+from foreshore.expr.temporal import temporal_filters
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
@@ -22,7 +23,7 @@ def explained(name: str, options: dict[str, str], sql: str) -> str:
     plan = plan_statement(statement, CATALOG)
     assert isinstance(plan, Select)
     names = {CATALOG.resolve_item((each,)).id: each for each in ("orders", "customers")}
-    relation = optimize(plan.query.relation)
+    relation = temporal_filters(optimize(plan.query.relation))
     return describe_maintenance(options["engine"], relation, names.__getitem__)
 
 

@@ -4,6 +4,8 @@ The `sql` of a plan is the statement in a fixed form with qualified relation nam
 again, at any time and in any session, has the same result.
 """
 
+from dataclasses import replace
+
 from foreshore.errors import (
     DuplicateColumn,
     FeatureNotSupported,
@@ -14,6 +16,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column, Environment, Relation, Scalar, walk_relations, walk_scalars
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.temporal import temporal_filters
 from foreshore.interval_text import parse_interval
 from foreshore.item_view import Name
 from foreshore.sql import ast
@@ -36,6 +39,7 @@ from foreshore.sql.plan import (
     CreateView,
     Drop,
     ObjectKind,
+    Query,
     Rename,
     Retain,
     ShowCreate,
@@ -102,7 +106,7 @@ def bind_create_view(
             with located(statement.name.at):
                 name = planning.catalog.resolve_new(statement.name.name, temporary=True)
     if statement.materialized:
-        refuse_environment(query.relation, "a materialized view")
+        query = maintained_query(query, "a materialized view")
     _require_cluster(planning, statement.cluster)
     depends_on = frozenset(planning.depends_on)
     sql = "CREATE MATERIALIZED VIEW " if statement.materialized else "CREATE VIEW "
@@ -136,6 +140,16 @@ def bind_create_view(
     )
 
 
+def maintained_query(query: Query, what: str) -> Query:
+    """Return a query as it is maintained: predicates on mz_now() become temporal filters.
+
+    Raises FeatureNotSupported if it depends on the time or the session in any other way.
+    """
+    relation = temporal_filters(query.relation)
+    refuse_environment(relation, what)
+    return replace(query, relation=relation)
+
+
 def refuse_environment(relation: Relation, what: str) -> None:
     """Raise an error if the relation depends on the time or the session."""
     for node in walk_relations(relation):
@@ -167,7 +181,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
                 f'cannot create an index on system catalog "{item.name.item}"', sqlstate="42501"
             )
     qualify(planning, statement.on, item)
-    refuse_environment(relation_of_item(planning, item), "an index")
+    refuse_environment(temporal_filters(relation_of_item(planning, item)), "an index")
     _require_cluster(planning, statement.cluster)
     planning.in_view = planning.maintained = True
     columns = item.desc.columns

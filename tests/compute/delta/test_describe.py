@@ -9,7 +9,6 @@ from foreshore.types import INT4, TEXT, numeric_of_scale
 from tests.compute.plans import U1, U2, column
 
 WANTED = """\
-Engine: duckdb
 Trace 0: rows (integer, integer, text)
   Get sales
 Trace 1: rows (integer, integer)
@@ -33,7 +32,7 @@ def test_a_join_and_a_group_have_three_traces() -> None:
     def name_of(id: GlobalId) -> str:
         return "sales" if id == U1.id else id
 
-    assert describe_plan("duckdb", differentiate(plans_of(view).all), name_of) == WANTED
+    assert describe_plan(differentiate(plans_of(view).all), name_of) == WANTED
 
 
 def test_equal_inputs_share_a_trace_also_with_the_errors() -> None:

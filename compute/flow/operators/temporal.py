@@ -1,0 +1,95 @@
+"""Temporal filters: rows enter and leave as time passes, even if no input changes.
+
+    input     (row, t, diff), where the row is there from `begin` on and until `end`
+    output    (row, max(t, begin), diff) and (row, end, -diff), or nothing if the row is never there
+
+Updates beyond the window wait for their times. So the output is exact at every time, and what has
+left is not kept.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from foreshore.compute.engine import ArrangementSize
+from foreshore.compute.flow.batch import Batch, Ints, concat
+from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.waiting import Waiting
+from foreshore.update import Timestamp
+
+FOREVER = np.int64((1 << 63) - 1)
+
+
+class TemporalFilter:
+    """The rows that satisfy `conditions` on the time, pairs of an operator and a column."""
+
+    def __init__(
+        self, input: int, layout: Layout, conditions: Sequence[tuple[str, int]], seed: int
+    ) -> None:
+        self.inputs: tuple[int, ...] = (input,)
+        self.layout = layout
+        self._conditions = tuple(conditions)
+        self._waiting = Waiting(layout.words, seed)
+
+    def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
+        """Return the changes in a window: those of the input, and those that were scheduled."""
+        (updates,) = inputs
+        parts = [self._waiting.release(window.upper)]
+        if len(updates):
+            moved = self._moved(updates)
+            due = moved.times < window.upper
+            parts.append(moved.take(due))
+            self._waiting.add(moved.take(~due))
+        return concat(parts, self.layout.words)
+
+    def _moved(self, updates: Batch) -> Batch:
+        """Return the updates at the times at which rows enter and leave."""
+        begins, ends = self._intervals(updates)
+        begins = np.maximum(begins, updates.times)
+        there = begins < ends
+        entering = Batch(updates.words, begins, updates.diffs).take(there)
+        leaving = Batch(updates.words, ends, -updates.diffs).take(there & (ends < FOREVER))
+        return concat((entering, leaving), self.layout.words)
+
+    def _intervals(self, updates: Batch) -> tuple[Ints, Ints]:
+        """Return from when on and until when each row is there."""
+        words = updates.words
+        begins = np.zeros(len(updates), np.int64)
+        ends = np.full(len(updates), FOREVER)
+        for operator, column in self._conditions:
+            place = self.layout.places[column]
+            bounds = words[:, place.word]
+            if operator in ("gt", "le"):
+                bounds = np.where(bounds < FOREVER, bounds + 1, FOREVER)
+            if operator in ("ge", "gt"):
+                begins = np.maximum(begins, bounds)
+            else:
+                ends = np.minimum(ends, bounds)
+            if place.bit >= 0:
+                word, bit = divmod(place.bit, 64)
+                ends = np.where(words[:, word] >> bit & 1, 0, ends)
+        return begins, ends
+
+    def due(self, upper: Timestamp) -> int:
+        """Return the number of updates that are scheduled before `upper`."""
+        return self._waiting.due(upper)
+
+    def commit(self) -> None:
+        """Keep what the last step staged."""
+        self._waiting.commit()
+
+    def restore(self) -> None:
+        """Return to the state before the last step."""
+        self._waiting.restore()
+
+    def compact(self, since: Timestamp) -> None:
+        """Forget nothing: all that waits is of the future."""
+
+    def maintain(self) -> bool:
+        """Merge some of what waits; return whether there is more to do."""
+        return self._waiting.maintain()
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the size of what waits."""
+        yield self._waiting.size()
