@@ -17,7 +17,7 @@ from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.finish import expanded, finish
-from foreshore.compute.local.linear import evaluated
+from foreshore.compute.local.linear import evaluated, literal_rows
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import Result, empty_batch
 from foreshore.errors import DatabaseError, InvalidParameterValue, TableAltered, UndefinedObject
@@ -46,10 +46,13 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result:
     time, finishing = bound.time, bound.finishing
     match bound.path:
         case Constant():
+            rows = literal_rows(bound.block.relation)
+            if rows is not None:
+                return Result.of(finish(rows, finishing))
             return await finished(await _constant(context, bound), finishing)
         case KeyLookup() as path:
-            rows = look_up(context, bound, path)
-            return Result.of(finish(expanded(rows, finishing), finishing))
+            found = look_up(context, bound, path)
+            return Result.of(finish(expanded(found, finishing), finishing))
         case InProcess():
             return await result_in_process(context, bound)
         case IndexRead(index=index, keys=keys, relation=relation):

@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 from foreshore import blocking
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import rows_schema
+from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.linear import Rows, apply, flat
+from foreshore.compute.result import KEPT_BYTES
 from foreshore.errors import DataError
 from foreshore.expr.cost import LIGHT, cost_of_relation, is_heavy
 from foreshore.expr.evaluate import outcome
@@ -40,6 +42,8 @@ from foreshore.rows import table_of
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, at_time
 
+FEW_LITERALS = 100  # rows
+
 Collections = Mapping[GlobalId | int, pa.Table]  # rows with `__diff` by id, or by LocalGet number
 
 
@@ -50,6 +54,17 @@ def can_evaluate_locally(relation: Relation) -> bool:
         or (isinstance(node, Join) and not node.inputs)
         for node in walk_relations(relation)
     ) and not is_heavy(relation)
+
+
+def literal_rows(relation: Relation) -> pa.RecordBatch | None:
+    """Return the rows of a small relation of literals; None for any other relation."""
+    if not isinstance(relation, Constant) or len(relation.rows) > FEW_LITERALS:
+        return None
+    tuples = [row for row, diff in relation.rows if diff == 1]
+    if len(tuples) < len(relation.rows):
+        return None
+    rows = batch_of_rows(tuples, relation.columns)
+    return rows if rows.get_total_buffer_size() <= KEPT_BYTES else None
 
 
 async def evaluated(
