@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.engine import check_size
-from foreshore.compute.result import sized
+from foreshore.compute.result import one_batch, sized
 from foreshore.errors import InternalError
 from foreshore.expr.functions.comparison import PLAIN, order_keys
 from foreshore.expr.ir import Column, Finishing, OrderKey, type_of
@@ -34,12 +34,15 @@ def expanded(result: pa.Table, finishing: Finishing | None = None) -> pa.RecordB
     MAX_RESULT_BYTES.
     """
     whole = result.combine_chunks()
-    columns = [_one(column) for column in whole.columns]
-    diffs = columns.pop().to_numpy(zero_copy_only=False)
+    last = whole.num_columns - 1
+    diffs = _one(whole.column(last)).to_numpy(zero_copy_only=False)
+    if last and not np.count_nonzero(diffs != 1) and _is_small(whole):
+        return one_batch(whole.remove_column(last))
     if len(diffs) and diffs.min() < 0:
         raise InternalError("negative multiplicity in a result")
     if finishing is not None and finishing.limit is not None:
         diffs = np.minimum(diffs, finishing.offset + finishing.limit)
+    columns = [_one(column) for column in whole.columns[:last]]
     check_size(sum(_weight(column, diffs) for column in columns), MAX_RESULT_BYTES)
     if not columns:
         return empty_rows(int(diffs.sum()))
@@ -67,6 +70,14 @@ def batch_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.Record
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _is_small(table: pa.Table) -> bool:
+    """Whether the columns take less than MAX_RESULT_BYTES, even if they share their memory.
+
+    Their own sizes (`nbytes`) take longer to get than a row to send.
+    """
+    return bool(table.get_total_buffer_size() * table.num_columns <= MAX_RESULT_BYTES)
 
 
 def _weight(column: pa.Array, counts: Any) -> int:

@@ -90,6 +90,8 @@ class Result:
 
     def close(self) -> None:
         """Free memory and file."""
+        if self._closed:
+            return
         with self._lock:
             self._closed = True
             if not self._busy:
@@ -186,6 +188,14 @@ def _cut(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     some = [batch for batch in batches if batch.num_rows] or batches[:1]
     return some[0] if len(some) == 1 else pa.concat_batches(some)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table's rows as one batch."""
+    batches = table.to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(batches) if batches else empty_batch(table.schema)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from foreshore.compute.protocol import (
     PeekResponse,
 )
 from foreshore.compute.replica.inputs import describe_rows
-from foreshore.compute.result import KEPT_BYTES, Result, empty_batch
+from foreshore.compute.result import KEPT_BYTES, Result, one_batch
 from foreshore.compute.transport import Tables
 from foreshore.errors import DatabaseError, DataError, UndefinedObject
 from foreshore.expr.ir import Finishing, Literal, Relation
@@ -67,10 +67,8 @@ class _Pending:
     cluster: Cluster
     replica: str | None  # the only one asked
     reads: tuple[GlobalId, ...]
-    # Parts of the answer, and whether more follow; None: there is an error.
-    parts: "asyncio.Queue[tuple[pa.Table, bool] | None]" = field(
-        default_factory=lambda: asyncio.Queue(PEEK_WINDOW + 2)
-    )
+    parts: list[tuple[pa.Table, bool]] = field(default_factory=list)  # and whether more follow
+    arrival: asyncio.Future[None] | None = None  # of a part or an error that is waited for
     error: Exception | None = None
     complete: bool = False  # whether the last part has come
     answering: Replica | None = None  # whose parts count, from the first on
@@ -79,11 +77,17 @@ class _Pending:
     def fail(self, error: Exception) -> None:
         if self.error is None and not self.complete:
             self.error = error
-            self.parts.put_nowait(None)
+            self._arrived()
 
     def put(self, rows: pa.Table, *, more: bool) -> None:
+        assert len(self.parts) <= PEEK_WINDOW, "a replica sends more than it may"
         self.complete = not more
-        self.parts.put_nowait((rows, more))
+        self.parts.append((rows, more))
+        self._arrived()
+
+    def _arrived(self) -> None:
+        if self.arrival is not None and not self.arrival.done():
+            self.arrival.set_result(None)
 
     def fail_if_all_have(self) -> None:
         """Fail with the last replica's error if no other connected replica can answer."""
@@ -97,11 +101,12 @@ class _Pending:
 
     async def next(self) -> tuple[pa.Table, bool]:
         """Return the next part, and whether more follow; raises the error that comes instead."""
-        part = await self.parts.get()
+        if not self.parts and self.error is None:
+            self.arrival = asyncio.get_running_loop().create_future()
+            await self.arrival
         if self.error is not None:
             raise self.error
-        assert part is not None
-        return part
+        return self.parts.pop(0)
 
 
 class Peeks:
@@ -169,7 +174,7 @@ class Peeks:
     async def _answer(self, number: int, pending: _Pending) -> Result:
         """Return the rows as they come from the replica that answers."""
         table, more = await pending.next()
-        if not more and table.nbytes <= KEPT_BYTES:
+        if not more and table.get_total_buffer_size() <= KEPT_BYTES:
             return Result.of(one_batch(table))
         result = Result(table.schema)
         try:
@@ -243,16 +248,6 @@ class Peeks:
         for pending in self._pending.values():
             if pending.cluster is cluster:
                 pending.fail(error)
-
-
-def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return a table's rows as one batch."""
-    batches = table.to_batches()
-    if len(batches) == 1:
-        return batches[0]
-    if not batches:
-        return empty_batch(table.schema)
-    return pa.concat_batches(batches)
 
 
 def _dropped(cluster: Cluster, replica: str) -> UndefinedObject:
