@@ -89,7 +89,8 @@ class Coordinator:
 
     def interval(self, id: GlobalId) -> Interval:
         """Return the times at which a shard or an index can be read."""
-        return Interval(self.since(id), self.upper(id), self.state.altered(id))
+        altered = self.state.altered(id)
+        return Interval(max(self.holds.since(id), altered or 0), self.upper(id), altered)
 
     def since(self, id: GlobalId) -> Timestamp:
         """Return the time from which a collection can be read with its present definition."""

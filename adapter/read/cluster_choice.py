@@ -6,7 +6,7 @@ serves to examine a replica; all replicas give the same answers.
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.item import Cluster
+from foreshore.catalog.item import Cluster, Replica
 from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
 from foreshore.ids import GlobalId
 
@@ -21,7 +21,7 @@ def answering_cluster(context: StatementContext) -> Cluster:
     cluster = state.cluster(context.cluster)
     if cluster is None:
         raise UndefinedObject(f'unknown cluster "{context.cluster}"')
-    if not state.replicas_of(cluster.id):
+    if all(replica.cluster != cluster.id for replica in state.all(Replica)):
         raise ObjectNotInPrerequisiteState(
             f'cluster "{cluster.name}" has no replicas available to service request',
             hint="Create one with CREATE CLUSTER REPLICA, or SET cluster to another one.",

@@ -92,9 +92,8 @@ async def wait_until_requested(context: StatementContext, as_of: AsOf | None) ->
 
 def refuse_past_of_system(peek: PeekPlan, as_of: AsOf | None) -> None:
     """Raise FeatureNotSupported if a query AS OF a time reads a system relation."""
-    system = sorted(BUILTINS.keys() & peek.sources)
-    if as_of is not None and system:
-        relation = BUILTINS[system[0]]
+    if as_of is not None and (system := BUILTINS.keys() & peek.sources):
+        relation = BUILTINS[min(system)]
         raise FeatureNotSupported(
             f'system relation "{relation.schema}.{relation.name}" cannot be read AS OF a time',
             detail="System relations have no history.",

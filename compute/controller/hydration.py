@@ -1,7 +1,6 @@
 """Hydration: the snapshots from which replicas start dataflows and answer peeks."""
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 
 from foreshore.compute.controller.cluster import Prepared, prepare
 from foreshore.compute.controller.maintained import Dataflow
@@ -23,11 +22,13 @@ def take_snapshots(
 ) -> list[Snapshot]:
     """Return snapshots as of times; if one fails, release those before it."""
     taken: list[Snapshot] = []
-    with ExitStack() as releasing:
+    try:
         for read, as_of in reads:
             taken.append(storage.snapshot(read, as_of))
-            releasing.callback(taken[-1].release)
-        releasing.pop_all()
+    except BaseException:
+        for snapshot in taken:
+            snapshot.release()
+        raise
     return taken
 
 

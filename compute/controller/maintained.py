@@ -202,8 +202,10 @@ class Maintained:
 
         All times from `first` to `last` are checked, by default only `first`.
         """
-        last = first if last is None else last
         ids = list(ids)
+        if not self.sinks_below(ids):
+            return
+        last = first if last is None else last
         await self.errors_known(ids, last)
         self.check_no_errors(ids, first, last + 1)
 
