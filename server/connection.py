@@ -175,7 +175,7 @@ class Conversation:
     async def _arguments(self, bind: message.Bind, types: Sequence[SqlType]) -> list[Datum]:
         """Return the values of a Bind message; long ones are decoded on a thread."""
         zone = self._session.time_zone
-        if sum(len(value) for value in bind.values if value is not None) <= LONG_ARGUMENTS:
+        if sum(map(len, filter(None, bind.values))) <= LONG_ARGUMENTS:
             return arguments(bind, types, zone)
         return await blocking.run(None, arguments, bind, types, zone)
 

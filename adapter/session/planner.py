@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek
@@ -99,11 +101,15 @@ class SessionPlanner:
 
     def basis(self) -> Basis:
         """Return the basis of a plan made now."""
-        transaction = self._session.transactions.running
         seen = self.state.parts_seen_with(self._session.temporary_schema)
+        return Basis(seen, *self._collections())
+
+    def _collections(self) -> tuple[frozenset[GlobalId], frozenset[GlobalId] | None]:
+        """Return the relations with an index, and the written ones; `arranged` and `own` of now."""
+        transaction = self._session.transactions.running
         if transaction is not None and transaction.changes_data:
-            return Basis(seen, _NOTHING, frozenset(transaction.staged.rows))
-        return Basis(seen, self._coordinator.arranged(self._session.cluster))
+            return _NOTHING, frozenset(transaction.staged.rows)
+        return self._coordinator.arranged(self._session.cluster), None
 
     def verify_sql_round_trip(self, before: State) -> None:
         """Raise if an item defined since `before` differs from its statement."""
@@ -143,8 +149,8 @@ class SessionPlanner:
             return False
         if prepared.tables_only:
             return True
-        now = self.basis()
-        return basis.arranged is now.arranged and basis.own == now.own
+        arranged, own = self._collections()
+        return basis.arranged is arranged and basis.own == own
 
     def _prepare(self, prepared: Prepared) -> None:
         """Plan a statement."""
@@ -291,7 +297,7 @@ class SessionPlanner:
         """Return the single statement of a text if some session has a plan valid in this one."""
         plans, variables = self._session.environment.plans, self._session.variables.version
         found = plans.get(self._key(text, parameter_oids), self._is_valid_if_shared)
-        return None if found is None else replace(found, variables=variables)
+        return None if found is None else structs.replace(found, variables=variables)
 
     def remember(self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = ()) -> None:
         """Keep the plan of a text for all sessions."""

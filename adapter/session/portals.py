@@ -99,9 +99,10 @@ class Portals(dict[str, BoundPortal]):
         """Close the portals that end with a transaction."""
         while self.streams:
             self.streams.pop().close()
-        for each in self.values():
-            each.held = each.held or (committed and each.hold)
-        self.close_but([each for each in self.values() if each.held])
+        for name, portal in list(self.items()):
+            portal.held = portal.held or (committed and portal.hold)
+            if not portal.held:
+                self.close(name)
 
 
 # --- cursors -------------------------------------------------------------------------------

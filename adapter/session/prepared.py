@@ -12,7 +12,10 @@ session: the database, search path and cluster, and the time zone if the plan de
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.point import PointPlan
@@ -38,9 +41,11 @@ class Basis:
     own: frozenset[GlobalId] | None = None
 
 
-@dataclass(eq=False, slots=True)
-class Prepared:
-    """A prepared statement; without `syntax` it is empty."""
+class Prepared(Struct, eq=False):
+    """A prepared statement; without `syntax` it is empty.
+
+    It is a struct, as each statement of the simple protocol copies one.
+    """
 
     name: str
     syntax: Syntax | None
@@ -72,8 +77,7 @@ class Prepared:
 NO_STATEMENT = Prepared("", None)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanKey:
+class PlanKey(Struct, frozen=True):
     """The key of a plan in the cache."""
 
     text: str

@@ -355,10 +355,12 @@ class Session:
             if self.portals:
                 self.portals.end(committed=True)
         elif not transaction.block:
-            if transaction.has_effects:
-                self._begin_statement(self.activity.query)  # it may have to wait for others
+            waits = transaction.has_effects  # for others, perhaps
+            if waits:
+                self._begin_statement(self.activity.query)
             await self.transactions.commit()
-            self.activity.end()
+            if waits:
+                self.activity.end()
 
     # --- simple protocol -----------------------------------------------------------------------
 

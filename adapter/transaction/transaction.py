@@ -171,6 +171,8 @@ class Transaction:
     @property
     def has_effects(self) -> bool:
         """Whether there is anything to commit."""
+        if self.staged is NOTHING_STAGED:
+            return False
         return self.changes_data or bool(self.moves)
 
     @property
