@@ -18,14 +18,15 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.output import IndexRows, Output
+from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import column_names
 from foreshore.types import TEXT, ColumnType, arrow_type
-from foreshore.update import DIFF_FIELD, TIME_FIELD, update_schema
+from foreshore.update import DIFF_FIELD, TIME_FIELD, Timestamp, update_schema
 
 T = TypeVar("T")
 
@@ -70,14 +71,6 @@ class Input:
     def file_names(self) -> list[str]:
         """Return the names of the row's columns in files, which are unique regardless of case."""
         return column_names(update_schema(self.schema))[:-2]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The changes in a window: updates of the rows, and of the errors (one text column)."""
-
-    rows: pa.Table
-    errors: pa.Table
 
 
 def check_size(size: int, max_bytes: int) -> None:
@@ -181,6 +174,15 @@ class Dataflow(Protocol):
 
     def allow_compaction(self, since: int) -> None:
         """Allow times before `since` to be forgotten."""
+        ...
+
+    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
+        """Return an empty index for the output, None if the engine has none of its own."""
+        ...
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
         ...
 
     def maintain(self) -> bool:

@@ -22,6 +22,7 @@ from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.engine import Cancellation, Engine, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, finish, finished_parts
 from foreshore.compute.linear import Rows, apply
+from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import Failure, Peek
 from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled, disk_fault
@@ -41,7 +42,7 @@ FEW_KEYS = 100
 class LocalIndex:
     """An index of the replica and the errors of its dataflow."""
 
-    rows: Arrangement
+    rows: IndexRows
     errors: Arrangement
 
     def check(self, time: Timestamp) -> None:

@@ -115,6 +115,11 @@ class Arrangement:
         """Forget the times before `since`."""
         self.since = max(self.since, since)
 
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        return self._merge is not None or self.next_merge() is not None
+
     def maintain(self, budget: int = MERGE_BUDGET) -> bool:
         """Do some of the due merging; return whether there is more."""
         if self._merge is None:

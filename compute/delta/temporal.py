@@ -9,7 +9,7 @@ in an Arrow table, in the order of their times.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
@@ -22,11 +22,11 @@ from foreshore.compute.engine import (
     ArrangementSize,
     Dataflow,
     Input,
-    Output,
     empty_output,
     rows_schema,
 )
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.output import IndexRows, Output, TableOutput
+from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.ir import (
     Get,
@@ -196,7 +196,7 @@ class TemporalDataflow:
                 given = {id: known[id] for id in ids if id in known and known[id].num_rows}
                 output = self._stepped(stage, lower, upper, given)
                 if stage.filter is not None:
-                    output = replace(output, rows=stage.filtered(output.rows, upper))
+                    output = TableOutput(stage.filtered(output.rows, upper), output.errors)
                 outputs.append(output)
             known[stage.id] = outputs[number].rows
         self._done = (upper, [])
@@ -209,12 +209,12 @@ class TemporalDataflow:
             return stage.dataflow.step(lower, upper, given)
         stage.dataflow.advanced(upper)
         columns = self._columns if stage.filter is None else columns_of(stage.filter)
-        return Output(empty_output(columns), empty_output(ERRORS))
+        return TableOutput(empty_output(columns), empty_output(ERRORS))
 
     def _all(self, outputs: Sequence[Output]) -> Output:
         """Return the last stage's rows, and the errors of all stages."""
         errors = pa.concat_tables([output.errors for output in outputs])
-        return Output(outputs[-1].rows, errors)
+        return TableOutput(outputs[-1].rows, errors)
 
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""
@@ -229,6 +229,15 @@ class TemporalDataflow:
         """Allow times before `since` to be forgotten."""
         for stage in self._stages:
             stage.dataflow.allow_compaction(since)
+
+    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
+        """Return None: an arrangement of the output's tables will do."""
+        return None
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        return any(stage.dataflow.maintenance_due for stage in self._stages)
 
     def maintain(self) -> bool:
         """Do some maintenance between steps; return whether there is more to do."""

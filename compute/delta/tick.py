@@ -34,10 +34,11 @@ from foreshore.compute.engine import (
     ERRORS,
     ArrangementSize,
     Input,
-    Output,
     output_schema,
     result_schema,
 )
+from foreshore.compute.output import IndexRows, Output, TableOutput
+from foreshore.compute.protocol import IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.ir import (
     Constant,
@@ -53,7 +54,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
-from foreshore.update import DIFF, TIME, TIME_FIELD
+from foreshore.update import DIFF, TIME, TIME_FIELD, Timestamp
 
 
 class Store(Protocol):
@@ -149,7 +150,7 @@ class TickDataflow:
         self._output_needs = [tables_of(output, plan.traces) for output in plan.outputs]
         self._statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
         self.batch_sizing = store.batch_sizing() if _multiplies(plan) else None
-        self._empty = Output(_no_updates(plan.outputs[0]), _no_errors())
+        self._empty = TableOutput(_no_updates(plan.outputs[0]), _no_errors())
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute the output as of the dataflow's as_of."""
@@ -173,7 +174,7 @@ class TickDataflow:
                 store.prepare(change_table(trace), layout_of(trace, store, timed=True))
         for id, columns in plan.inputs.items():
             store.prepare(input_table(id), row_layout(columns, store.dialect, timed=True))
-        return Output(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors())
+        return TableOutput(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors())
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
         """Return the changes in [lower, upper) and advance to `upper`."""
@@ -205,6 +206,15 @@ class TickDataflow:
 
     def allow_compaction(self, since: int) -> None:
         """Do nothing: contents have no times, and changes do not outlive their window."""
+
+    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
+        """Return None: an arrangement of the output's tables will do."""
+        return None
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Return False: a step consolidates its store."""
+        return False
 
     def maintain(self) -> bool:
         """Return that nothing is to be done: a step consolidates its store."""
@@ -247,7 +257,7 @@ class TickDataflow:
         for trace in plan.traces:
             if trace.kept and change_table(trace) in changed:
                 store.absorb(state_table(trace), change_table(trace))
-        return Output(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors()), changed
+        return TableOutput(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors()), changed
 
     def _statement(
         self, kind: str, number: int, needs: frozenset[str], changed: Sequence[str]

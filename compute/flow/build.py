@@ -22,6 +22,7 @@ from foreshore.compute.flow.operators.topk import NO_LIMIT, Threshold, TopK
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.flow.waiting import Waiting
 from foreshore.expr import ir
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
@@ -122,7 +123,8 @@ class Builder:
 
     def spine(self, key: int, texts: Ints) -> OrderedSpine:
         """Return an empty ordered spine."""
-        return OrderedSpine(key, texts, self.context.interner, self.context.seed)
+        context = self.context
+        return context.own(OrderedSpine(key, texts, context.interner, context.seed))
 
     # --- errors
 
@@ -201,8 +203,8 @@ class Builder:
             case ir.TemporalFilter(input=input, conditions=conditions):
                 layout = layout_of(columns_of(relation))
                 number = self.in_layout(self.node(input), layout)
-                seed = self.context.seed
-                return self.add(TemporalFilter(number, layout, conditions, seed))
+                waiting = self.context.own(Waiting(layout.words, self.context.seed))
+                return self.add(TemporalFilter(number, layout, conditions, waiting))
             case _:
                 raise Unsupported(type(relation).__name__)
 

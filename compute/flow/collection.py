@@ -261,6 +261,11 @@ class Import:
         """Return the number of updates."""
         return len(self.collection.spine)
 
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        return self.collection.spine.maintenance_due
+
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""
         return self.collection.maintain()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 from typing import Literal as OneOf
 
 import msgspec
@@ -63,8 +63,16 @@ def is_direct(type: SqlType) -> bool:
     )
 
 
+class Numbering(Protocol):
+    """What has numbers for strings: an interner, or what an interner has already."""
+
+    def numbers(self, column: pa.Array) -> Ints:
+        """Return the numbers of a column of strings, 0 for NULL."""
+        ...
+
+
 def words_of_values(
-    column: pa.Array, type: SqlType, form: Form, interner: Interner
+    column: pa.Array, type: SqlType, form: Form, interner: Numbering
 ) -> tuple[Any, ...]:
     """Return the word or the two words of each value; those of NULLs are arbitrary."""
     kind = kind_of(type)
@@ -97,7 +105,7 @@ def words_of_values(
             return (interner.numbers(pa.array(encoded, pa.binary())),)
 
 
-def _key_words(column: pa.Array, type: SqlType, interner: Interner) -> tuple[Any, ...]:
+def _key_words(column: pa.Array, type: SqlType, interner: Numbering) -> tuple[Any, ...]:
     match kind_of(type):
         case "float":
             bits = float_bits(column)

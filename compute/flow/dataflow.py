@@ -6,34 +6,30 @@ from dataclasses import replace
 import pyarrow as pa
 
 from foreshore.compute.engine import (
-    ERRORS,
     ArrangementSize,
     Engine,
     Input,
-    Output,
-    empty_output,
-    output_schema,
 )
 from foreshore.compute.flow.batch import Batch, empty
 from foreshore.compute.flow.build import Builder
-from foreshore.compute.flow.collection import Collections
+from foreshore.compute.flow.collection import Collections, Import
 from foreshore.compute.flow.convert import (
     batch_of,
-    columns_of,
-    int64_array,
 )
-from foreshore.compute.flow.errors import ERROR_LAYOUT
 from foreshore.compute.flow.hydration import Hydration
-from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.index import FlowIndex, index_key
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Operator, Source, Window
 from foreshore.compute.flow.operators.temporal import TemporalFilter
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.flow.output import FlowOutput
+from foreshore.compute.flow.program import Kept
+from foreshore.compute.output import IndexRows, Output
+from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr import ir
 from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType
+from foreshore.update import Timestamp
 
 
 class FlowDataflow:
@@ -90,8 +86,8 @@ class FlowDataflow:
         for id, source in self._sources.items():
             if id not in given and id in deltas and deltas[id].num_rows:
                 given[id] = batch_of(deltas[id], source.picked, source.layout, self._interner)
-        for operator in self._operators:
-            operator.compact(lower - 1)
+        for kept in self._context.kept:
+            kept.compact(lower - 1)
         window = Window(lower, upper)
 
         def step(number: int, inputs: Sequence[Batch]) -> Batch:
@@ -115,9 +111,13 @@ class FlowDataflow:
                     continue
                 updates.append(step(number, [updates[i] for i in operator.inputs]))
             errors = self._errors.step(window, self._context)
-            output = Output(
-                self._table(updates[self._rows], self._operators[self._rows].layout, self._columns),
-                self._table(errors, ERROR_LAYOUT, ERRORS),
+            layout = self._operators[self._rows].layout
+            output = FlowOutput(
+                self._consolidated(updates[self._rows]),
+                layout,
+                self._columns,
+                self._consolidated(errors),
+                self._interner,
             )
         except BaseException:
             self._context.failures()
@@ -130,13 +130,8 @@ class FlowDataflow:
             operator.commit()
         return output
 
-    def _table(self, batch: Batch, layout: Layout, columns: tuple[ColumnType, ...]) -> pa.Table:
-        if not len(batch):
-            return empty_output(columns)
-        batch = consolidated(batch, self._context.seed)
-        arrays = columns_of(batch.words, layout, self._interner)
-        arrays += [int64_array(batch.times), int64_array(batch.diffs)]
-        return pa.Table.from_arrays(arrays, schema=output_schema(columns))
+    def _consolidated(self, batch: Batch) -> Batch:
+        return consolidated(batch, self._context.seed) if len(batch) else batch
 
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""
@@ -150,11 +145,26 @@ class FlowDataflow:
     def allow_compaction(self, since: int) -> None:
         """Do nothing: state is compacted to the beginning of each window."""
 
+    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
+        """Return an index of rows in words, None if its key is not some of their words."""
+        layout = self._operators[self._rows].layout
+        key = index_key(export.key, layout)
+        if key is None:
+            return None
+        return FlowIndex(export.id, layout, key, self._interner, self._context.seed, since)
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        return any(each.maintenance_due for each in self._maintained())
+
     def maintain(self) -> bool:
         """Merge some runs of each arrangement; return whether there is more to do."""
-        imports = self._imports.values()
-        more = [each.maintain() for each in imports]
-        return any([*more, *(operator.maintain() for operator in self._operators)])
+        return any([each.maintain() for each in self._maintained()])
+
+    def _maintained(self) -> Iterator[Import | Kept]:
+        yield from self._imports.values()
+        yield from self._context.kept
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the sizes of all operators' arrangements, and of the counts of errors."""

@@ -53,6 +53,13 @@ class Interner:
 
     def numbers(self, column: pa.Array) -> Ints:
         """Return the numbers of a column of strings, 0 for NULL."""
+        return self._numbers(column, adding=True)
+
+    def known(self, column: pa.Array) -> Ints:
+        """Return the numbers of a column of strings, 0 for NULL, -1 where there is none yet."""
+        return self._numbers(column, adding=False)
+
+    def _numbers(self, column: pa.Array, *, adding: bool) -> Ints:
         rows = len(column)
         ids = np.zeros(rows, np.int64)
         if not rows:
@@ -69,11 +76,12 @@ class Interner:
         for start in range(0, rows, AT_ONCE):  # so that others wait for a moment only
             stop = min(start + AT_ONCE, rows)
             with self._lock:
-                self._reserve(stop - start, int(offsets[stop] - offsets[start]))
+                if adding:
+                    self._reserve(stop - start, int(offsets[stop] - offsets[start]))
                 self._used, self._count = interning.intern(
                     data, offsets[start : stop + 1], present[start:stop], self._seed,
                     self.arena, self.starts, self.lengths, self._hashes, self._table,
-                    self._used, self._count, ids[start:stop],
+                    self._used, self._count, adding, ids[start:stop],
                 )  # fmt: skip
         return ids
 
@@ -99,6 +107,17 @@ class Interner:
         if 2 * needed > len(self._table):
             self._table = np.zeros(1 << (2 * needed).bit_length(), np.int64)
             interning.rehash(self._hashes, self._count, self._table)
+
+
+class KnownStrings:
+    """The strings that an interner has."""
+
+    def __init__(self, interner: Interner) -> None:
+        self._interner = interner
+
+    def numbers(self, column: pa.Array) -> Ints:
+        """Return the numbers of a column of strings, 0 for NULL, -1 where there is none."""
+        return self._interner.known(column)
 
 
 def _grown(array: Any, size: int) -> Any:

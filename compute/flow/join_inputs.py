@@ -152,7 +152,7 @@ def arranged(
             words = list(range(start, len(compiler.texts)))
         places.append(np.array(words, np.int64))
     program = compiler.program()
-    spine = Spine([], program.texts, context.interner, context.seed)
+    spine = context.own(Spine([], program.texts, context.interner, context.seed))
     numbers = {key: spine.add_key(place) for key, place in zip(keys, places, strict=True)}
     outputs: dict[int, Scalar] = {
         column: Column(number, type.type, type.nullable)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from typing import Literal as OneOf
 
 import numpy as np
@@ -20,8 +20,29 @@ from foreshore.compute.flow.memo import Memo, Values
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar, type_of
 from foreshore.expr.split import columns_used
+from foreshore.update import Timestamp
 
 Sign = OneOf[1, -1]
+
+
+class Kept(Protocol):
+    """State that grows in a step and is merged between steps."""
+
+    def compact(self, since: Timestamp) -> None:
+        """Forget the times before `since`."""
+        ...
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        ...
+
+    def maintain(self) -> bool:
+        """Do a slice of merging; return whether there is more to do."""
+        ...
+
+
+K = TypeVar("K", bound=Kept)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,14 +104,22 @@ class Registers:
 class Context:
     """What the operators of a dataflow share: the interner, the hash seed, and errors of a step.
 
+    `kept` is the dataflow's own state, which it compacts and maintains.
+
     They run one after the other, so their programs share registers, too.
     """
 
     def __init__(self, interner: Interner, seed: int) -> None:
         self.interner = interner
         self.seed = seed
+        self.kept: list[Kept] = []
         self._failures: dict[int, list[Batch]] = {}
         self._registers = Registers(0)
+
+    def own(self, state: K) -> K:
+        """Return some state, having noted that it is the dataflow's own."""
+        self.kept.append(state)
+        return state
 
     def registers(self, count: int) -> Registers:
         """Return `count` registers or more, with any contents."""

@@ -195,6 +195,14 @@ class Spine:
         """Forget the times before `since`."""
         self.since = max(self.since, since)
 
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        return self.tail.used >= self._full or self._merge is not None or self._has_to_merge()
+
+    def _has_to_merge(self) -> bool:
+        return any(len(older) < 2 * len(newer) for newer, older in pairwise(self.runs))
+
     def maintain(self) -> bool:
         """Merge about `MERGE_BUDGET` updates of runs; return whether there is more to do."""
         self.thin()

@@ -69,6 +69,14 @@ class Waiting:
         """Forget what was staged."""
         self._staged = None
 
+    def compact(self, since: Timestamp) -> None:
+        """Forget nothing: all that waits is of the future."""
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        return self._mergeable() is not None
+
     def maintain(self) -> bool:
         """Merge two runs of similar sizes; return whether there is more to do."""
         place = self._mergeable()

@@ -17,7 +17,7 @@ from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.tail import Tail
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -32,6 +32,7 @@ from foreshore.expr.ir import (
     Relation,
     Threshold,
     TopK,
+    columns_of,
     count_all,
 )
 from foreshore.ids import GlobalId
@@ -90,10 +91,20 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
     dataflow = FlowDataflow(description, bulk, Collections(Interner(), 1))
     many = spine.TAIL_ROWS
     rows = _updates(schema, many, 1)
-    dataflow.hydrate({_TABLE.id: Input(schema, (), (rows,))})
-    for time in range(2, 6):
+    output = dataflow.hydrate({_TABLE.id: Input(schema, (), (rows,))})
+    places = [i for i, column in enumerate(columns_of(view)) if column.type in (INT8, TEXT)]
+    key = tuple(Column(i, columns_of(view)[i].type) for i in places)
+    index = dataflow.index(IndexExport(GlobalId("t2"), key), 1)
+    for time in range(2, 7):
+        if index is not None:
+            index.insert_output(output, time)
+            index.look_up([tuple("1" if c.type is TEXT else 1 for c in key)], time - 1)
+            index.updates(time - 1)
+            while index.maintain():
+                continue
+        _ = output.rows, output.errors  # which are made when somebody asks
         size = many // 2 if time == 3 else ordered.EAGER + 1 if time == 4 else 2
-        dataflow.step(time, time + 1, {_TABLE.id: _updates(schema, size, time)})
+        output = dataflow.step(time, time + 1, {_TABLE.id: _updates(schema, size, time)})
         while dataflow.maintain():
             continue
     dataflow.close()

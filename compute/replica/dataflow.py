@@ -29,10 +29,11 @@ from foreshore.compute.engine import (
     ArrangementSize,
     Dataflow,
     Engine,
-    Output,
+    empty_output,
     output_schema,
     rows_schema,
 )
+from foreshore.compute.output import IndexRows, Output, TableOutput
 from foreshore.compute.protocol import (
     ArrangementStatus,
     DataflowDescription,
@@ -67,26 +68,35 @@ Sent = list[tuple[Message, tuple[pa.Table, ...]]]
 class Index:
     """An export as an arrangement."""
 
-    rows: Arrangement
+    export: IndexExport
+    rows: IndexRows
     since: Timestamp
 
 
-def arrange(
+class TableIndex(Arrangement):
+    """An index of the tables that a dataflow puts out."""
+
+    def insert_output(self, output: Output, upper: Timestamp) -> None:
+        """Insert the output of the dataflow's next windows, until `upper`."""
+        self.insert(output.rows, upper)
+
+
+def table_index(
     id: GlobalId, relation_columns: tuple[ColumnType, ...], key: tuple[Scalar, ...], since: int
-) -> Arrangement:
-    """Return an empty arrangement of rows of these columns by `key`."""
+) -> TableIndex:
+    """Return an empty index of rows of these columns by `key`."""
     schema = rows_schema(relation_columns)
     types = tuple(type_of(scalar) for scalar in key)
     if all(isinstance(scalar, Column) for scalar in key):
         places = [scalar.index for scalar in key if isinstance(scalar, Column)]
-        return Arrangement(id, schema, types, lambda rows: [rows.column(i) for i in places], since)
+        return TableIndex(id, schema, types, lambda rows: [rows.column(i) for i in places], since)
 
     def columns(rows: pa.RecordBatch) -> list[pa.Array]:
         from foreshore.expr.evaluate import evaluate
 
         return [evaluate(scalar, rows.columns, rows.num_rows) for scalar in key]
 
-    return Arrangement(id, schema, types, columns, since)
+    return TableIndex(id, schema, types, columns, since)
 
 
 @dataclass(slots=True)
@@ -128,7 +138,9 @@ class DataflowState:
         as_of = description.as_of
         self.frontier = as_of  # all before it is processed, once hydrated
         self.indexes = {
-            export.id: Index(arrange(export.id, self._columns, export.key, as_of), as_of)
+            export.id: Index(
+                export, table_index(export.id, self._columns, export.key, as_of), as_of
+            )
             for export in description.exports
             if isinstance(export, IndexExport)
         }
@@ -170,6 +182,8 @@ class DataflowState:
         if self._dataflow is not None:  # of a failed attempt
             self._dataflow.close()
         self._dataflow = engine.create(self.description, schemas)
+        for index in list(self.indexes.values()):
+            index.rows = self._dataflow.index(index.export, index.since) or index.rows
         with ExitStack() as reading:
             inputs = {id: reading.enter_context(c.input()) for id, c in self._contents.items()}
             output = self._conformed(self._dataflow.hydrate(inputs))
@@ -351,10 +365,13 @@ class DataflowState:
             self.errors.insert(output.errors, upper)
         for index in list(self.indexes.values()):
             if index.rows.upper < upper:
-                index.rows.insert(output.rows, upper)
+                index.rows.insert_output(output, upper)
 
     def _conformed(self, output: Output) -> Output:
-        return Output(
+        """Return an engine's tables with the columns' names."""
+        if not isinstance(output, TableOutput):
+            return output
+        return TableOutput(
             conform(output.rows, output_schema(self._columns)),
             conform(output.errors, output_schema(ERRORS)),
         )
@@ -366,7 +383,7 @@ class DataflowState:
             match export:
                 case SubscribeExport(id=id) if id in self.exports:
                     message: Message = SubscribeResponse(id, lower, upper)
-                    if output.rows.num_rows or output.errors.num_rows:
+                    if not output.is_empty:
                         sent.append((message, (output.rows, output.errors)))
                 case SinkExport(shard=shard) if shard in self.exports:
                     rows = output.rows
@@ -379,7 +396,7 @@ class DataflowState:
                         sent.append((SinkUpdates(shard, lower, upper), (rows, output.errors)))
                 case _:
                     pass
-        if output.rows.num_rows or output.errors.num_rows:
+        if self.subscribers and not output.is_empty:
             for id in self.subscribers:
                 sent.append((SubscribeResponse(id, lower, upper), (output.rows, output.errors)))
         return sent
@@ -458,6 +475,15 @@ class DataflowState:
             and self.times.step_ms < SMALL_STEP_MS
             and sum(queue.pending for queue in self.queues.values()) + dataflow.due(self.importable)
             <= dataflow.small_window
+        )
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        return (
+            self.errors.maintenance_due
+            or (self._dataflow is not None and self._dataflow.maintenance_due)
+            or any(index.rows.maintenance_due for index in self.indexes.values())
         )
 
     def maintain(self) -> bool:
@@ -544,4 +570,4 @@ def _asked(request: SubscribeIndex) -> Timestamp:
 
 
 def _nothing(columns: tuple[ColumnType, ...]) -> Output:
-    return Output(output_schema(columns).empty_table(), output_schema(ERRORS).empty_table())
+    return TableOutput(empty_output(columns), empty_output(ERRORS))

@@ -15,12 +15,12 @@ from foreshore.compute.engine import (
     Dataflow,
     Engine,
     Input,
-    Output,
     output_schema,
     rows_schema,
 )
 from foreshore.compute.linear import Rows, apply
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.output import IndexRows, Output, TableOutput
+from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.ir import (
     Filter,
@@ -37,6 +37,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
 
 _LINEAR = (Get, LocalGet, Let, Map, Filter, Project, Union, Negate)
 
@@ -68,7 +69,7 @@ class LinearDataflow:
         """Compute everything as of the description's `as_of`."""
         nothing = output_schema(ERRORS).empty_table()
         errors = self._as_of(self._errors, inputs) if self._errors is not None else nothing
-        return Output(self._as_of(self._rows, inputs), errors)
+        return TableOutput(self._as_of(self._rows, inputs), errors)
 
     def _as_of(self, relation: Relation, inputs: Mapping[GlobalId, Input]) -> pa.Table:
         as_of = self._description.as_of
@@ -83,7 +84,7 @@ class LinearDataflow:
         """Return the changes in [lower, upper)."""
         nothing = output_schema(ERRORS).empty_table()
         errors = self._changes(self._errors, deltas) if self._errors is not None else nothing
-        return Output(self._changes(self._rows, deltas), errors)
+        return TableOutput(self._changes(self._rows, deltas), errors)
 
     def _changes(self, relation: Relation, deltas: Mapping[GlobalId, pa.Table]) -> pa.Table:
         def changed(get: Get) -> Rows:
@@ -106,6 +107,15 @@ class LinearDataflow:
 
     def allow_compaction(self, since: int) -> None:
         """Do nothing: there is no state."""
+
+    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
+        """Return None: an arrangement of the output's tables will do."""
+        return None
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Return False: there is nothing to merge."""
+        return False
 
     def maintain(self) -> bool:
         """Return False: there is nothing to merge."""

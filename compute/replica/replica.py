@@ -459,7 +459,7 @@ class Replica:
         if dataflow.failure is not None:
             dataflow.failure = None
             self._send_status()
-        dataflow.merging_due = True
+        dataflow.merging_due = dataflow.maintenance_due
         self._flush()  # what a window begins at must have been reported before its updates
         for message, tables in dataflow.wanted(sent):
             self._send(message, tables)

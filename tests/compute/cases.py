@@ -13,7 +13,8 @@ from random import Random
 
 import pyarrow as pa
 
-from foreshore.compute.engine import Engine, Input, Output
+from foreshore.compute.engine import Engine, Input
+from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.ir import Get, Relation, columns_of, sources_of, walk_relations

@@ -31,12 +31,14 @@ def _hash(data, start, length, seed):
 
 
 @kernel
-def intern(data, offsets, present, seed, arena, starts, lengths, hashes, table, used, count, ids):
+def intern(
+    data, offsets, present, seed, arena, starts, lengths, hashes, table, used, count, adding, ids
+):  # fmt: skip
     """Set the number of each byte string of a column.
 
     `data[offsets[i]:offsets[i + 1]]` is the i-th string where `present[i]`; others get 0. New ones
     are added to `arena` (`used` bytes so far), `starts`, `lengths`, `hashes` (`count` so far) and
-    `table`, which have room for all. Returns (used, count).
+    `table`, which have room for all, or get -1 if not `adding`. Returns (used, count).
     """
     mask = np.uint64(len(table) - 1)
     for i in range(len(ids)):
@@ -61,6 +63,9 @@ def intern(data, offsets, present, seed, arena, starts, lengths, hashes, table, 
                 if same:
                     break
             slot = (slot + np.uint64(1)) & mask
+        if found == 0 and not adding:
+            ids[i] = -1
+            continue
         if found == 0:
             found = count
             table[slot] = found

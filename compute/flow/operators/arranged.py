@@ -57,11 +57,3 @@ class Arranged:
         if self._mark is not None:
             self.spine.restore(self._mark)
             self._mark = None
-
-    def compact(self, since: Timestamp) -> None:
-        """Forget the times before `since`."""
-        self.spine.compact(since)
-
-    def maintain(self) -> bool:
-        """Merge some runs; return whether there is more to do."""
-        return self.spine.maintain()

@@ -159,16 +159,7 @@ class Join:
         for _, arranged in self._own:
             arranged.restore()
 
-    def compact(self, since: Timestamp) -> None:
-        """Forget the times before `since`."""
-        for _, arranged in self._own:
-            arranged.compact(since)
-
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of each arrangement."""
         for _, arranged in self._own:
             yield arranged.spine.size("rows")
-
-    def maintain(self) -> bool:
-        """Merge some runs; return whether there is more to do."""
-        return any([arranged.maintain() for _, arranged in self._own])

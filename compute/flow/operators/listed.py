@@ -88,17 +88,9 @@ class Listed:
             self._spine.restore(self._mark)
             self._mark = None
 
-    def compact(self, since: int) -> None:
-        """Forget the times before `since`."""
-        self._spine.compact(since)
-
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows."""
         yield self._spine.size("ordered rows")
-
-    def maintain(self) -> bool:
-        """Merge some runs; return whether there is more to do."""
-        return self._spine.maintain()
 
 
 def _list(rows: Rows) -> Datum:

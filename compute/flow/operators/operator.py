@@ -42,14 +42,6 @@ class Operator(Protocol):
         """Return to the state before the last step."""
         ...
 
-    def compact(self, since: Timestamp) -> None:
-        """Forget the times before `since`."""
-        ...
-
-    def maintain(self) -> bool:
-        """Do some maintenance; return whether there is more to do."""
-        ...
-
     def sizes(self) -> Iterable[ArrangementSize]:
         """Return the sizes of its arrangements."""
         ...
@@ -65,13 +57,6 @@ class Stateless:
 
     def restore(self) -> None:
         """Return to nothing."""
-
-    def compact(self, since: Timestamp) -> None:
-        """Forget nothing."""
-
-    def maintain(self) -> bool:
-        """Return that nothing is to be done."""
-        return False
 
     def sizes(self) -> Iterable[ArrangementSize]:
         """Return nothing."""

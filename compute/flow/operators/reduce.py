@@ -131,17 +131,9 @@ class Extreme:
             self._spine.restore(self._mark)
             self._mark = None
 
-    def compact(self, since: int) -> None:
-        """Forget the times before `since`."""
-        self._spine.compact(since)
-
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows."""
         yield self._spine.size("ordered rows")
-
-    def maintain(self) -> bool:
-        """Merge some runs; return whether there is more to do."""
-        return self._spine.maintain()
 
 
 class Distinct:
@@ -291,16 +283,7 @@ class Reduce:
         for part in self._parts:
             part.restore()
 
-    def compact(self, since: int) -> None:
-        """Forget the times before `since`."""
-        for each in self._ordered:
-            each.compact(since)
-
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of each arrangement."""
         for part in (self._sums, *self._parts):
             yield from part.sizes()
-
-    def maintain(self) -> bool:
-        """Merge some runs; return whether there is more to do."""
-        return any([each.maintain() for each in self._ordered])

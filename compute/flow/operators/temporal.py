@@ -25,12 +25,12 @@ class TemporalFilter:
     """The rows that satisfy `conditions` on the time, pairs of an operator and a column."""
 
     def __init__(
-        self, input: int, layout: Layout, conditions: Sequence[tuple[str, int]], seed: int
+        self, input: int, layout: Layout, conditions: Sequence[tuple[str, int]], waiting: Waiting
     ) -> None:
         self.inputs: tuple[int, ...] = (input,)
         self.layout = layout
         self._conditions = tuple(conditions)
-        self._waiting = Waiting(layout.words, seed)
+        self._waiting = waiting
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the changes in a window: those of the input, and those that were scheduled."""
@@ -82,13 +82,6 @@ class TemporalFilter:
     def restore(self) -> None:
         """Return to the state before the last step."""
         self._waiting.restore()
-
-    def compact(self, since: Timestamp) -> None:
-        """Forget nothing: all that waits is of the future."""
-
-    def maintain(self) -> bool:
-        """Merge some of what waits; return whether there is more to do."""
-        return self._waiting.maintain()
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of what waits."""

@@ -77,17 +77,9 @@ class TopK:
             self._spine.restore(self._mark)
             self._mark = None
 
-    def compact(self, since: int) -> None:
-        """Forget the times before `since`."""
-        self._spine.compact(since)
-
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows."""
         yield self._spine.size("ordered rows")
-
-    def maintain(self) -> bool:
-        """Merge some runs; return whether there is more to do."""
-        return self._spine.maintain()
 
 
 class Threshold:
@@ -117,13 +109,6 @@ class Threshold:
         """Forget what was staged."""
         self._counts.restore()
 
-    def compact(self, since: int) -> None:
-        """Forget nothing: only the present counts are kept."""
-
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the counts."""
         yield self._counts.size("counts")
-
-    def maintain(self) -> bool:
-        """Return that nothing is to be done."""
-        return False

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from foreshore.compute.engine import Dataflow, Engine, Input, Output
+from foreshore.compute.engine import Dataflow, Engine, Input
+from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.instance import ENGINES
 from foreshore.ids import GlobalId

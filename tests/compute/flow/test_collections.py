@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.engine import Input, Output
+from foreshore.compute.engine import Input
 from foreshore.compute.flow import collection, hydration, spine
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.collection import Collection, Collections, Import
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import Filter, Join, Project, Relation, columns_of, sources_of
@@ -106,7 +107,7 @@ class Reader:
         else:
             if fails:
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(FlowDataflow, "_table", _exhausted)
+                    patch.setattr(FlowDataflow, "_consolidated", _exhausted)
                     with pytest.raises(OutOfMemory):
                         self.dataflow.step(START + self.reached, START + beyond, window)
             self.outputs.append(self.dataflow.step(START + self.reached, START + beyond, window))
@@ -214,7 +215,7 @@ def test_failed_windows_of_two_readers_are_told_apart(bulk: DuckDbEngine) -> Non
     second = Reader(JOINS[2], history, 0, bulk, collections)
     second.step(4, fails=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FlowDataflow, "_table", _exhausted)
+        patch.setattr(FlowDataflow, "_consolidated", _exhausted)
         for reader in (first, second):
             window = deltas(reader.case, reader.reached, TIMES)
             with pytest.raises(OutOfMemory):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.engine import Dataflow, Output
+from foreshore.compute.engine import Dataflow
+from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.replica.dataflow import DataflowState
@@ -85,15 +86,15 @@ def test_work_before_failed_insertion_is_not_repeated(
     running = DataflowState(description, imports, {})
     engine = LinearFirst(DuckDbEngine())
     last = running.indexes[id_("u4")].rows
-    insert, left = last.insert, [1 if at == "hydration" else 2]
+    insert, left = last.insert_output, [1 if at == "hydration" else 2]
 
-    def failing(updates: pa.Table, upper: int) -> None:
+    def failing(output: Output, upper: int) -> None:
         left[0] -= 1
         if not left[0]:
             raise MemoryError("no more memory")
-        insert(updates, upper)
+        insert(output, upper)
 
-    monkeypatch.setattr(last, "insert", failing)
+    monkeypatch.setattr(last, "insert_output", failing)
     if at == "hydration":
         with pytest.raises(MemoryError):
             running.hydrate(engine)

@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from foreshore.compute.arrange.arrangement import TooManyRows
+from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.engine import ERRORS, rows_schema
 from foreshore.compute.peek import FEW_KEYS, FEW_ROWS, LocalIndex, answer_from_index
 from foreshore.compute.protocol import Peek
-from foreshore.compute.replica.dataflow import arrange
+from foreshore.compute.replica.dataflow import table_index
 from foreshore.compute.replica.inputs import with_times
 from foreshore.expr.ir import Column, Literal
 from foreshore.types import INT4
@@ -17,8 +17,8 @@ from tests.compute.runtime.harness import KV, KV_SCHEMA, id_, table
 
 
 def index_of(keys: list[int]) -> LocalIndex:
-    rows = arrange(id_("u2"), KV, (Column(0, KV[0].type),), 0)
-    errors = arrange(id_("u2"), ERRORS, (), 0)
+    rows = table_index(id_("u2"), KV, (Column(0, KV[0].type),), 0)
+    errors = table_index(id_("u2"), ERRORS, (), 0)
     assert rows.schema.equals(rows_schema(KV))
     columns = [pa.array(keys, pa.int32()), pa.array(["v"] * len(keys))]
     rows.insert(with_times(pa.table(columns, schema=KV_SCHEMA), 0), 1)
@@ -51,6 +51,7 @@ def test_row_limit_counts_examined_rows(asked: list[int], few: bool, in_tail: bo
     index = index_of([*range(100), *[7] * FEW_ROWS])
     if in_tail:
         columns = [pa.array([1], pa.int32()), pa.array(["w"])]
+        assert isinstance(index.rows, Arrangement)
         index.rows.insert(with_times(pa.table(columns, schema=KV_SCHEMA), 1), 2)
     keys = tuple((Literal(key, INT4),) for key in asked)
     assert is_small(Peek(1, 0, U1, None, id_("u3"), keys, (), {}), index) == few

@@ -14,7 +14,7 @@ import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller.outputs import Subscription
-from foreshore.compute.engine import Output
+from foreshore.compute.output import Output
 from foreshore.compute.protocol import (
     AllowCompaction,
     Command,
