@@ -328,6 +328,10 @@ class InvalidColumnReference(UserError):
     sqlstate = "42P10"
 
 
+class WindowingError(UserError):
+    sqlstate = "42P20"
+
+
 class InvalidColumnDefinition(UserError):
     sqlstate = "42611"
 

@@ -23,6 +23,8 @@ from fractions import Fraction
 from itertools import chain, product
 from typing import Any, assert_never
 
+import msgspec
+
 from foreshore.errors import data_error
 from foreshore.expr.ir import (
     Aggregate,
@@ -37,6 +39,7 @@ from foreshore.expr.ir import (
     Exists,
     Filter,
     FlatMap,
+    FrameBound,
     Get,
     Join,
     JoinOn,
@@ -59,13 +62,16 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
+    WindowFunction,
     columns_of,
     type_of,
     walk_scalars,
 )
-from foreshore.expr.scalars import scalars_of
+from foreshore.expr.scalars import frame_offsets, scalars_of
+from foreshore.expr.windows import aggregate_of
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, Datum, SqlType, array_of
+from foreshore.types import BOOL, INT8, Datum, SqlType, array_of
 
 Row = tuple[Any, ...]
 Rows = Counter[Row]
@@ -545,6 +551,8 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
         case TemporalFilter(input=input, conditions=conditions):
             rows = _rows(input, scope, errors)
             return Counter({row: n for row, n in rows.items() if _is_there(row, conditions, scope)})
+        case Window():
+            return _window(relation, scope, errors)
         case Negate(input=input):
             return Counter({row: -n for row, n in _rows(input, scope, errors).items()})
         case Threshold(input=input):
@@ -854,3 +862,174 @@ def _bound(bound: Scalar | None, scope: Scope, errors: Errors) -> int | None:
         return None
     assert value is None or (isinstance(value, int) and value >= 0), value
     return value
+
+
+# --- windows -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """A row of a partition: the row, the values of the order's keys, those of each function."""
+
+    row: Row
+    keys: Row
+    args: tuple[Row | None, ...]  # None: the function's filter leaves the row out
+
+
+def _window(window: Window, scope: Scope, errors: Errors) -> Rows:
+    types = [column.type for column in columns_of(window.input)]
+
+    def keyed(row: Row) -> list[Row]:
+        keys = tuple(compute(key.expr, row, scope) for key in window.order_key)
+        args = tuple(_arguments(function, row, scope) for function in window.functions)
+        return [(row, keys, args)]
+
+    rows = _each_row(_rows(window.input, scope, errors), keyed, errors)
+    assert all(count > 0 for count in rows.values()), "less than no rows to order"
+    offsets = {
+        offset: _offset(offset, scope, errors)
+        for offset in dict.fromkeys(o for f in window.functions for o in frame_offsets(f))
+    }
+
+    def peers(place: Place) -> Any:
+        return tuple(
+            sort_key(value, type_of(key.expr), key)
+            for value, key in zip(place.keys, window.order_key, strict=True)
+        )
+
+    def order(place: Place) -> Any:
+        return peers(place), tuple(map(nullable_ordinal, place.row, types)), shown(place.row)
+
+    partitions: dict[Any, list[Place]] = {}
+    for member in rows.elements():
+        partition = tuple(nullable_ordinal(member[0][i], types[i]) for i in window.partition)
+        partitions.setdefault(partition, []).append(Place(*member))
+    result: Rows = Counter()
+    for places in partitions.values():
+        places.sort(key=order)
+        groups = [sum(peers(q) < peers(p) for q in places) for p in places]  # rank - 1
+        for at, place in enumerate(places):
+            values = tuple(
+                _of_window(function, n, places, at, groups, window, offsets)
+                for n, function in enumerate(window.functions)
+            )
+            add(result, {place.row + values: 1})
+    return result
+
+
+def _arguments(function: WindowFunction, row: Row, scope: Scope) -> Row | None:
+    if function.filter is not None and compute(function.filter, row, scope) is not True:
+        return None
+    return tuple(compute(arg, row, scope) for arg in function.args)
+
+
+def _offset(offset: Scalar, scope: Scope, errors: Errors) -> Datum:
+    try:
+        return compute(offset, (), scope)
+    except Failure as failure:
+        errors[str(failure)] += 1
+        return None
+
+
+def _of_window(
+    function: WindowFunction,
+    n: int,
+    places: list[Place],
+    at: int,
+    groups: list[int],
+    window: Window,
+    offsets: dict[Scalar, Datum],
+) -> Datum:
+    """Return the `n`-th function for the row at `at`; `groups` are the places of first peers."""
+    args = places[at].args[n] or ()
+    match function.function:
+        case "row_number":
+            return at + 1
+        case "rank":
+            return groups[at] + 1
+        case "dense_rank":
+            return len(set(groups[: at + 1]))
+        case "lag" | "lead":
+            _, rows, default = args
+            if rows is None:
+                return None
+            found = at - rows if function.function == "lag" else at + rows
+            if not 0 <= found < len(places):
+                return default  # type: ignore[no-any-return]
+            return places[found].args[n][0]  # type: ignore[no-any-return]
+    frame = _frame(function, places, at, groups, window, offsets)
+    members = [places[i].args[n] for i in frame]
+    match function.function:
+        case "nth_value":
+            nth = args[1]
+            return None if nth is None or nth > len(members) else members[nth - 1][0]
+        case "last_value":
+            return members[-1][0] if members else None  # type: ignore[index]
+    core = aggregate_of(function)
+    if core.function in ("array_agg", "string_agg"):
+        core = msgspec.structs.replace(core, order_by=(OrderKey(Literal(None, INT8)),))
+    kept = [(args, (number,)) for number, args in enumerate(members) if args is not None]
+    return aggregate(kept if core.order_by else [(args, ()) for args, _ in kept], core)
+
+
+def _frame(
+    function: WindowFunction,
+    places: list[Place],
+    at: int,
+    groups: list[int],
+    window: Window,
+    offsets: dict[Scalar, Datum],
+) -> list[int]:
+    """Return the places of the rows in the frame of the row at `at`."""
+    frame = function.frame
+    starts = sorted(set(groups))
+
+    def in_frame(i: int) -> bool:
+        return all(
+            bound is None or _within(bound, is_start, i)
+            for bound, is_start in ((frame.start, True), (frame.end, False))
+        )
+
+    def _within(bound: FrameBound, is_start: bool, i: int) -> bool:
+        sign = -1 if bound.side == "preceding" else 1
+        offset = 0 if bound.offset is None else offsets[bound.offset]
+        if frame.unit == "rows":
+            edge = at + sign * (offset or 0)  # type: ignore[operator]
+            return i >= edge if is_start else i <= edge
+        if frame.unit == "groups" or bound.offset is None:
+            edge = starts.index(groups[at]) + sign * (offset or 0)  # type: ignore[operator]
+            group = starts.index(groups[i])
+            return group >= edge if is_start else group <= edge
+        key = window.order_key[0]
+        here, there = places[at].keys[0], places[i].keys[0]
+        if here is None or there is None:
+            return groups[i] >= groups[at] if is_start else groups[i] <= groups[at]
+        ahead = sign if not key.descending else -sign
+        return in_range(there, here, offset, type_of(key.expr), ahead, is_start != key.descending)
+
+    excluded: set[int] = set()
+    own = [i for i in range(len(places)) if groups[i] == groups[at]]
+    match frame.exclude:
+        case "current row":
+            excluded = {at}
+        case "group":
+            excluded = set(own)
+        case "ties":
+            excluded = {*own} - {at}
+    return [i for i in range(len(places)) if in_frame(i) and i not in excluded]
+
+
+def in_range(value: Any, base: Any, offset: Any, type: SqlType, sign: int, at_least: bool) -> bool:
+    """Return whether `value` is at least, or at most, `base` and `sign` times `offset`."""
+    if isinstance(base, float):
+        if math.isnan(base) or math.isnan(value):
+            there, here = nullable_ordinal(value, type), nullable_ordinal(base, type)
+            return bool(there >= here if at_least else there <= here)
+        edge: Any = base + sign * offset
+        if math.isnan(edge):  # infinitely far before infinity, or after its opposite
+            return True
+    elif type.name == "numeric":
+        value, edge = Decimal(value), Decimal(base) + sign * Decimal(offset)
+    else:
+        edge = base + sign * offset
+    return bool(value >= edge if at_least else value <= edge)

@@ -26,6 +26,8 @@ from foreshore.expr.ir import (
     Exists,
     Filter,
     FlatMap,
+    Frame,
+    FrameBound,
     Get,
     Join,
     JoinOn,
@@ -46,6 +48,8 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
+    WindowFunction,
     columns_of,
     walk_relations,
 )
@@ -163,11 +167,18 @@ def bound_relations(draw: st.DrawFn, size: int = 4, failing: bool = False) -> Re
     return relation(draw, Context(bound=True, failing=failing), size)
 
 
+@st.composite
+def window_relations(draw: st.DrawFn, failing: bool = False) -> Relation:
+    """Draw window functions over a small plan."""
+    context = Context(bound=False, failing=failing, subqueries=False)
+    return _window(draw, context, draw(st.integers(0, 1)))
+
+
 def relation(draw: st.DrawFn, context: Context, size: int) -> Relation:
     """Draw a relation."""
     if size <= 0:
         return _leaf(draw, context)
-    kinds = ["leaf", "filter", "map", "project", "join", "reduce", "top_k", "flat_map"]
+    kinds = ["leaf", "filter", "map", "project", "join", "reduce", "top_k", "window", "flat_map"]
     kinds += ["union", "except", "distinct", "let"]
     if context.bound:
         kinds += ["join", "filter", "map", "lateral"]
@@ -350,6 +361,79 @@ def _top_k(draw: st.DrawFn, context: Context, size: int) -> Relation:
     )
 
 
+def _window(draw: st.DrawFn, context: Context, size: int) -> Relation:
+    input = _positive(relation(draw, context, size))
+    columns = columns_of(input)
+    if not columns:
+        return input
+    partition = draw(st.lists(st.integers(0, len(columns) - 1), max_size=1))
+    plain = replace(context, subqueries=False)
+    types = draw(st.lists(st.sampled_from([INT4, TEXT, FLOAT8, NUMERIC]), max_size=2))
+    keys = [_order_key(draw, scalar(draw, plain, columns, type, 1)) for type in types]
+    ranged = types[0] if len(types) == 1 and types[0] != TEXT else None
+    functions = [
+        _window_function(draw, plain, columns, _frame(draw, ranged))
+        for _ in range(draw(st.integers(1, 2)))
+    ]
+    return Window(input, tuple(partition), tuple(keys), tuple(functions))
+
+
+def _frame(draw: st.DrawFn, ranged: SqlType | None) -> Frame:
+    """Draw a frame; `ranged` is the type of the only order key if distances make sense for it."""
+    unit: Any = draw(st.sampled_from(["range", "range", "rows", "groups"]))
+    values: tuple[Any, ...] = (0, 1, 2)
+    type = INT8
+    if unit == "range" and ranged is not None:
+        type = INT8 if ranged == INT4 else ranged
+        values = (
+            VALUES[NUMERIC] if ranged == NUMERIC else (0.0, 1.5) if ranged == FLOAT8 else values
+        )
+    offsets = unit != "range" or ranged is not None
+
+    def bound(sides: Sequence[Any]) -> FrameBound | None:
+        side = draw(st.sampled_from([*sides, None]))
+        if side is None:
+            return None
+        if side == "current":
+            return FrameBound("current")
+        return FrameBound(side, Literal(draw(st.sampled_from(values)), type))
+
+    sides = ["preceding", "current", "following"] if offsets else ["current"]
+    start = bound(sides)
+    end = bound(sides if start is None else sides[sides.index(start.side) :])
+    exclude: Any = draw(st.sampled_from(["nothing"] * 3 + ["current row", "group", "ties"]))
+    return Frame(unit, start, end, exclude)
+
+
+def _window_function(
+    draw: st.DrawFn, context: Context, columns: tuple[ColumnType, ...], frame: Frame
+) -> WindowFunction:
+    type = draw(st.sampled_from([INT4, TEXT, FLOAT8]))
+    name: Any = draw(
+        st.sampled_from(
+            ["row_number", "rank", "dense_rank", "lag", "lead", "nth_value", "last_value"]
+            + ["aggregate"] * 5
+        )
+    )
+
+    def of(type: SqlType) -> Scalar:
+        return scalar(draw, context, columns, type, 1)
+
+    match name:
+        case "row_number" | "rank" | "dense_rank":
+            return WindowFunction(name, (), INT8)
+        case "lag" | "lead":
+            rows = of(INT8) if draw(st.booleans()) else Literal(draw(st.integers(-2, 2)), INT8)
+            return WindowFunction(name, (of(type), rows, of(type)), type)
+        case "nth_value":
+            n = Literal(draw(st.integers(1, 2)), INT8)
+            return WindowFunction(name, (of(type), n), type, frame)
+        case "last_value":
+            return WindowFunction(name, (of(type),), type, frame)
+    core = _aggregate(draw, context, columns)
+    return WindowFunction(core.function, core.args, core.type, frame, core.filter)
+
+
 def _flat_map(draw: st.DrawFn, context: Context, size: int) -> Relation:
     input = relation(draw, context, size)
     columns = columns_of(input)
@@ -423,6 +507,7 @@ _KINDS: dict[str, Callable[[st.DrawFn, Context, int], Relation]] = {
     "lateral": _lateral,
     "reduce": _reduce,
     "top_k": _top_k,
+    "window": _window,
     "flat_map": _flat_map,
     "union": _union,
     "except": _except,

@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from foreshore.expr.ir import Aggregate
+from foreshore.expr.ir import Aggregate, Literal, WindowFunction
+from foreshore.expr.windows import PLACES
 from foreshore.types import SqlType
 
 SUM_FLOAT = "foreshore_sum_float"
@@ -56,45 +57,55 @@ class Idioms(ABC):
         order: Sequence[Sort],
         diff: str,
         result: str,
+        over: str = "",
     ) -> str:
-        """Return the aggregate of type `result` over the entries for which `conditions` hold."""
+        """Return the aggregate of type `result` over the entries for which `conditions` hold.
+
+        `over` is the OVER clause that follows each of the engine's aggregates in a window.
+        """
         match aggregate.function:
             case "count":
                 present = [*conditions, *(f"{arg.value} IS NOT NULL" for arg in args)]
-                return f"CAST(coalesce(sum({weight(present, diff)}), 0) AS BIGINT)"
+                return f"CAST(coalesce(sum({weight(present, diff)}){over}, 0) AS BIGINT)"
             case "sum":
                 (arg,) = args
                 present = [*conditions, f"{arg.value} IS NOT NULL"]
-                total = self.product_sum(arg, conditions, diff)
-                count = f"sum({weight(present, diff)})"
+                total = self.product_sum(arg, conditions, diff, over)
+                count = f"sum({weight(present, diff)}){over}"
                 return f"CASE WHEN {count} <> 0 THEN CAST({total} AS {result}) END"
             case "min" | "max":
                 (arg,) = args
                 where = [*conditions, f"{arg.value} IS NOT NULL", f"{diff} > 0"]
-                return self.extreme(aggregate.function, arg, where)
+                return self.extreme(aggregate.function, arg, where, over)
             case "sum_float":
                 (arg,) = args
                 where = [*conditions, f"{arg.value} IS NOT NULL", f"{diff} > 0"]
-                total = self.of_floats(SUM_FLOAT, {"x": arg.value}, diff, where)
+                total = self.of_floats(SUM_FLOAT, {"x": arg.value}, diff, where, over)
                 return f"CAST({total} AS {result})"
             case "comoment_float":
                 x, y = (arg.value for arg in args)
                 where = [*conditions, f"{x} IS NOT NULL", f"{y} IS NOT NULL", f"{diff} > 0"]
-                moment = self.of_floats(COMOMENT_FLOAT, {"x": x, "y": y}, diff, where)
+                moment = self.of_floats(COMOMENT_FLOAT, {"x": x, "y": y}, diff, where, over)
                 return f"CAST({moment} AS {result})"
             case "array_agg":
                 (arg,) = args
                 order = [*order, *map(Sort, arg.order)]
-                return self.collect(arg.value, diff, order, [*conditions, f"{diff} > 0"])
+                return self.collect(arg.value, diff, order, [*conditions, f"{diff} > 0"], over)
             case "string_agg":
                 where = [*conditions, f"{args[0].value} IS NOT NULL", f"{diff} > 0"]
                 order = [*order, *(Sort(arg.key) for arg in args)]
-                return self.concatenate(args[0].value, args[1].value, diff, order, where)
+                return self.concatenate(args[0].value, args[1].value, diff, order, where, over)
 
-    def product_sum(self, arg: Argument, conditions: Sequence[str], diff: str) -> str:
+    def product_sum(
+        self, arg: Argument, conditions: Sequence[str], diff: str, over: str = ""
+    ) -> str:
         """Return the sum of the values, each times its multiplicity."""
-        where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
-        return f"sum({self.product(arg, diff)}){where}"
+        return self.call("sum", self.product(arg, diff), conditions, over)
+
+    def call(self, function: str, value: str, where: Sequence[str], over: str) -> str:
+        """Return an aggregate of a value where conditions hold; NULLs must not count."""
+        filter = f" FILTER (WHERE {' AND '.join(where)})" if where else ""
+        return f"{function}({value}){filter}{over}"
 
     @abstractmethod
     def product(self, arg: Argument, diff: str) -> str:
@@ -105,28 +116,58 @@ class Idioms(ABC):
         """Return the type of sums over arguments of `type`."""
 
     @abstractmethod
-    def extreme(self, function: str, arg: Argument, where: Sequence[str]) -> str:
+    def extreme(self, function: str, arg: Argument, where: Sequence[str], over: str = "") -> str:
         """Return the least or greatest value."""
 
     @abstractmethod
     def of_floats(
-        self, function: str, values: Mapping[str, str], diff: str, where: Sequence[str]
+        self,
+        function: str,
+        values: Mapping[str, str],
+        diff: str,
+        where: Sequence[str],
+        over: str = "",
     ) -> str:
         """Return a call of Foreshore's `function` over a list of structs of floats and `diff`."""
 
     @abstractmethod
-    def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
+    def collect(
+        self,
+        value: str,
+        diff: str,
+        order: Sequence[Sort],
+        where: Sequence[str],
+        over: str = "",
+    ) -> str:
         """Return the values in order, each `diff` times, NULL if there are none."""
 
     @abstractmethod
     def concatenate(
-        self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
+        self,
+        value: str,
+        delimiter: str,
+        diff: str,
+        order: Sequence[Sort],
+        where: Sequence[str],
+        over: str = "",
     ) -> str:
         """Return the strings in order, with delimiters between them."""
 
     @abstractmethod
+    def has_window(self, function: WindowFunction) -> bool:
+        """Return whether the engine has the function over windows with SQL's meaning."""
+
+    @abstractmethod
+    def repeated(self, diff: str) -> str:
+        """Return the SELECT item that makes `diff` rows of each row."""
+
+    @abstractmethod
     def unnest(self, rows: str) -> str:
         """Return the SELECT item that makes a row of each element of a list."""
+
+    @abstractmethod
+    def element(self, rows: str, number: str) -> str:
+        """Return the element of a list with a number from 1, the last one for -1, or NULL."""
 
     @abstractmethod
     def numbered(self, rows: str) -> str:
@@ -153,40 +194,73 @@ class DuckDbIdioms(Idioms):
         """Return a 128-bit type, as decimal if there is a scale."""
         return f"DECIMAL(38, {type.scale})" if type.scale else "HUGEINT"
 
-    def extreme(self, function: str, arg: Argument, where: Sequence[str]) -> str:
+    def extreme(self, function: str, arg: Argument, where: Sequence[str], over: str = "") -> str:
         """Return min or max, of pairs if values are compared by a key."""
-        filter = f"FILTER (WHERE {' AND '.join(where)})"
         if arg.key == arg.value:
-            return f"{function}({arg.value}) {filter}"
-        return f"({function}({{'k': {arg.key}, 'v': {arg.value}}}) {filter}).v"
+            return self.call(function, arg.value, where, over)
+        pair = f"{{'k': {arg.key}, 'v': {arg.value}}}"
+        return f"({self.call(function, pair, where, over)}).v"
 
     def of_floats(
-        self, function: str, values: Mapping[str, str], diff: str, where: Sequence[str]
+        self,
+        function: str,
+        values: Mapping[str, str],
+        diff: str,
+        where: Sequence[str],
+        over: str = "",
     ) -> str:
         """Return a call over a list of struct literals."""
         floats = "".join(f"'{name}': CAST({sql} AS DOUBLE), " for name, sql in values.items())
         entry = f"{{{floats}'d': CAST({diff} AS BIGINT)}}"
-        return f"{function}(list({entry}) FILTER (WHERE {' AND '.join(where)}))"
+        return f"{function}({self.call('list', entry, where, over)})"
 
-    def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
+    def collect(
+        self,
+        value: str,
+        diff: str,
+        order: Sequence[Sort],
+        where: Sequence[str],
+        over: str = "",
+    ) -> str:
         """Return a flattened list of lists."""
         by = ", ".join(sort.sql for sort in order)
-        return (
-            f"flatten(list(repeat([{value}], {diff}) ORDER BY {by}) "
-            f"FILTER (WHERE {' AND '.join(where)}))"
-        )
+        lists = self.call("list", f"repeat([{value}], {diff}) ORDER BY {by}", where, over)
+        return f"flatten({lists})"
 
     def concatenate(
-        self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
+        self,
+        value: str,
+        delimiter: str,
+        diff: str,
+        order: Sequence[Sort],
+        where: Sequence[str],
+        over: str = "",
     ) -> str:
         """Return the first value, then all others with their delimiters."""
-        values = self.collect(value, diff, order, where)
-        joined = self.collect(f"coalesce({delimiter}, '') || {value}", diff, order, where)
+        values = self.collect(value, diff, order, where, over)
+        joined = self.collect(f"coalesce({delimiter}, '') || {value}", diff, order, where, over)
         return f"{values}[1] || array_to_string({joined}[2:], '')"
+
+    def has_window(self, function: WindowFunction) -> bool:
+        """Return false where peers are excluded among rows: rows in order have no peers."""
+        frame = function.frame
+        return (
+            function.function in PLACES
+            or frame.unit != "rows"
+            or frame.exclude not in ("group", "ties")
+        )
+
+    def repeated(self, diff: str) -> str:
+        """Return an unnested range."""
+        return f"unnest(range({diff}))"
 
     def unnest(self, rows: str) -> str:
         """Return a call of unnest."""
         return f"unnest({rows})"
+
+    def element(self, rows: str, number: str) -> str:
+        """Return a subscript."""
+        return f"({rows})[{number}]"
 
     def numbered(self, rows: str) -> str:
         """Return a list_transform with the position."""
@@ -209,37 +283,58 @@ class SparkIdioms(Idioms):
         """Return a decimal of maximal precision."""
         return f"DECIMAL(38, {type.scale or 0})"
 
-    def extreme(self, function: str, arg: Argument, where: Sequence[str]) -> str:
+    def extreme(self, function: str, arg: Argument, where: Sequence[str], over: str = "") -> str:
         """Return min or max, of pairs if values are compared by a key."""
-        filter = f"FILTER (WHERE {' AND '.join(where)})"
         if arg.key == arg.value:
-            return f"{function}({arg.value}) {filter}"
-        return f"({function}(struct({arg.key} AS k, {arg.value} AS v)) {filter}).v"
+            return self.call(function, arg.value, where, over)
+        pair = f"struct({arg.key} AS k, {arg.value} AS v)"
+        return f"({self.call(function, pair, where, over)}).v"
 
     def of_floats(
-        self, function: str, values: Mapping[str, str], diff: str, where: Sequence[str]
+        self,
+        function: str,
+        values: Mapping[str, str],
+        diff: str,
+        where: Sequence[str],
+        over: str = "",
     ) -> str:
         """Return a call over a list of structs."""
         floats = "".join(f"CAST({sql} AS DOUBLE) AS {name}, " for name, sql in values.items())
         entry = f"struct({floats}CAST({diff} AS BIGINT) AS d)"
-        return f"{function}(collect_list({entry}) FILTER (WHERE {' AND '.join(where)}))"
+        return f"{function}({self.call('collect_list', entry, where, over)})"
 
-    def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
+    def collect(
+        self,
+        value: str,
+        diff: str,
+        order: Sequence[Sort],
+        where: Sequence[str],
+        over: str = "",
+    ) -> str:
         """Return a list of structs sorted by an explicit comparison, then expanded."""
-        return self._if_any(where, self._values(value, diff, order, where))
+        return self._if_any(where, self._values(value, diff, order, where, over), over)
 
     def concatenate(
-        self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
+        self,
+        value: str,
+        delimiter: str,
+        diff: str,
+        order: Sequence[Sort],
+        where: Sequence[str],
+        over: str = "",
     ) -> str:
         """Return the first value, then all others with their delimiters."""
-        values = self._values(value, diff, order, where)
-        joined = self._values(f"concat(coalesce({delimiter}, ''), {value})", diff, order, where)
+        values = self._values(value, diff, order, where, over)
+        later = f"concat(coalesce({delimiter}, ''), {value})"
+        joined = self._values(later, diff, order, where, over)
         rest = f"array_join(slice({joined}, 2, greatest(size({joined}) - 1, 0)), '')"
-        return self._if_any(where, f"concat(try_element_at({values}, 1), {rest})")
+        return self._if_any(where, f"concat(try_element_at({values}, 1), {rest})", over)
 
-    def _values(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
+    def _values(
+        self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str], over: str
+    ) -> str:
         keys = ", ".join(f"{sort.key} AS k{i}" for i, sort in enumerate(order))
-        rows = f"collect_list(struct({keys}, {value} AS v, {diff} AS d))"
+        row = f"struct({keys}, {value} AS v, {diff} AS d)"
         compared = "0"
         for i, sort in reversed(list(enumerate(order))):
             null, value_ = ("-1", "1") if sort.nulls_first else ("1", "-1")
@@ -249,16 +344,44 @@ class SparkIdioms(Idioms):
                 f"WHEN l.k{i} IS NULL THEN {null} WHEN r.k{i} IS NULL THEN {value_} "
                 f"WHEN l.k{i} < r.k{i} THEN {less} ELSE {more} END"
             )
-        listed = f"{rows} FILTER (WHERE {' AND '.join(where)})"
+        listed = self.call("collect_list", row, where, over)
         ordered = f"array_sort({listed}, (l, r) -> {compared})"
         return f"flatten(transform({ordered}, e -> array_repeat(e.v, CAST(e.d AS INT))))"
 
-    def _if_any(self, where: Sequence[str], value: str) -> str:
-        return f"CASE WHEN count(CASE WHEN {' AND '.join(where)} THEN 1 END) > 0 THEN {value} END"
+    def _if_any(self, where: Sequence[str], value: str, over: str) -> str:
+        found = f"count(CASE WHEN {' AND '.join(where)} THEN 1 END){over}"
+        return f"CASE WHEN {found} > 0 THEN {value} END"
+
+    def call(self, function: str, value: str, where: Sequence[str], over: str) -> str:
+        """Return an aggregate; Spark has no FILTER in windows, but its aggregates skip NULLs."""
+        if not (where and over):
+            return super().call(function, value, where, over)
+        return f"{function}(CASE WHEN {' AND '.join(where)} THEN {value} END){over}"
+
+    def has_window(self, function: WindowFunction) -> bool:
+        """Return false for GROUPS and EXCLUDE, and calls that need an order of their own."""
+        frame = function.frame
+        if function.function in ("lag", "lead"):
+            return all(isinstance(arg, Literal) for arg in function.args[1:])
+        if function.function in PLACES:
+            return True
+        if frame.unit == "groups" or frame.exclude != "nothing":
+            return False
+        if function.function == "nth_value":
+            return False
+        return function.function != "last_value" or frame.unit == "rows"
+
+    def repeated(self, diff: str) -> str:
+        """Return an exploded sequence."""
+        return f"explode(sequence(CAST(1 AS BIGINT), {diff}))"
 
     def unnest(self, rows: str) -> str:
         """Return a call of explode."""
         return f"explode({rows})"
+
+    def element(self, rows: str, number: str) -> str:
+        """Return a call of try_element_at."""
+        return f"try_element_at({rows}, CAST({number} AS INT))"
 
     def numbered(self, rows: str) -> str:
         """Return a transform with the index, which Spark counts from 0."""

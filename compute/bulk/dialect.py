@@ -130,6 +130,16 @@ class Dialect(ABC):
     def interval_of(months: int, days: int, micros: int) -> str:
         """Return SQL for an interval."""
 
+    @staticmethod
+    @abstractmethod
+    def native_interval(months: int, days: int, micros: int) -> str:
+        """Return SQL for a distance between timestamps."""
+
+    @staticmethod
+    @abstractmethod
+    def moment_of_time(sql: str) -> str:
+        """Return SQL for the timestamp of a time on a fixed day."""
+
     @abstractmethod
     def integral(self, datum: int, type: SqlType) -> str:
         """Return SQL for a constant with an integer as its physical form."""

@@ -56,6 +56,16 @@ class DuckDbDialect(Dialect):
         parts = f"'months': {months}, 'days': {days}, 'micros': {micros}"
         return f"CAST({{{parts}}} AS {cls.types['interval']})"
 
+    @staticmethod
+    def native_interval(months: int, days: int, micros: int) -> str:
+        """Return an INTERVAL."""
+        return f"INTERVAL '{months} months {days} days {micros} microseconds'"
+
+    @staticmethod
+    def moment_of_time(sql: str) -> str:
+        """Return the sum of a date and the time."""
+        return f"(DATE '2000-01-01' + {sql})"
+
     def integral(self, datum: int, type: SqlType) -> str:
         """Return SQL for an integer, date or timestamp."""
         if is_infinity(datum, type):  # DuckDB's infinities are not the extremes of the integer

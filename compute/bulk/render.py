@@ -41,6 +41,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     columns_of,
     type_of,
     walk_scalars,
@@ -195,6 +196,8 @@ class Renderer:
                 return self.reduce(relation, self.frame(input))
             case TopK(input=input):
                 return self.top_k(relation, self.frame(input))
+            case Window(input=input):
+                return self.window(relation, self.frame(input))
             case Threshold(input=input):
                 return self.threshold(relation, self.frame(input))
             case TemporalFilter() | JoinOn() | Recursive():
@@ -354,7 +357,7 @@ class Renderer:
         conditions = [condition] if condition else []
         if aggregate.filter is not None and condition is None:
             conditions.append(f"({sql(aggregate.filter)})")
-        args = [self._argument(aggregate, arg, sql) for arg in aggregate.args]
+        args = [self.argument(aggregate, arg, sql) for arg in aggregate.args]
         order = [
             Sort(
                 self.dialect.key(sql(key.expr), type_of(key.expr)), key.descending, key.nulls_first
@@ -365,7 +368,8 @@ class Renderer:
             aggregate, args, conditions, order, diff, self.dialect.type_name(aggregate.type)
         )
 
-    def _argument(self, aggregate: Aggregate, arg: Scalar, sql: "Render") -> Argument:
+    def argument(self, aggregate: Aggregate, arg: Scalar, sql: "Render") -> Argument:
+        """Return an argument of an aggregate."""
         type = type_of(arg)
         value = sql(arg)
         if aggregate.distinct or aggregate.function in ("min", "max"):
@@ -496,6 +500,12 @@ class Renderer:
             ),
             width,
         )
+
+    def window(self, window: Window, frame: Frame) -> Frame:
+        """Return each row with the values of window functions."""
+        from foreshore.compute.bulk.windows import render_window
+
+        return render_window(self, window, frame)
 
     def _order(self, keys: Iterable[OrderKey], types: Sequence[SqlType]) -> list[OrderKey]:
         """Return `keys`, followed by all columns."""

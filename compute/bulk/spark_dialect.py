@@ -68,6 +68,17 @@ class SparkDialect(Dialect):
             f" 'micros', CAST({micros} AS BIGINT))"
         )
 
+    @staticmethod
+    def native_interval(months: int, days: int, micros: int) -> str:
+        """Return the calendar interval; an OVER has either months or the rest."""
+        seconds = f"{micros // 1_000_000}.{micros % 1_000_000:06}"
+        return f"make_interval(0, {months}, 0, {days}, 0, 0, {seconds})"
+
+    @staticmethod
+    def moment_of_time(sql: str) -> str:
+        """Return the timestamp of microseconds since midnight."""
+        return f"timestamp_micros({sql})"
+
     def integral(self, datum: int, type: SqlType) -> str:
         """Return SQL for an integer, date or timestamp."""
         # Comparisons with files convert constants to java.sql types, which have a smaller range.

@@ -47,6 +47,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     type_of,
     walk_relations,
 )
@@ -136,7 +137,7 @@ class TraceRenderer(Renderer):
             present = [*conditions, *(f"{sql(arg)} IS NOT NULL" for arg in aggregate.args)]
             totals.append(f"sum({weight(present, diff)})")
             if aggregate.function == "sum":
-                argument = self._argument(aggregate, aggregate.args[0], sql)
+                argument = self.argument(aggregate, aggregate.args[0], sql)
                 totals.append(self.idioms.product_sum(argument, conditions, diff))
         for i, (total, type) in enumerate(
             zip(totals, accumulators(sums, self.idioms), strict=True)
@@ -197,7 +198,7 @@ class ChangeRenderer(TraceRenderer):
         frame = self.change(relation)
         if frame is None:
             return None
-        if isinstance(relation, Reduce | TopK | Threshold):  # its changes are consolidated
+        if isinstance(relation, Reduce | TopK | Window | Threshold):  # its changes are consolidated
             return self.with_ctes(self.select(frame))
         return self.with_ctes(self.consolidate(frame, types_of(relation)))
 
@@ -249,7 +250,12 @@ class ChangeRenderer(TraceRenderer):
                 return self.union(frames) if frames else None
             case Join(inputs=inputs):
                 return self._join(relation, [self._trace(input) for input in inputs])
-            case Reduce(input=input) | TopK(input=input) | Threshold(input=input):
+            case (
+                Reduce(input=input)
+                | TopK(input=input)
+                | Window(input=input)
+                | Threshold(input=input)
+            ):
                 trace = self._trace(input)
                 if change_table(trace) not in self.changed:
                     return None
@@ -339,7 +345,7 @@ class ChangeRenderer(TraceRenderer):
 
     # --- groups --------------------------------------------------------------------------
 
-    def _rows_at_points(self, relation: Reduce | TopK | Threshold, trace: Trace) -> Frame:
+    def _rows_at_points(self, relation: Reduce | TopK | Window | Threshold, trace: Trace) -> Frame:
         """Return `relation` at each point, carrying the point as `p` and the next one as `q`."""
         columns = trace.columns
         changes = self.table(change_table(trace), len(columns))
@@ -371,6 +377,8 @@ class ChangeRenderer(TraceRenderer):
                 return self.reduce(relation, at_points, None if keys else points)
             case TopK():
                 return self.top_k(relation, at_points)
+            case Window():
+                return self.window(relation, at_points)
             case Threshold():
                 return self.threshold(relation, at_points)
 
@@ -446,12 +454,14 @@ class ChangeRenderer(TraceRenderer):
 
 
 def _key_columns(
-    relation: Reduce | TopK | Threshold, columns: Sequence[ColumnType]
+    relation: Reduce | TopK | Window | Threshold, columns: Sequence[ColumnType]
 ) -> tuple[int, ...]:
     match relation:
         case Reduce(group_key=group_key):
             return tuple(key.index for key in group_key if isinstance(key, Column))
         case TopK(group_key=group_key):
             return group_key
+        case Window(partition=partition):
+            return partition
         case Threshold():
             return tuple(range(len(columns)))

@@ -46,6 +46,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     columns_of,
     inputs_of,
     walk_relations,
@@ -125,7 +126,7 @@ class _Builder:
             case Join(inputs=inputs):
                 kept = tuple(self._keep(self.flat(input, bound)) for input in inputs)
                 return with_inputs(relation, kept)
-            case TopK(input=input) | Threshold(input=input):
+            case TopK(input=input) | Window(input=input) | Threshold(input=input):
                 return with_inputs(relation, (self._keep(self.flat(input, bound)),))
             case Reduce(input=input):
                 return self._reduce(relation, self.flat(input, bound))
@@ -195,7 +196,7 @@ class _Sharing:
             node
             for body in (*(trace.body for trace in traces), *outputs)
             for node in walk_relations(body)
-            if isinstance(node, Join | Reduce | TopK | Threshold)
+            if isinstance(node, Join | Reduce | TopK | Window | Threshold)
         )
         self._shared = {node for node, count in found.items() if count > 1}
         self._placed: dict[Relation, int] = {}

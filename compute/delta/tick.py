@@ -49,6 +49,7 @@ from foreshore.expr.ir import (
     Relation,
     Threshold,
     TopK,
+    Window,
     columns_of,
     walk_relations,
 )
@@ -284,7 +285,7 @@ def _multiplies(plan: TickPlan) -> bool:
     return any(
         isinstance(node, Join)
         or (
-            isinstance(node, Reduce | TopK | Threshold)
+            isinstance(node, Reduce | TopK | Window | Threshold)
             and isinstance(node.input, LocalGet)
             and plan.traces[node.input.number].sums is None
         )

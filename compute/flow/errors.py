@@ -29,7 +29,7 @@ def may_be_negative(relation: ir.Relation, bound: dict[int, bool]) -> bool:
     match relation:
         case ir.Negate():
             return True
-        case ir.Threshold() | ir.Reduce() | ir.TopK() | ir.Get():
+        case ir.Threshold() | ir.Reduce() | ir.TopK() | ir.Window() | ir.Get():
             return False
         case ir.Constant(rows=rows):
             return any(count < 0 for _, count in rows)

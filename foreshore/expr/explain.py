@@ -20,6 +20,8 @@ from foreshore.expr.ir import (
     Exists,
     Filter,
     FlatMap,
+    Frame,
+    FrameBound,
     Get,
     Join,
     JoinOn,
@@ -42,6 +44,8 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
+    WindowFunction,
     inputs_of,
 )
 from foreshore.ids import GlobalId
@@ -149,6 +153,14 @@ def _head(relation: Relation, name_of: NameOf = str) -> str:
             return "TemporalFilter " + " AND ".join(
                 f"mz_now() {_COMPARISONS[operator]} #{i}" for operator, i in conditions
             )
+        case Window(partition=partition, order_key=order, functions=functions):
+            parts = []
+            if partition:
+                parts.append(f"partition_by=({', '.join(f'#{i}' for i in partition)})")
+            if order:
+                parts.append(f"order_by=[{explain_order(order)}]")
+            parts.append(f"functions=[{', '.join(map(_window_function, functions))}]")
+            return " ".join(["Window", *parts])
         case Negate():
             return "Negate"
         case Threshold():
@@ -189,6 +201,25 @@ def _aggregate(aggregate: Aggregate) -> str:
     if aggregate.filter is not None:
         text += f" filter ({_scalar(aggregate.filter)})"
     return text
+
+
+def _window_function(function: WindowFunction) -> str:
+    inside = _list(function.args) or ("*" if function.function == "count" else "")
+    text = f"{function.function}({inside})"
+    if function.filter is not None:
+        text += f" filter ({_scalar(function.filter)})"
+    frame = function.frame
+    if frame != Frame():
+        start = "unbounded preceding" if frame.start is None else _bound(frame.start)
+        end = "unbounded following" if frame.end is None else _bound(frame.end)
+        text += f" {frame.unit} between {start} and {end}"
+        if frame.exclude != "nothing":
+            text += f" exclude {frame.exclude}"
+    return text
+
+
+def _bound(bound: FrameBound) -> str:
+    return "current row" if bound.offset is None else f"{_scalar(bound.offset)} {bound.side}"
 
 
 def _datum(value: object, type: SqlType) -> str:

@@ -233,6 +233,59 @@ class Aggregate(Node, frozen=True, cache_hash=True):
     order_by: tuple[OrderKey, ...] = ()
 
 
+class FrameBound(Node, frozen=True, cache_hash=True):
+    """An end of a frame: the current row, or at the distance `offset`, which uses no column.
+
+    `current` is the current row with `rows`, else its peers.
+    """
+
+    side: OneOf["preceding", "current", "following"]
+    offset: Scalar | None = None
+
+
+class Frame(Node, frozen=True, cache_hash=True):
+    """The rows of its partition over which a window function is computed for a row.
+
+    A start or end of None is the partition's. Offsets count rows, groups of peers (rows equal in
+    the order's keys), or with `range` are a distance from the value of the order's only key.
+    """
+
+    unit: OneOf["rows", "range", "groups"] = "range"
+    start: FrameBound | None = None
+    end: FrameBound | None = FrameBound("current")
+    exclude: OneOf["nothing", "current row", "group", "ties"] = "nothing"
+
+
+class WindowFunction(Node, frozen=True, cache_hash=True):
+    """A function of a row's place among the rows of its partition; never fails.
+
+    `function` is a core aggregate, over the rows of the frame for which `filter` is TRUE, where
+    array_agg and string_agg keep the order of the rows, or one of
+      row_number      the number of the row in its partition, from 1: int8
+      rank            one more than the number of rows before the first peer: int8
+      dense_rank      the number of the group of peers, from 1: int8
+      lag, lead       (value, rows, default): the value of the row as many rows before or after;
+                      the default if there is no such row, NULL if `rows` is NULL
+      nth_value       (value, n): the value of the n-th row of the frame, or NULL
+      last_value      (value): the value of the last row of the frame, or NULL
+    What SQL knows beyond these (ntile, percent_rank, ...) the binder composes.
+    """
+
+    function: OneOf[
+        "row_number", "rank", "dense_rank", "lag", "lead", "nth_value", "last_value",
+        "count", "sum", "sum_float", "comoment_float", "min", "max", "array_agg", "string_agg",
+    ]  # fmt: skip
+    args: tuple[Scalar, ...]
+    type: SqlType
+    frame: Frame = Frame()
+    filter: Scalar | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the value may be NULL."""
+        return self.function not in ("row_number", "rank", "dense_rank", "count")
+
+
 # --- relations -----------------------------------------------------------------------------
 
 
@@ -366,6 +419,19 @@ class TemporalFilter(Node, frozen=True, cache_hash=True):
     conditions: tuple[tuple[OneOf["lt", "le", "ge", "gt"], int], ...]
 
 
+class Window(Node, frozen=True, cache_hash=True):
+    """Each row with the values of `functions` over its partition appended.
+
+    A partition has the rows equal in `partition`, ordered by `order_key`, then by all columns
+    (ascending, nulls last), so the result is deterministic. A row of multiplicity n is n rows.
+    """
+
+    input: "Relation"
+    partition: tuple[int, ...]
+    order_key: tuple[OrderKey, ...]
+    functions: tuple[WindowFunction, ...]
+
+
 class Negate(Node, frozen=True, cache_hash=True):
     """The rows with their multiplicities negated."""
 
@@ -424,6 +490,7 @@ Relation: TypeAlias = (
     | Reduce
     | TopK
     | TemporalFilter
+    | Window
     | Negate
     | Threshold
     | Union
@@ -483,6 +550,9 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
             return tuple(map(_column_type, group_key)) + tuple(
                 ColumnType(a.type, a.function != "count") for a in aggregates
             )
+        case Window(input=input, functions=functions):
+            added = tuple(ColumnType(f.type, f.nullable) for f in functions)
+            return columns_of(input) + added
         case Union(inputs=inputs):
             each = [columns_of(input) for input in inputs]
             if all(columns == each[0] for columns in each):

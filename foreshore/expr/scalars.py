@@ -8,6 +8,8 @@ from foreshore.expr.ir import (
     Aggregate,
     Filter,
     FlatMap,
+    Frame,
+    FrameBound,
     Join,
     JoinOn,
     Map,
@@ -16,6 +18,8 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     TopK,
+    Window,
+    WindowFunction,
     operands_of,
     with_operands,
 )
@@ -45,6 +49,13 @@ def scalars_of(relation: Relation) -> Iterator[Scalar]:
         case TopK(order_key=order_key, limit=limit, offset=offset):
             yield from (key.expr for key in order_key)
             yield from (bound for bound in (limit, offset) if bound is not None)
+        case Window(order_key=order_key, functions=functions):
+            yield from (key.expr for key in order_key)
+            for function in functions:
+                yield from function.args
+                if function.filter is not None:
+                    yield function.filter
+                yield from frame_offsets(function)
         case JoinOn(on=on):
             yield on
         case _:
@@ -73,6 +84,12 @@ def with_scalars(relation: Relation, change: Callable[[Scalar], Scalar]) -> Rela
                 limit=None if limit is None else change(limit),
                 offset=None if offset is None else change(offset),
             )
+        case Window(order_key=order_key, functions=functions):
+            return msgspec.structs.replace(
+                relation,
+                order_key=tuple(_changed_key(key, change) for key in order_key),
+                functions=tuple(_changed_function(function, change) for function in functions),
+            )
         case JoinOn(on=on):
             return msgspec.structs.replace(relation, on=change(on))
         case _:
@@ -90,6 +107,35 @@ def _changed_aggregate(aggregate: Aggregate, change: Callable[[Scalar], Scalar])
         filter=None if aggregate.filter is None else change(aggregate.filter),
         order_by=tuple(_changed_key(key, change) for key in aggregate.order_by),
     )
+
+
+def _changed_function(
+    function: WindowFunction, change: Callable[[Scalar], Scalar]
+) -> WindowFunction:
+    return msgspec.structs.replace(
+        function,
+        args=tuple(map(change, function.args)),
+        filter=None if function.filter is None else change(function.filter),
+        frame=with_frame_offsets(function.frame, change),
+    )
+
+
+def frame_offsets(function: WindowFunction) -> Iterator[Scalar]:
+    """Yield the offsets of the frame of a window function."""
+    for bound in (function.frame.start, function.frame.end):
+        if bound is not None and bound.offset is not None:
+            yield bound.offset
+
+
+def with_frame_offsets(frame: Frame, change: Callable[[Scalar], Scalar]) -> Frame:
+    """Return `frame` with `change` applied to its offsets."""
+
+    def changed(bound: FrameBound | None) -> FrameBound | None:
+        if bound is None or bound.offset is None:
+            return bound
+        return FrameBound(bound.side, change(bound.offset))
+
+    return msgspec.structs.replace(frame, start=changed(frame.start), end=changed(frame.end))
 
 
 def bind_scalar(scalar: Scalar, replace: Replace) -> Scalar:

@@ -41,6 +41,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     columns_of,
     inputs_of,
     operands_of,
@@ -50,6 +51,7 @@ from foreshore.expr.ir import (
     with_inputs,
     with_operands,
 )
+from foreshore.expr.scalars import frame_offsets
 from foreshore.expr.share import allow_depth, share
 from foreshore.types import BOOL, TEXT, ColumnType, array_of
 
@@ -142,8 +144,8 @@ class _Splitter:
             rows, below = self.split(input)
             inputs.append(rows)
             errors += below
-        # These two may fail even if their inputs are empty.
-        whole = isinstance(relation, Join | TopK)
+        # These may fail even if their inputs are empty.
+        whole = isinstance(relation, Join | TopK | Window)
         node = with_inputs(relation, tuple(inputs)) if whole else _over(relation, inputs)
         rows, own = self._split_node(node)
         return rows, errors + own
@@ -169,6 +171,12 @@ class _Splitter:
                 sound, errors = self._check(input, self._errors_of(keys))
                 bounds = [bound for bound in (offset, limit) if bound is not None]
                 for error in self._errors_of(bounds):
+                    errors.append(_failing(Join(()), error, 0))
+                return _over(node, [sound]), errors
+            case Window(input=input, functions=functions):
+                sound, errors = self._check(input, self._window_errors(node))
+                offsets = dict.fromkeys(o for f in functions for o in frame_offsets(f))
+                for error in self._errors_of(list(offsets)):
                     errors.append(_failing(Join(()), error, 0))
                 return _over(node, [sound]), errors
             case Constant() | Get() | LocalGet() | Project() | Negate() | Threshold() | Union():
@@ -221,13 +229,23 @@ class _Splitter:
         errors = self._errors_of(reduce.group_key)
         for aggregate in reduce.aggregates:
             used = (*aggregate.args, *(key.expr for key in aggregate.order_by))
-            inner = self._errors_of(used)
-            if aggregate.filter is not None:
-                errors += self._errors_of([aggregate.filter])
-                if inner:
-                    inner = [Case(((aggregate.filter, _first(inner)),), NO_TEXT, TEXT)]
-            errors += inner
+            errors += self._filtered_errors(used, aggregate.filter)
         return errors
+
+    def _window_errors(self, window: Window) -> list[Scalar]:
+        errors = self._errors_of([key.expr for key in window.order_key])
+        for function in window.functions:
+            errors += self._filtered_errors(function.args, function.filter)
+        return errors
+
+    def _filtered_errors(self, used: Sequence[Scalar], filter: Scalar | None) -> list[Scalar]:
+        """Return the errors of the filter, and of `used` where it is TRUE."""
+        inner = self._errors_of(used)
+        if filter is None:
+            return inner
+        if inner:
+            inner = [Case(((filter, _first(inner)),), NO_TEXT, TEXT)]
+        return [*self._errors_of([filter]), *inner]
 
     def _errors_of(self, scalars: Sequence[Scalar]) -> list[Scalar]:
         return [ErrorOf(scalar) for scalar in scalars if can_fail(scalar, self.fallible)]
@@ -246,7 +264,7 @@ class _Splitter:
         match relation:
             case Negate():
                 return not _is_empty(relation.input)
-            case Threshold() | Reduce() | TopK() | Get():
+            case Threshold() | Reduce() | TopK() | Window() | Get():
                 return False
             case Constant(rows=rows):
                 return any(count < 0 for _, count in rows)
@@ -299,7 +317,17 @@ def _over(relation: Relation, inputs: Sequence[Relation]) -> Relation:
             return _union(inputs, columns_of(relation))
         case TemporalFilter() if _is_empty(inputs[0]):
             return inputs[0]
-        case Map() | Filter() | Project() | FlatMap() | Negate() | Threshold() | TopK() | Join():
+        case (
+            Map()
+            | Filter()
+            | Project()
+            | FlatMap()
+            | Negate()
+            | Threshold()
+            | TopK()
+            | Window()
+            | Join()
+        ):
             if any(map(_is_empty, inputs)):
                 return Constant((), columns_of(relation))
     return with_inputs(relation, tuple(inputs))

@@ -99,6 +99,35 @@ class SortKey(Syntax):
     at: int
 
 
+class FrameBound(Syntax):
+    """An end of a frame; UNBOUNDED if there is neither an offset nor `current`."""
+
+    side: OneOf["preceding", "current", "following"]
+    offset: "Expression | None"
+    at: int
+
+
+class FrameClause(Syntax):
+    """ROWS, RANGE or GROUPS BETWEEN start AND end EXCLUDE ..."""
+
+    unit: OneOf["rows", "range", "groups"]
+    start: FrameBound
+    end: FrameBound
+    exclude: OneOf["nothing", "current row", "group", "ties"]
+
+
+class WindowDefinition(Syntax):
+    """`(base PARTITION BY ... ORDER BY ... frame)`, or the name after OVER without parentheses."""
+
+    base: str | None
+    partition_by: tuple["Expression", ...]
+    order_by: tuple[SortKey, ...]
+    frame: FrameClause | None
+    at: int
+    base_at: int = 0
+    bare: bool = False
+
+
 class FunctionCall(Syntax):
     """A call by name, of a function or an aggregate."""
 
@@ -110,7 +139,7 @@ class FunctionCall(Syntax):
     variadic: bool = False
     order_by: tuple[SortKey, ...] = ()
     filter: "Expression | None" = None
-    over: bool = False
+    over: WindowDefinition | None = None
     within_group: bool = False
 
 
@@ -391,6 +420,14 @@ class IntoTable(Syntax):
     temporary: bool
 
 
+class NamedWindow(Syntax):
+    """`name AS (...)` of the WINDOW clause."""
+
+    name: str
+    definition: WindowDefinition
+    at: int
+
+
 class Select(Syntax):
     """One SELECT; `distinct` is None, True, or the expressions of DISTINCT ON.
 
@@ -406,6 +443,7 @@ class Select(Syntax):
     at: int
     into: IntoTable | None = None
     is_table: bool = False
+    windows: tuple[NamedWindow, ...] = ()
 
 
 class Values(Syntax):

@@ -23,6 +23,7 @@ from foreshore.expr.functions.registry import (
 )
 from foreshore.expr.functions.system import ADVISORY, SIGNALS
 from foreshore.expr.functions.tables import is_table_function
+from foreshore.expr.functions.windows import is_window_function
 from foreshore.expr.ir import (
     Call,
     Environment,
@@ -128,6 +129,14 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         raise undefined_function(".".join(expr.name), types, expr.at)
     if name in sequence.FUNCTIONS:
         return sequence.bind_sequence_call(binder, expr)
+    if expr.over is not None:
+        from foreshore.sql.bind.window_call import bind_window_call
+
+        return bind_window_call(binder, name, expr)
+    if is_window_function(name):
+        from foreshore.sql.bind.window_call import require_over
+
+        raise require_over(binder, name, expr)
     if is_aggregate(name):
         from foreshore.sql.bind.aggregate_call import bind_aggregate
 

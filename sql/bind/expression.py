@@ -67,6 +67,7 @@ from foreshore.types import (
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
+    from foreshore.sql.bind.windows import Windows
 
 
 @dataclass
@@ -77,6 +78,8 @@ class Clause:
     aggregates: Aggregates | None = None  # None: not allowed
     nested: bool = False  # within the arguments of an aggregate
     sets: SetCalls | None = None
+    windows: "Windows | None" = None  # None: window functions are not allowed
+    nested_window: bool = False  # within the arguments of a window function
     default: bool = False  # whether DEFAULT is allowed
     merge_action: Column | None = None  # the column that merge_action() returns
 
@@ -455,9 +458,10 @@ class ExpressionBinder:
 
     def add_set(self, found: "ResolvedTable", args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the reference to a set-returning call in a select list."""
-        if self.clause.nested:
+        if self.clause.nested or self.clause.nested_window:
+            kind = "window" if self.clause.nested_window else "aggregate"
             raise FeatureNotSupported(
-                "aggregate function calls cannot contain set-returning function calls",
+                f"{kind} function calls cannot contain set-returning function calls",
                 hint=AS_ITEM,
                 position=at + 1,
             )

@@ -8,6 +8,7 @@ from foreshore.errors import (
     InvalidColumnReference,
     SyntaxError_,
     UndefinedColumn,
+    WindowingError,
 )
 from foreshore.expr.ir import (
     Column,
@@ -44,6 +45,8 @@ from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.output_names import column_name
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.bind.sets import SetCalls, references
+from foreshore.sql.bind.window_call import bind_named_windows
+from foreshore.sql.bind.windows import Windows, uses_windows
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import INT8, ColumnType
@@ -63,12 +66,16 @@ class SelectBinder:
         self._write_out()
         self.aggregates = Aggregates(planning.new_query())
         self.sets = SetCalls()
+        self.windows = Windows()
         self.is_grouped = False
         self.order = UNORDERED  # of the rows, without ORDER BY
         self._where()
         self.names: list[str] = []
         self.offsets: list[int] = []
         self.targets: list[Scalar] = []
+        if select.windows:
+            binder = self._binder("WINDOW", aggregates=True)
+            bind_named_windows(binder, self.windows, select.windows)
         for target in select.targets:
             self._target(target)
 
@@ -78,7 +85,9 @@ class SelectBinder:
         if self.select.is_table and planning.keeps_text and not planning.inlining:
             planning.qualified.append((at, at + len("TABLE"), "SELECT * FROM"))
 
-    def _binder(self, clause: str, *, aggregates: bool, sets: bool = False) -> ExpressionBinder:
+    def _binder(
+        self, clause: str, *, aggregates: bool, sets: bool = False, windows: bool = False
+    ) -> ExpressionBinder:
         return ExpressionBinder(
             self.planning,
             self.scope,
@@ -86,6 +95,7 @@ class SelectBinder:
                 clause,
                 self.aggregates if aggregates else None,
                 sets=self.sets if sets else None,
+                windows=self.windows if windows else None,
             ),
         )
 
@@ -99,7 +109,7 @@ class SelectBinder:
         if isinstance(expr, ast.Star):
             self._star(expr)
             return
-        binder = self._binder("SELECT", aggregates=True, sets=True)
+        binder = self._binder("SELECT", aggregates=True, sets=True, windows=True)
         self.targets.append(binder.bind(expr))
         self.names.append(target.alias if target.alias is not None else column_name(expr))
         self.offsets.append(at_of(expr))
@@ -136,6 +146,7 @@ class SelectBinder:
         having, _, _ = self._group([])
         if having is not None:
             self.relation = filtered(self.relation, having)
+        self._join_windows()
         self._join_sets()
         return Branch(self.relation, tuple(self.targets), tuple(self.names), tuple(self.offsets))
 
@@ -151,6 +162,7 @@ class SelectBinder:
         having, sorted_by, ons = self._group([key.expr for key in keys], ons)
         if having is not None:
             self.relation = filtered(self.relation, having)
+        sorted_by, ons = self._join_windows(sorted_by, ons)
         keys = _over(keys, sorted_by)
         if not keys and not self.is_grouped:
             self.order = self.scope.order
@@ -174,14 +186,14 @@ class SelectBinder:
         index = output_index(key.expr, self.names, self.targets, "ORDER BY")
         if index is not None:
             return order_key(key, self.targets[index])
-        binder = self._binder("ORDER BY", aggregates=True, sets=True)
+        binder = self._binder("ORDER BY", aggregates=True, sets=True, windows=True)
         return order_key(key, to_known(self.planning, binder.bind(key.expr), key.at))
 
     def _distinct_on(self, expr: ast.Expression) -> Scalar:
         index = output_index(expr, self.names, self.targets, "SELECT DISTINCT ON")
         if index is not None:
             return self.targets[index]
-        binder = self._binder("DISTINCT ON", aggregates=True, sets=True)
+        binder = self._binder("DISTINCT ON", aggregates=True, sets=True, windows=True)
         return to_known(self.planning, binder.bind(expr), at_of(expr))
 
     # --- groups
@@ -208,6 +220,7 @@ class SelectBinder:
         ons = [grouping.over_groups(scalar) for scalar in ons]
         for call in self.sets.used_by((*self.targets, *others, *ons)).values():
             call.args = tuple(grouping.over_groups(arg) for arg in call.args)
+        self.windows.change(grouping.over_groups)
         if having is not None:
             having = grouping.over_groups(having)
         self.relation = grouping.relation(self.relation)
@@ -228,12 +241,29 @@ class SelectBinder:
                 scalar = binder.bind(expr)
             else:
                 scalar = self.targets[index]
+                if uses_windows((scalar,)):
+                    raise WindowingError(
+                        "window functions are not allowed in GROUP BY",
+                        position=self.offsets[index] + 1,
+                    )
                 if self.aggregates.refers(scalar):
                     raise GroupingError(
                         "aggregate functions are not allowed in GROUP BY",
                         position=self.offsets[index] + 1,
                     )
         return to_known(self.planning, scalar, at_of(expr))
+
+    # --- window functions
+
+    def _join_windows(self, *others: list[Scalar]) -> list[list[Scalar]]:
+        """Add the columns of window functions; return `others` over the result."""
+        if not self.windows.calls:
+            return list(others)
+        self.relation, over = self.windows.join(self.relation)
+        self.targets = list(map(over, self.targets))
+        for call in self.sets.calls:
+            call.args = tuple(map(over, call.args))
+        return [list(map(over, scalars)) for scalars in others]
 
     # --- set-returning functions
 

@@ -31,6 +31,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     columns_of,
     operands_of,
     type_of,
@@ -138,7 +139,16 @@ class _Pull:
                 if first is None or any(p is None or p.outer != first.outer for p in rest):
                     return None
                 return PulledUp(Union(tuple(p.relation for p in each if p)), first.outer)
-            case Map() | Project() | FlatMap() | Reduce() | TopK() | Negate() | Threshold():
+            case (
+                Map()
+                | Project()
+                | FlatMap()
+                | Reduce()
+                | TopK()
+                | Window()
+                | Negate()
+                | Threshold()
+            ):
                 if not all(map(self.is_local, scalars_of(relation))):
                     return None
                 below = self.pull(relation.input)
@@ -154,7 +164,7 @@ class _Pull:
 
     def over(
         self,
-        node: Map | Project | FlatMap | Reduce | TopK | Negate | Threshold,
+        node: Map | Project | FlatMap | Reduce | TopK | Window | Negate | Threshold,
         below: PulledUp,
     ) -> Relation:
         """Return `node` over its pulled-up input, with the pulled columns last."""
@@ -171,6 +181,10 @@ class _Pull:
                 return Project(below.relation, (*outputs, *kept))
             case TopK(group_key=group, order_key=order, limit=limit, offset=offset):
                 return TopK(below.relation, (*group, *kept), order, limit, offset)
+            case Window(partition=partition, order_key=order, functions=functions):
+                made = range(width + count, width + count + len(functions))
+                ranked = Window(below.relation, (*partition, *kept), order, functions)
+                return Project(ranked, (*range(width), *made, *kept))
             case Map(scalars=scalars):
                 made = range(width + count, width + count + len(scalars))
                 places = (*range(width), *made)

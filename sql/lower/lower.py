@@ -53,9 +53,12 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
+    WindowFunction,
     columns_of,
 )
 from foreshore.expr.lowered import check_lowered
+from foreshore.expr.scalars import frame_offsets
 from foreshore.expr.share import allow_depth, share
 from foreshore.expr.split import Test, may_fail
 from foreshore.ids import GlobalId
@@ -66,7 +69,7 @@ from foreshore.sql.lower.outer_columns import (
 )
 from foreshore.sql.lower.rows import NOTHING_OUTSIDE, Outer, Row
 from foreshore.sql.lower.subquery import over_no_rows
-from foreshore.types import BOOL
+from foreshore.types import BOOL, ColumnType
 
 
 def lower(relation: Relation, fallible: Test = may_fail) -> Relation:
@@ -183,6 +186,8 @@ class _PlanLowering(JoinLowering):
                 return self.reduce(relation, outer)
             case TopK():
                 return self.top_k(relation, outer)
+            case Window():
+                return self.window(relation, outer)
             case Negate(input=input):
                 return Negate(self.apply(input, outer))
             case Threshold(input=input):
@@ -236,3 +241,26 @@ class _PlanLowering(JoinLowering):
         group = (*range(outer.width), *(row.columns[i] for i in top_k.group_key))
         row.relation = TopK(row.relation, group, keys, top_k.limit, top_k.offset)
         return self.close(row)
+
+    def window(self, window: Window, outer: Outer) -> Relation:
+        for offset in (o for function in window.functions for o in frame_offsets(function)):
+            if has_subquery(offset) or self.scopes.of_scalar(offset):
+                raise FeatureNotSupported("frame offsets that depend on other rows")
+        row = self.row(window.input, outer)
+        keys = tuple(self.order_key(row, key, ()) for key in window.order_key)
+        functions = tuple(self.window_function(row, function) for function in window.functions)
+        partition = (*range(outer.width), *(row.columns[i] for i in window.partition))
+        row.relation = Window(row.relation, partition, keys, functions)
+        start = len(row.types)
+        row.types += (ColumnType(function.type, function.nullable) for function in functions)
+        row.columns += range(start, len(row.types))
+        return self.close(row)
+
+    def window_function(self, row: Row, function: WindowFunction) -> WindowFunction:
+        filter = function.filter
+        guards: tuple[Scalar, ...] = ()
+        if filter is not None:
+            filter = self.scalar(row, filter, ())
+            guards = (filter,)
+        args = tuple(self.scalar(row, arg, guards) for arg in function.args)
+        return WindowFunction(function.function, args, function.type, function.frame, filter)

@@ -28,6 +28,8 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
+    WindowFunction,
     columns_of,
     type_of,
     walk_relations,
@@ -201,6 +203,19 @@ def top_k(
     if limit is not None and _is_zero(limit):
         return empty(columns_of(input))
     return TopK(input, group_key, order_key, None if none else limit, None if start else offset)
+
+
+def window(
+    input: Relation,
+    partition: tuple[int, ...],
+    order_key: tuple[OrderKey, ...],
+    functions: tuple[WindowFunction, ...],
+) -> Relation:
+    """Return Window(input, partition, order_key, functions)."""
+    result = Window(input, partition, order_key, functions)
+    if is_empty(input):
+        return empty(columns_of(result))
+    return result if functions else input
 
 
 def _is_zero(scalar: Scalar) -> bool:

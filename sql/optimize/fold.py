@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     inputs_of,
     type_of,
 )
@@ -110,6 +111,8 @@ class _Fold:
                 return build.reduce_(inputs[0], group_key, aggregates)
             case TopK(group_key=group, order_key=order, limit=limit, offset=offset):
                 return build.top_k(inputs[0], group, order, limit, offset)
+            case Window(partition=partition, order_key=order, functions=functions):
+                return build.window(inputs[0], partition, order, functions)
             case Negate():
                 return build.negate(inputs[0])
             case Threshold():

@@ -36,6 +36,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     inputs_of,
 )
 
@@ -161,6 +162,8 @@ def nullable_above(
             )
         case TopK() | TemporalFilter() | Negate() | Threshold():
             return below[0]
+        case Window(functions=functions):
+            return (*below[0], *(function.nullable for function in functions))
         case Union():
             return tuple(map(any, zip(*below, strict=True)))
         case Let() | JoinOn() | Recursive():

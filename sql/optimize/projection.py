@@ -2,7 +2,7 @@
 
 This is the last rule. It pushes projections down to just above the leaves, where the other rules
 had pulled them up. Unused definitions and aggregates are removed, along with errors they might
-raise. TopK keeps all columns, because they break ties.
+raise. TopK, and Window where the order of peers matters, keep all columns, because they break ties.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,12 +30,14 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     columns_of,
     inputs_of,
     with_inputs,
 )
 from foreshore.expr.scalars import scalars_of, with_scalars
 from foreshore.expr.split import columns_used
+from foreshore.expr.windows import orders_peers
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.scalars import remap
 
@@ -125,6 +127,8 @@ class _Narrowing:
                 top = with_inputs(ordered, (self.narrow(input, needed),))
                 top = replace(top, group_key=tuple(places[i] for i in group_key))
                 return _project(top, [places[i] for i in wanted])
+            case Window():
+                return self.window(relation, wanted)
             case Negate(input=input):
                 return Negate(self.narrow(input, wanted))
             case Threshold(input=input):
@@ -136,6 +140,25 @@ class _Narrowing:
                 raise AssertionError(f"not lowered: {relation}")
             case _:
                 assert_never(relation)
+
+    def window(self, window: Window, wanted: Columns) -> Relation:
+        width = len(columns_of(window.input))
+        kept = [i for i in range(len(window.functions)) if width + i in wanted]
+        functions = tuple(window.functions[i] for i in kept)
+        below = tuple(i for i in wanted if i < width)
+        if not functions:
+            return self.narrow(window.input, below)
+        needed = tuple(range(width))
+        if not (self.ties and any(map(orders_peers, functions))):
+            used = _used(scalars_of(replace(window, functions=functions)))
+            needed = _ascending(below, window.partition, used)
+        places = _places((*needed, *(width + i for i in kept)))
+        moved = with_scalars(
+            replace(window, functions=functions), lambda scalar: remap(scalar, places)
+        )
+        narrowed = with_inputs(moved, (self.narrow(window.input, needed),))
+        narrowed = replace(narrowed, partition=tuple(places[i] for i in window.partition))
+        return _project(narrowed, [places[i] for i in wanted])
 
     def over_used(self, node: Reduce, more: Iterable[int]) -> Relation:
         """Return `node` over its input narrowed to what its scalars use."""

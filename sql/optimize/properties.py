@@ -33,6 +33,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     columns_of,
     inputs_of,
 )
@@ -84,7 +85,9 @@ def is_monotonic(relation: Relation, append_only: Callable[[GlobalId], bool]) ->
                 return check(node.input)
             case Threshold(input=input):
                 return check(input)
-            case Reduce() | TopK() | TemporalFilter() | Negate() | JoinOn() | Recursive():
+            case (
+                Reduce() | TopK() | Window() | TemporalFilter() | Negate() | JoinOn() | Recursive()
+            ):
                 return False
 
     return check(relation)
@@ -153,6 +156,14 @@ class Analysis:
                 if isinstance(limit, Literal) and limit.value is not None and limit.value <= 1:
                     found = _smallest([*found, frozenset(group)])
                 return found
+            case Window(input=input, partition=partition, functions=functions):
+                width = len(columns_of(input))
+                numbered = (
+                    frozenset((*partition, width + i))
+                    for i, function in enumerate(functions)
+                    if function.function == "row_number"
+                )
+                return _smallest([*self.keys(input), *numbered])
             case Union(inputs=inputs):  # assumes that only existing rows are removed
                 added = [input for input in inputs if not isinstance(input, Negate)]
                 return self.keys(added[0]) if len(added) == 1 else ()

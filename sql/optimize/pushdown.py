@@ -35,6 +35,7 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     columns_of,
     type_of,
 )
@@ -89,6 +90,11 @@ class _Pushdown:
                     relation.limit,
                     relation.offset,
                 )
+                return self.above(result, above)
+            case Window(input=input, partition=partition):
+                below, above = _divide(predicates, partition)
+                pushed = self.push(input, below)
+                result = build.window(pushed, partition, relation.order_key, relation.functions)
                 return self.above(result, above)
             case Negate(input=input):
                 return build.negate(self.push(input, predicates))

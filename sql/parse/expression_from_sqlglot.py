@@ -342,8 +342,31 @@ class ExpressionConverter(ABC):
         call.filter = self.expression(node.expression.this)
         return call
 
-    def _window(self, node: exp.Window) -> ast.Expression:
-        return self.refuse("calling a window function (OVER)", node)
+    def _over(self, node: nodes.Over) -> ast.Expression:
+        call = self.expression(node.this)
+        if not isinstance(call, ast.FunctionCall):
+            return self.unexpected(node)
+        call.over = self.window_definition(node.args["window"])
+        return call
+
+    def window_definition(self, node: nodes.WindowSpelling) -> ast.WindowDefinition:
+        """Convert the definition of a window."""
+        base, frame, order = (node.args.get(key) for key in ("base", "frame", "order"))
+        return ast.WindowDefinition(
+            None if base is None else self.name(base),
+            self.all(node.args.get("partition") or []),
+            self.order(order) if order is not None else (),
+            None if frame is None else self._frame(frame),
+            self.at(node),
+            0 if base is None else self.at(base),
+            bare=bool(node.args.get("bare")),
+        )
+
+    def _frame(self, node: nodes.FrameSpelling) -> ast.FrameClause:
+        bounds = [
+            ast.FrameBound(side, self.maybe(offset), at) for side, offset, at in node.args["bounds"]
+        ]
+        return ast.FrameClause(node.args["unit"], bounds[0], bounds[1], node.args["exclude"])
 
     def _withingroup(self, node: exp.WithinGroup) -> ast.Expression:
         return self.refuse("WITHIN GROUP", node)

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from foreshore.sql import ast
 from foreshore.sql.parse.expression_from_sqlglot import ExpressionConverter
+from foreshore.sql.parse.grammar import nodes
 
 _SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
@@ -127,8 +128,6 @@ class Converter(ExpressionConverter):
                     "prewhere", "operation_modifiers", "exclude"):  # fmt: skip
             if node.args.get(key):
                 return self.refuse(f"SELECT ... {key.upper()}", node)
-        if node.args.get("windows"):
-            return self.refuse("WINDOW", node)
         distinct: Any = None
         if node.args.get("distinct") is not None:
             on = node.args["distinct"].args.get("on")
@@ -155,7 +154,13 @@ class Converter(ExpressionConverter):
             self.at(node),
             self._into(node.args.get("into")),
             is_table=_has_implied_star(node),
+            windows=tuple(map(self._named_window, node.args.get("windows") or ())),
         )
+
+    def _named_window(self, node: nodes.NamedWindow) -> ast.NamedWindow:
+        name: exp.Expr = node.this
+        definition = self.window_definition(node.args["window"])
+        return ast.NamedWindow(self.name(name), definition, self.at(name))
 
     def _into(self, node: exp.Into | None) -> ast.IntoTable | None:
         if node is None:

@@ -30,6 +30,7 @@ from foreshore.expr.ir import (
     Scalar,
     ScalarSubquery,
     TopK,
+    Window,
     inputs_of,
     operands_of,
     walk_relations,
@@ -37,7 +38,7 @@ from foreshore.expr.ir import (
     with_inputs,
     with_operands,
 )
-from foreshore.expr.scalars import scalars_of
+from foreshore.expr.scalars import scalars_of, with_scalars
 
 # Given a node and its depth, returns its replacement, or None to map its operands instead.
 Replace = Callable[[Scalar, int], Scalar | None]
@@ -118,6 +119,8 @@ def map_relation(relation: Relation, replace: Replace, depth: int) -> Relation:
                 None if limit is None else one(limit),
                 None if offset is None else one(offset),
             )
+        case Window():
+            return with_scalars(relation, one)
         case _:
             return relation
 

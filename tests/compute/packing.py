@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from foreshore.compute.engine import Engine
 from foreshore.expr.ir import (
@@ -36,10 +37,12 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
     columns_of,
     operands_of,
     with_operands,
 )
+from foreshore.expr.scalars import with_scalars
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
 from tests.compute.cases import START, Case, random_history, rows_of, run
@@ -90,6 +93,10 @@ def pack(relation: Relation) -> Relation:
         case TopK(input=input, group_key=group_key, limit=limit, offset=offset):
             order = tuple(_shift_key(key) for key in relation.order_key)
             return TopK(pack(input), (0, *(i + 1 for i in group_key)), order, limit, offset)
+        case Window(input=input, partition=partition):
+            shifted = with_scalars(relation, lambda scalar: _shift(scalar, 1))
+            groups = (0, *(i + 1 for i in partition))
+            return replace(shifted, input=pack(input), partition=groups)
         case Negate(input=input):
             return Negate(pack(input))
         case Threshold(input=input):

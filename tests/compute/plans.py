@@ -6,6 +6,8 @@ from foreshore.expr.ir import (
     Constant,
     Filter,
     FlatMap,
+    Frame,
+    FrameBound,
     Join,
     Let,
     Literal,
@@ -19,6 +21,8 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
+    Window,
+    WindowFunction,
     columns_of,
     count_all,
 )
@@ -163,6 +167,52 @@ PLANS: dict[str, Relation] = {
     "top two by key": TopK(U1, (0,), (OrderKey(column(1), True),), Literal(2, INT8)),
     "top without a key, from the second": TopK(
         U1, (), (OrderKey(column(2, TEXT)),), Literal(2, INT8), Literal(1, INT8)
+    ),
+    "numbered by key": Window(
+        U1, (0,), (OrderKey(column(1), True),), (WindowFunction("row_number", (), INT8),)
+    ),
+    "ranked without a key": Window(
+        U1,
+        (),
+        (OrderKey(column(1)),),
+        (WindowFunction("rank", (), INT8), WindowFunction("dense_rank", (), INT8)),
+    ),
+    "the rows before and after": Window(
+        U1,
+        (0,),
+        (OrderKey(column(1)),),
+        (
+            WindowFunction("lag", (column(1), Literal(1, INT8), Literal(-1, INT4)), INT4),
+            WindowFunction("lead", (column(1), Literal(2, INT8), column(1)), INT4),
+        ),
+    ),
+    "running sums": Window(
+        U1,
+        (0,),
+        (OrderKey(column(1)),),
+        (
+            WindowFunction("sum", (column(1),), numeric_of_scale(0)),
+            WindowFunction("count", (), INT8, Frame("rows")),
+            WindowFunction("max", (column(1),), INT4, Frame("range", None, None)),
+        ),
+    ),
+    "frames without peers": Window(
+        U1,
+        (),
+        (OrderKey(column(1)),),
+        (
+            WindowFunction(
+                "array_agg",
+                (column(1),),
+                array_of(INT4),
+                Frame(
+                    "rows",
+                    FrameBound("preceding", Literal(1, INT8)),
+                    FrameBound("following", Literal(1, INT8)),
+                    "ties",
+                ),
+            ),
+        ),
     ),
     "all but the first by key": TopK(U1, (1,), (), None, Literal(1, INT8)),
     "except": Threshold(_DIFFERENCE),

@@ -146,6 +146,7 @@ INDEPENDENT_OF_ANY = {
     *("array_lower", "array_ndims", "cardinality", "array_contains", "array_contained"),
     *("array_overlaps", "array_append", "array_prepend", "array_cat", "array_remove"),
     *("array_replace", "array_position", "array_positions", "unnest", "generate_subscripts"),
+    *("frame_start", "frame_end", "range_start", "range_end"),
 }
 
 

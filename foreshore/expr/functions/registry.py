@@ -52,6 +52,7 @@ _FAMILIES = (
     "jsonb",
     "arrays",
     "vectors",
+    "windows",
     "zones",
     "system",
 )

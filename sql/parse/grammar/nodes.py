@@ -37,3 +37,27 @@ class RowOf(exp.Expression):
     """ROW(...)."""
 
     arg_types = {"expressions": False}
+
+
+class Over(exp.Expression):
+    """A call with OVER."""
+
+    arg_types = {"this": True, "window": True}
+
+
+class NamedWindow(exp.Expression):
+    """`name AS (...)` of the WINDOW clause."""
+
+    arg_types = {"this": True, "window": True}
+
+
+class WindowSpelling(exp.Expression):
+    """The definition of a window; `bare` if it is only a name after OVER."""
+
+    arg_types = {"base": False, "partition": False, "order": False, "frame": False, "bare": False}
+
+
+class FrameSpelling(exp.Expression):
+    """A frame: two bounds, each a side, an offset or None, and its position."""
+
+    arg_types = {"unit": True, "bounds": True, "exclude": True}

@@ -1,0 +1,25 @@
+"""Properties of window functions that several layers use."""
+
+from foreshore.expr.ir import Aggregate, Frame, WindowFunction
+
+PLACES = frozenset(("row_number", "rank", "dense_rank", "lag", "lead"))  # without a frame
+_ORDERED = frozenset(
+    ("row_number", "lag", "lead", "nth_value", "last_value", "array_agg", "string_agg")
+)
+DEFAULT = Frame()  # from the first row of the partition to the last peer
+WHOLE = Frame("range", None, None)  # the partition
+
+
+def orders_peers(function: WindowFunction) -> bool:
+    """Return whether the order of rows equal in the order's keys may matter to `function`."""
+    frame = function.frame
+    if function.function in _ORDERED:
+        return True
+    if function.function in PLACES or frame.unit != "rows":
+        return False
+    return not (frame.start is None and frame.end is None)
+
+
+def aggregate_of(function: WindowFunction) -> Aggregate:
+    """Return the core aggregate that `function` is over its frame, without the filter."""
+    return Aggregate(function.function, function.args, function.type)  # type: ignore[arg-type]
