@@ -44,6 +44,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -564,6 +565,8 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
             return union
         case JoinOn():
             return _join_on(relation, scope, errors)
+        case LetRec():
+            return _let_rec(relation, scope, errors)
         case Recursive():
             return _recursive(relation, scope, errors)
         case _:
@@ -656,6 +659,31 @@ def _equal(join: Join, sides: list[Any]) -> bool:
         if len(values) > 1 or (values == {(1,)} and position not in join.null_safe):
             return False
     return True
+
+
+NOT_CONVERGED = data_error("54000", "recursion did not converge within {} iterations")
+
+
+def _let_rec(relation: LetRec, scope: Scope, errors: Errors) -> Rows:
+    """Compute all values again and again; only the errors of the last round count."""
+    latest: dict[int, Rows] = {number: Counter() for number in relation.numbers}
+    used: set[int] = set()
+    rounds = 0
+    while True:
+        before, failed = dict(latest), Errors()
+        for number, value in zip(relation.numbers, relation.values, strict=True):
+            inner = replace(scope, locals={**scope.locals, **latest}, used=used)
+            latest[number] = _rows(value, inner, failed)
+        rounds += 1
+        if latest == before:
+            break
+        if rounds == relation.limit:
+            if relation.fails:
+                failed[NOT_CONVERGED.format(rounds)] += 1
+            break
+    add(errors, failed)
+    scope.used.update(used - latest.keys())
+    return _rows(relation.body, replace(scope, locals={**scope.locals, **latest}), errors)
 
 
 def _recursive(relation: Recursive, scope: Scope, errors: Errors) -> Rows:

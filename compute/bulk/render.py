@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -200,7 +201,7 @@ class Renderer:
                 return self.window(relation, self.frame(input))
             case Threshold(input=input):
                 return self.threshold(relation, self.frame(input))
-            case TemporalFilter() | JoinOn() | Recursive():
+            case TemporalFilter() | JoinOn() | LetRec() | Recursive():
                 raise AssertionError("a bound form in a lowered plan")
 
     def _constant(self, constant: Constant) -> Frame:

@@ -36,6 +36,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     LocalGet,
     Map,
     Negate,
@@ -265,7 +266,7 @@ class ChangeRenderer(TraceRenderer):
                     else self._sums_at_points(relation, trace)
                 )
                 return self._differences(at_points, types_of(relation))
-            case Let() | TemporalFilter() | JoinOn() | Recursive():
+            case Let() | TemporalFilter() | JoinOn() | LetRec() | Recursive():
                 raise AssertionError(f"not a plan of changes: {relation}")
 
     def _trace(self, relation: Relation) -> Trace:

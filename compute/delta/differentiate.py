@@ -33,6 +33,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     LocalGet,
     Map,
     Negate,
@@ -130,7 +131,7 @@ class _Builder:
                 return with_inputs(relation, (self._keep(self.flat(input, bound)),))
             case Reduce(input=input):
                 return self._reduce(relation, self.flat(input, bound))
-            case TemporalFilter() | JoinOn() | Recursive():
+            case TemporalFilter() | JoinOn() | LetRec() | Recursive():
                 raise AssertionError("a bound form in a lowered plan")
             case _:
                 assert_never(relation)

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from foreshore.compute.flow.shared import Shared
+
 Words = npt.NDArray[np.int64]  # of two dimensions: rows, words
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class Batch(Shared):
     """Updates; nobody changes the arrays."""
 
     words: Words

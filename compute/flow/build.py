@@ -8,6 +8,7 @@ import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.build_join import build_join
+from foreshore.compute.flow.build_loop import BuiltLoop, build_loop
 from foreshore.compute.flow.build_reduce import build_reduce, require_canonical
 from foreshore.compute.flow.collection import Collections, Import
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
@@ -45,11 +46,13 @@ class Builder:
         self._as_of = as_of
         self._built: dict[ir.Relation, int] = {}
         self._values: dict[int, ir.Relation] = {}  # of Lets
-        self._negative: dict[int, bool] = {}
+        self.negative: dict[int, bool] = {}
         self._ports: list[Port] = []
         self._ports_of: dict[ir.Relation, list[int]] = {}
         self._constant_errors: list[str] = []
-        self._picked: dict[GlobalId, tuple[int, ...]] = {}  # the columns of a source that are read
+        # The columns of each collection that are read.
+        self.picked: Mapping[GlobalId, tuple[int, ...]] = {}
+        self.loops: dict[ir.Relation, BuiltLoop] = {}
 
     def output(self, relation: ir.Relation) -> tuple[int, ErrorOutput]:
         """Build a plan; return the number of the operator of its rows, and its errors.
@@ -57,12 +60,32 @@ class Builder:
         The rows have the layout of the plan's columns. Raises Unsupported.
         """
         columns = columns_of(relation)
-        self._picked = columns_read(relation)
+        self.picked = columns_read(relation)
         self._import_joined(relation)
         number = self.in_layout(self.node(relation), layout_of(columns))
+        return number, self.errors_of((relation,))
+
+    def errors_of(self, relations: Sequence[ir.Relation]) -> ErrorOutput:
+        """Return the errors of plans that were built."""
         counts: Counter[int] = Counter()
-        self._count_ports(relation, counts)
-        return number, ErrorOutput(self._ports, counts, self._constant_errors)
+        for relation in relations:
+            self._count_ports(relation, counts)
+        return ErrorOutput(self._ports, counts, self._constant_errors)
+
+    def within(self, picked: Mapping[GlobalId, tuple[int, ...]]) -> "Builder":
+        """Return a builder of operators that read the same collections and have own errors."""
+        inner = Builder(self._collections, self._as_of)
+        inner.imports, inner.picked = self.imports, picked
+        return inner
+
+    def bind(self, number: int, value: ir.Relation, *, negative: bool = False) -> None:
+        """Let `LocalGet(number)` stand for a value."""
+        self._values[number] = value
+        self.negative[number] = negative
+
+    def built_as(self, relation: ir.Relation, number: int) -> None:
+        """Note that an operator computes a relation."""
+        self._built[relation] = number
 
     @property
     def built(self) -> Mapping[ir.Relation, int]:
@@ -82,7 +105,7 @@ class Builder:
                     base = linear_chain(input)[1]
                     if isinstance(base, ir.Get) and base.id not in self.imports:
                         self.imports[base.id] = self._collections.open(
-                            base.id, base.columns, self._picked[base.id], self._as_of
+                            base.id, base.columns, self.picked[base.id], self._as_of
                         )
 
     def import_of(self, relation: ir.Relation) -> Import | None:
@@ -130,7 +153,11 @@ class Builder:
 
     def port(self, top: ir.Relation, input: ir.Relation) -> int:
         """Return a new port for the errors of rows of `input` in what is built for `top`."""
-        self._ports.append(Port(signed=may_be_negative(input, dict(self._negative))))
+        return self.port_of(top, Port(signed=may_be_negative(input, dict(self.negative))))
+
+    def port_of(self, top: ir.Relation, port: Port) -> int:
+        """Return the number of a port, whose errors are those of what is built for `top`."""
+        self._ports.append(port)
         number = len(self._ports) - 1
         self._ports_of.setdefault(top, []).append(number)
         return number
@@ -157,6 +184,10 @@ class Builder:
             self._count_ports(relation.body, counts)
             return
         counts.update(self._ports_of.get(relation, ()))
+        if isinstance(relation, ir.LetRec):
+            for part in (*self.loops[relation].outside, relation.body):
+                self._count_ports(part, counts)
+            return
         if isinstance(relation, LINEAR):
             _, base = linear_chain(relation)
             if isinstance(base, ir.Join):
@@ -178,7 +209,10 @@ class Builder:
                 return self.sources[id]
             case ir.Let(number=number, value=value, body=body):
                 self._values[number] = value
-                self._negative[number] = may_be_negative(value, dict(self._negative))
+                self.negative[number] = may_be_negative(value, dict(self.negative))
+                return self.node(body)
+            case ir.LetRec(body=body):
+                self.loops[relation] = build_loop(self, relation)
                 return self.node(body)
             case ir.LocalGet(number=number):
                 return self.node(self._values[number])
@@ -211,7 +245,7 @@ class Builder:
     def _source(self, id: GlobalId, columns: tuple[ColumnType, ...]) -> Source:
         found = self.imports.get(id)
         if found is None:
-            picked = self._picked[id]
+            picked = self.picked[id]
             return Source(columns, picked, layout_of(tuple(columns[i] for i in picked)))
         return Source(columns, found.collection.picked, found.collection.layout)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.errors import may_be_negative
+from foreshore.compute.flow.shared import Shared
 from foreshore.expr import ir
 from foreshore.expr.ir import Aggregate, columns_of, count_all
 from foreshore.expr.split import split_errors
@@ -11,7 +12,7 @@ from foreshore.types import INT8
 
 
 @dataclass(frozen=True, slots=True)
-class Bulk:
+class Bulk(Shared):
     """The plans of an operator's rows and errors, and the port where the errors are noted.
 
     Instead of a reduction's rows there are its groups: the key, the count of rows, and other

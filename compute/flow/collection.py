@@ -26,6 +26,7 @@ from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.read import read_until
 from foreshore.compute.flow.run import Index, Run
+from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.spine import Spine
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -207,7 +208,7 @@ class Collection:
         return concat(found, len(kept) + len(added))
 
 
-class Import:
+class Import(Shared):
     """A reader of a collection."""
 
     was_empty = False

@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foreshore.compute.flow.kernels import interning
+from foreshore.compute.flow.shared import Shared
 
 AT_ONCE = 1 << 16  # strings
 
 Ints = npt.NDArray[np.int64]
 
 
-class Interner:
+class Interner(Shared):
     """The strings of one replica."""
 
     def __init__(self) -> None:

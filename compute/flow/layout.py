@@ -21,6 +21,7 @@ from typing import Literal as OneOf
 import numpy as np
 import numpy.typing as npt
 
+from foreshore.compute.flow.shared import Shared
 from foreshore.types import ColumnType, SqlType
 
 Kind = OneOf["int", "float", "wide", "bytes", "uuid", "interval", "value"]
@@ -69,7 +70,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Shared):
     """The places of a row's columns, and the number of its words.
 
     `null_bits` has each column's mask word and bit, -1 if it is never NULL.

@@ -17,6 +17,8 @@ from foreshore.compute.flow.kernels.opcodes import BLOCK
 from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.memo import Memo, Values
+from foreshore.compute.flow.shared import Shared
+from foreshore.errors import QueryCanceled
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar, type_of
 from foreshore.expr.split import columns_used
@@ -115,6 +117,7 @@ class Context:
         self.kept: list[Kept] = []
         self._failures: dict[int, list[Batch]] = {}
         self._registers = Registers(0)
+        self.cancelled = False  # set by another thread
 
     def own(self, state: K) -> K:
         """Return some state, having noted that it is the dataflow's own."""
@@ -126,6 +129,11 @@ class Context:
         if self._registers.count < count:
             self._registers = Registers(count)
         return self._registers
+
+    def check(self) -> None:
+        """Raise QueryCanceled if the dataflow was dropped meanwhile."""
+        if self.cancelled:
+            raise QueryCanceled
 
     def fail(self, port: int, errors: Batch) -> None:
         """Note errors, rows of one word, the number of their text."""
@@ -147,7 +155,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class Program(Shared):
     """A program over rows of `layout`; rows of `width` words come out, diffs times `sign`.
 
     `texts` says how each of these words is ordered (`kernels/rows.py`).

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
+from foreshore.compute.flow.shared import Shared
 
 FEW = 1 << 14  # times or diffs that are kept one by one even if they are the same
 
@@ -24,7 +25,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class Run(Shared):
     """Sorted and consolidated updates, with an index for each key but the first.
 
     Times and diffs may be of length 1 if they are the same for all.

@@ -26,6 +26,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -167,6 +168,10 @@ def _head(relation: Relation, name_of: NameOf = str) -> str:
             return "Threshold"
         case Union():
             return "Union"
+        case LetRec(numbers=numbers, limit=limit, fails=fails):
+            names = ", ".join(f"l{number}" for number in numbers)
+            at = "error at" if fails else "return at"
+            return f"LetRec {names}" + ("" if limit is None else f" {at} {limit}")
         case Recursive(number=number, all=all):
             return f"Recursive l{number}" + ("" if all else " distinct")
         case JoinOn(kind=kind, on=on, lateral=lateral):

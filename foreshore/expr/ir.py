@@ -21,7 +21,7 @@ scalars.
 
 import math
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 from typing import Literal as OneOf
 
 import msgspec
@@ -32,6 +32,10 @@ from foreshore.types import BOOL, INT8, TEXT, ColumnType, SqlType
 
 class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=True, gc=False):
     """A node of an expression; nodes with equal contents are equal."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself, as it is immutable."""
+        return self
 
 
 def _is_plain(datum: Any) -> bool:
@@ -464,6 +468,23 @@ class JoinOn(Node, frozen=True, cache_hash=True):
     lateral: bool = False
 
 
+class LetRec(Node, frozen=True, cache_hash=True):
+    """`body`, with `LocalGet(numbers[i])` standing for `values[i]`, which may use all of them.
+
+    First all values are empty. Then they are computed one after the other, each from the latest
+    ones, again and again until a round changes none of them, or for at most `limit` rounds. If
+    `fails`, it is an error (54000) if the last round allowed has still changed some. `columns[i]`
+    are the columns of `values[i]`, but all of them nullable.
+    """
+
+    numbers: tuple[int, ...]
+    columns: tuple[tuple[ColumnType, ...], ...]
+    values: tuple["Relation", ...]
+    body: "Relation"
+    limit: int | None = None
+    fails: bool = True
+
+
 class Recursive(Node, frozen=True, cache_hash=True):
     """Bound form only: WITH RECURSIVE, the rows of `base` and of repeated applications of `step`.
 
@@ -495,6 +516,7 @@ Relation: TypeAlias = (
     | Threshold
     | Union
     | JoinOn
+    | LetRec
     | Recursive
 )
 
@@ -531,7 +553,7 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
     match relation:
         case Constant(columns=columns) | Get(columns=columns) | LocalGet(columns=columns):
             return columns
-        case Let(body=body):
+        case Let(body=body) | LetRec(body=body):
             return columns_of(body)
         case Recursive(base=base):
             return tuple(ColumnType(column.type) for column in columns_of(base))
@@ -590,6 +612,8 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
             return inputs
         case Let(value=value, body=body):
             return (value, body)
+        case LetRec(values=values, body=body):
+            return (*values, body)
         case JoinOn(left=left, right=right):
             return (left, right)
         case Recursive(base=base, step=step):
@@ -607,6 +631,8 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
             return msgspec.structs.replace(relation, inputs=inputs)
         case Let():
             return Let(relation.number, *inputs)
+        case LetRec():
+            return msgspec.structs.replace(relation, values=inputs[:-1], body=inputs[-1])
         case JoinOn():
             return msgspec.structs.replace(relation, left=inputs[0], right=inputs[1])
         case Recursive():

@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -183,7 +184,7 @@ class _Splitter:
                 return node, []
             case TemporalFilter():
                 return node, []
-            case Let() | JoinOn() | Recursive():
+            case Let() | JoinOn() | LetRec() | Recursive():
                 raise AssertionError(f"not here: {node}")
             case _:
                 assert_never(node)

@@ -39,6 +39,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     LocalGet,
     Map,
     Negate,
@@ -200,7 +201,7 @@ class _PlanLowering(JoinLowering):
                 return self.join_on(relation, outer)
             case Recursive():
                 return self.recursive(relation, outer)
-            case TemporalFilter():
+            case TemporalFilter() | LetRec():
                 raise AssertionError(f"lowered already: {relation}")
             case _:
                 assert_never(relation)

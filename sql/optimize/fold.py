@@ -15,6 +15,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -123,7 +124,7 @@ class _Fold:
                 return _with_nullability(node, columns, self.locals.get(number))
             case Constant() | Get():
                 return node
-            case Let() | TemporalFilter() | JoinOn() | Recursive():
+            case Let() | TemporalFilter() | JoinOn() | LetRec() | Recursive():
                 raise AssertionError(f"not here: {node}")
 
     def of_constant(self, input: Relation, scalars: Sequence[Scalar]) -> Constant | None:

@@ -22,6 +22,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -166,7 +167,7 @@ def nullable_above(
             return (*below[0], *(function.nullable for function in functions))
         case Union():
             return tuple(map(any, zip(*below, strict=True)))
-        case Let() | JoinOn() | Recursive():
+        case Let() | JoinOn() | LetRec() | Recursive():
             raise AssertionError(f"not here: {node}")
         case _:
             assert_never(node)

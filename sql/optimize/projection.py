@@ -18,6 +18,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     LocalGet,
     Map,
     Negate,
@@ -136,7 +137,7 @@ class _Narrowing:
                 return _project(Threshold(self.narrow(input, every)), wanted)
             case Union(inputs=inputs):
                 return Union(tuple(self.narrow(input, wanted) for input in inputs))
-            case TemporalFilter() | JoinOn() | Recursive():
+            case TemporalFilter() | JoinOn() | LetRec() | Recursive():
                 raise AssertionError(f"not lowered: {relation}")
             case _:
                 assert_never(relation)

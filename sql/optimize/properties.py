@@ -19,6 +19,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -85,9 +86,9 @@ def is_monotonic(relation: Relation, append_only: Callable[[GlobalId], bool]) ->
                 return check(node.input)
             case Threshold(input=input):
                 return check(input)
-            case (
-                Reduce() | TopK() | Window() | TemporalFilter() | Negate() | JoinOn() | Recursive()
-            ):
+            case Reduce() | TopK() | Window() | TemporalFilter() | Negate():
+                return False
+            case JoinOn() | LetRec() | Recursive():
                 return False
 
     return check(relation)
@@ -167,7 +168,7 @@ class Analysis:
             case Union(inputs=inputs):  # assumes that only existing rows are removed
                 added = [input for input in inputs if not isinstance(input, Negate)]
                 return self.keys(added[0]) if len(added) == 1 else ()
-            case Negate() | FlatMap() | JoinOn() | Recursive():
+            case Negate() | FlatMap() | JoinOn() | LetRec() | Recursive():
                 return ()
 
     def _join_keys(self, join: Join) -> Keys:

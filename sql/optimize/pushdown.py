@@ -21,6 +21,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -108,7 +109,7 @@ class _Pushdown:
                 return Let(number, pushed, self.push(body, predicates))
             case Constant() | Get() | LocalGet():
                 return self.above(relation, predicates)
-            case TemporalFilter() | JoinOn() | Recursive():
+            case TemporalFilter() | JoinOn() | LetRec() | Recursive():
                 raise AssertionError(f"not lowered: {relation}")
             case _:
                 assert_never(relation)

@@ -23,6 +23,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -103,7 +104,7 @@ def pack(relation: Relation) -> Relation:
             return Threshold(pack(input))
         case Union(inputs=inputs):
             return Union(tuple(map(pack, inputs)))
-        case TemporalFilter() | JoinOn() | Recursive():
+        case TemporalFilter() | JoinOn() | LetRec() | Recursive():
             raise AssertionError("a bound form")
 
 

@@ -177,7 +177,7 @@ def test_opposite_updates_that_wait_are_forgotten(flow: FlowEngine) -> None:
 def test_failed_step_leaves_what_waits(flow: FlowEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     events = Events(flow, [((1, START, START + 3), 1)])
     with monkeypatch.context() as patch:
-        patch.setattr(FlowDataflow, "_table", lambda *_: 1 / 0)
+        patch.setattr(FlowDataflow, "_consolidated", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             events.step(START + 5)
     assert events.dataflow.due(START + 5) == 1

@@ -18,6 +18,7 @@ from foreshore.compute.flow.operators.arranged import Arranged, Readable
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.program import Context, Program
+from foreshore.compute.flow.shared import Shared
 from foreshore.update import Timestamp
 
 SAMPLE = 256  # rows of an input by which paths are compared
@@ -40,7 +41,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class Path(Shared):
     """From the changes of one input to changes of the output."""
 
     start: Program

@@ -1,0 +1,175 @@
+"""From a recursion of a plan to its iterations.
+
+What does not read the recursion's values is computed once, outside of it. Only collections, perhaps
+filtered and mapped, are read by each iteration: they are shared.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from foreshore.compute.flow.errors import Port, may_be_negative
+from foreshore.compute.flow.iteration import Iteration
+from foreshore.compute.flow.layout import layout_of
+from foreshore.compute.flow.linear_chain import linear_chain
+from foreshore.compute.flow.operators.loop import ROUNDS, Loop, LoopValue
+from foreshore.compute.flow.operators.operator import Source
+from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.expr import ir
+from foreshore.expr.ir import columns_of
+from foreshore.ids import GlobalId
+
+if TYPE_CHECKING:
+    from foreshore.compute.flow.build import Builder
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltLoop:
+    """What was built of a recursion: its operator's number, and the parts outside of it."""
+
+    number: int
+    outside: tuple[ir.Relation, ...]
+    inner: "Builder"
+
+
+def build_loop(builder: "Builder", loop: ir.LetRec) -> BuiltLoop:
+    """Build a recursion; its LocalGets are then known to `builder`."""
+    return _LoopBuilder(builder, loop).build()
+
+
+@dataclass(slots=True)
+class _LoopBuilder:
+    outer: "Builder"
+    loop: ir.LetRec
+    outside: dict[ir.Relation, ir.Get] = field(default_factory=dict)
+    varying: dict[ir.Relation, bool] = field(default_factory=dict)
+    bound: dict[int, ir.Relation] = field(default_factory=dict)  # by the Lets of the values
+
+    def build(self) -> BuiltLoop:
+        outer, loop = self.outer, self.loop
+        negative = {**outer.negative, **dict.fromkeys(loop.numbers, False)}
+        signed = any(may_be_negative(value, dict(negative)) for value in loop.values)
+        previous = [GlobalId(f"p{number}") for number in loop.numbers]
+        values = [self.over(value, place) for place, value in enumerate(loop.values)]
+        inner = outer.within(self._picked(values))
+        for number, value in zip(loop.numbers, values, strict=True):
+            inner.bind(number, value)
+        layouts = [layout_of(columns) for columns in loop.columns]
+        results = [
+            inner.in_layout(inner.node(value), layout)
+            for value, layout in zip(values, layouts, strict=True)
+        ]
+        fresh = Iteration(
+            inner.operators,
+            {number: id for id, number in inner.sources.items()},
+            results,
+            inner.errors_of(values),
+            inner.context,
+        )
+        given = [id for id in inner.sources if id not in previous]
+        port = outer.port_of(loop, Port(signed=False))
+        operator = Loop(
+            [self._input(inner, id) for id in given], given, previous, layouts, fresh,
+            self._unsettled(previous) if loop.fails else None,
+            loop.limit or ROUNDS, port, outer.context,
+        )  # fmt: skip
+        made = outer.add(outer.context.own(operator))
+        for place, (number, layout) in enumerate(zip(loop.numbers, layouts, strict=True)):
+            get = ir.Get(GlobalId(f"v{number}"), loop.columns[place])
+            outer.built_as(get, outer.add(LoopValue(made, operator, place, layout)))
+            outer.bind(number, get, negative=signed)
+        return BuiltLoop(made, tuple(self.outside), inner)
+
+    def _input(self, inner: "Builder", id: GlobalId) -> int:
+        """Return the outer operator of a collection that iterations read."""
+        for relation, get in self.outside.items():
+            if get.id == id:
+                return self.outer.in_layout(self.outer.node(relation), layout_of(get.columns))
+        source = inner.operators[inner.sources[id]]
+        assert isinstance(source, Source)
+        return self.outer.node(ir.Get(id, source.columns))
+
+    def _picked(self, values: Sequence[ir.Relation]) -> Mapping[GlobalId, tuple[int, ...]]:
+        """Return the columns that are read of each collection: all of those of the recursion."""
+        found = dict(self.outer.picked)
+        for value in values:
+            for node in ir.walk_relations(value):
+                if isinstance(node, ir.Get) and node.id not in found:
+                    found[node.id] = tuple(range(len(node.columns)))
+        return found
+
+    # --- values over collections
+
+    def over(self, node: ir.Relation, place: int) -> ir.Relation:
+        """Return the value at `place`, or a part of it, over collections and earlier values."""
+        match node:
+            case ir.Let(number=number, value=value, body=body):
+                self.bound[number] = value
+                return self.over(body, place)
+            case ir.LocalGet(number=number) if number in self.bound:
+                return self.over(self.bound[number], place)
+            case ir.LocalGet(number=number) if number in self.loop.numbers:
+                if self.loop.numbers.index(number) < place:
+                    return node
+                return ir.Get(GlobalId(f"p{number}"), node.columns)
+        if not self.varies(node):
+            return self._outside(node)
+        if isinstance(node, ir.LetRec):
+            raise Unsupported("a recursion within another")
+        if isinstance(node, ir.TemporalFilter):
+            raise Unsupported("a temporal filter within a recursion")
+        return ir.with_inputs(node, tuple(self.over(each, place) for each in ir.inputs_of(node)))
+
+    def _outside(self, node: ir.Relation) -> ir.Relation:
+        """Return what stands in the recursion for a part that does not vary."""
+        if isinstance(linear_chain(node)[1], ir.Get | ir.Constant):
+            return node
+        if isinstance(node, ir.Join) and not node.inputs:
+            return node
+        relation = self._inlined(node)
+        found = self.outside.get(relation)
+        if found is None:
+            id = GlobalId(f"x{self.loop.numbers[0]}.{len(self.outside)}")
+            found = self.outside[relation] = ir.Get(id, columns_of(relation))
+        return found
+
+    def _inlined(self, node: ir.Relation) -> ir.Relation:
+        """Return a part with the Lets of the recursion's values put in."""
+        if isinstance(node, ir.LocalGet) and node.number in self.bound:
+            return self._inlined(self.bound[node.number])
+        inputs = ir.inputs_of(node)
+        return ir.with_inputs(node, tuple(map(self._inlined, inputs))) if inputs else node
+
+    def varies(self, node: ir.Relation) -> bool:
+        """Whether a part reads a value of the recursion."""
+        found = self.varying.get(node)
+        if found is None:
+            found = self.varying[node] = any(self._read(node))
+        return found
+
+    def _read(self, node: ir.Relation) -> Iterator[bool]:
+        if isinstance(node, ir.LocalGet):
+            if node.number in self.bound:
+                yield self.varies(self.bound[node.number])
+            yield node.number in self.loop.numbers
+        for each in ir.inputs_of(node):
+            yield self.varies(each)
+
+    # --- the limit
+
+    def _unsettled(self, previous: list[GlobalId]) -> Iteration:
+        """Return the operators of the rows in which two rounds differ."""
+        differing: list[ir.Relation] = []
+        for id, columns in zip(previous, self.loop.columns, strict=True):
+            a, b = (ir.Get(GlobalId(f"{id}{which}"), columns) for which in "ab")
+            for one, other in ((a, b), (b, a)):
+                differing.append(ir.Threshold(ir.Union((one, ir.Negate(other)))))
+        inner = self.outer.within(self._picked(differing))
+        results = [inner.node(each) for each in differing]
+        return Iteration(
+            inner.operators,
+            {number: id for id, number in inner.sources.items()},
+            results,
+            inner.errors_of(differing),
+            inner.context,
+        )

@@ -1,0 +1,199 @@
+"""Recursion: values that are computed from each other, round by round, until they do not change.
+
+    iteration 1    values of round 1, from empty ones
+    iteration 2    values of round 2, from those of round 1
+    ...
+    iteration n    the same values as iteration n - 1: the result
+
+Each iteration has its own operators and keeps their state between steps. So a change goes through
+all iterations, and costs in each what it touches; deletions are as exact as insertions. If the last
+two iterations do not agree at each time of a window, another one is added. Before the window it
+would have been in the state of the last one, because the inputs of both were the same, so it is a
+copy of that.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from foreshore.compute.engine import ArrangementSize
+from foreshore.compute.flow.batch import Batch, concat, empty
+from foreshore.compute.flow.iteration import Iteration, are_equal, with_text
+from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.operators.operator import Stateless, Window
+from foreshore.compute.flow.program import Context
+from foreshore.errors import DatabaseError, data_error
+from foreshore.ids import GlobalId
+
+ROUNDS = 1000  # after which a recursion without a limit of its own fails
+MOST_ROWS = 20_000_000  # updates of all iterations in a step
+SPARE = 2  # iterations that are kept although fewer would do, at least
+
+
+class Loop:
+    """The values of a recursion. Its output is empty: `LoopValue` gives the values.
+
+    `inputs` are the operators of the collections `given`, of which the iterations read; `previous`
+    are their ids for the values of the round before. `fresh` is an iteration without any state.
+    `unsettled` gives the rows in which the last two rounds differ, for a limit that is an error.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[int],
+        given: Sequence[GlobalId],
+        previous: Sequence[GlobalId],
+        layouts: Sequence[Layout],
+        fresh: Iteration,
+        unsettled: Iteration | None,
+        limit: int,
+        port: int,
+        context: Context,
+    ) -> None:
+        self.inputs: tuple[int, ...] = tuple(inputs)
+        self.layout = layouts[0]
+        self.values: list[Batch] = [empty(layout.words) for layout in layouts]
+        self._given = tuple(given)
+        self._previous = tuple(previous)
+        self._nothing = [empty(layout.words) for layout in layouts]
+        self._fresh = fresh
+        self._unsettled = unsettled
+        self._limit = limit
+        self._port = port
+        self._context = context
+        self._iterations: list[Iteration] = []
+        self._kept = 0  # iterations before the step
+        self._stepped = False
+
+    def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
+        """Compute the changes of the values in a window."""
+        self._kept = len(self._iterations)
+        self._stepped = False
+        self.values = self._nothing
+        if self._kept and not any(map(len, inputs)):
+            return self._nothing[0]
+        self._stepped = True
+        given = dict(zip(self._given, inputs, strict=True))
+        before, values = self._rounds(window, given)
+        self.values = values
+        last = self._iterations[-1]
+        self._context.fail(self._port, last.errors)
+        if self._unsettled is not None and len(self._iterations) == self._limit:
+            self._note_unsettled(window, before, values)
+        return self._nothing[0]
+
+    def _rounds(
+        self, window: Window, given: Mapping[GlobalId, Batch]
+    ) -> tuple[list[Batch], list[Batch]]:
+        """Return the changes of the values in the last two rounds."""
+        values, last_read, number, rows = self._nothing, given, 0, 0
+        pristine: Iteration | None = None  # the last iteration, before the window
+        while True:
+            before = values
+            read = {**given, **dict(zip(self._previous, before, strict=True))}
+            if number == len(self._iterations):
+                if pristine is None:
+                    pristine = self._pristine(window, last_read)
+                self._iterations.append(pristine.copy())
+            values = self._iterations[number].step(window, read)
+            number, last_read = number + 1, read
+            rows += sum(map(len, values))
+            if rows > MOST_ROWS:
+                raise DatabaseError("a recursive query has too many rows", sqlstate="54000")
+            self._context.check()
+            if number == self._limit:
+                return before, values
+            if number >= self._kept and are_equal(values, before, self._context.seed):
+                return before, values
+
+    def _pristine(self, window: Window, read: Mapping[GlobalId, Batch]) -> Iteration:
+        """Return the last iteration as it was before the window, given what it has read in it."""
+        if not self._iterations:
+            return self._fresh
+        last = self._iterations[-1]
+        last.restore()
+        pristine = last.copy()
+        last.step(window, read)
+        return pristine
+
+    def _note_unsettled(
+        self, window: Window, before: Sequence[Batch], values: Sequence[Batch]
+    ) -> None:
+        assert self._unsettled is not None
+        ids = [*(f"{id}a" for id in self._previous), *(f"{id}b" for id in self._previous)]
+        given = dict(zip(map(GlobalId, ids), [*before, *values], strict=True))
+        found = self._unsettled.step(window, given)
+        text = data_error("54000", f"recursion did not converge within {self._limit} iterations")
+        number = self._context.interner.number(text.encode())
+        for each in found:
+            self._context.fail(self._port, with_text(each, number))
+
+    def commit(self) -> None:
+        """Keep what the last step staged, and no more iterations than are of use."""
+        if not self._stepped:
+            return
+        self._stepped = False
+        for each in self._all():
+            each.commit()
+        needed = self._needed()
+        del self._iterations[needed + max(SPARE, needed // 4) :]
+
+    def _needed(self) -> int:
+        """Return how many iterations give the result."""
+        for number in range(1, len(self._iterations)):
+            if self._iterations[number].equals(self._iterations[number - 1]):
+                return number + 1
+        return len(self._iterations)
+
+    def restore(self) -> None:
+        """Return to the state before the last step."""
+        if self._stepped:
+            del self._iterations[self._kept :]
+            for each in self._all():
+                each.restore()
+        self._stepped = False
+        self.values = self._nothing
+
+    def _all(self) -> Iterator[Iteration]:
+        yield from list(self._iterations)
+        if self._unsettled is not None:
+            yield self._unsettled
+
+    def compact(self, since: int) -> None:
+        """Do nothing: iterations are compacted when they are stepped."""
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintain` has something to do."""
+        return any(each.maintenance_due for each in self._all())
+
+    def maintain(self) -> bool:
+        """Do a slice of merging; return whether there is more to do."""
+        return any([each.maintain() for each in self._all()])
+
+    def sizes(self) -> Iterator[ArrangementSize]:
+        """Yield the sizes of all iterations' arrangements, added up by their names."""
+        found: dict[str, ArrangementSize] = {}
+        for each in list(self._iterations):
+            for size in each.sizes():
+                known = found.get(size.name, replace(size, records=0, batches=0, bytes=0))
+                found[size.name] = replace(
+                    known,
+                    records=known.records + size.records,
+                    batches=known.batches + size.batches,
+                    bytes=known.bytes + size.bytes,
+                )
+        yield from found.values()
+
+
+class LoopValue(Stateless):
+    """One of the values of a recursion."""
+
+    def __init__(self, loop: int, of: Loop, place: int, layout: Layout) -> None:
+        self.inputs: tuple[int, ...] = (loop,)
+        self.layout = layout
+        self._of = of
+        self._place = place
+
+    def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
+        """Return the changes of the value."""
+        return concat([self._of.values[self._place]], self.layout.words)

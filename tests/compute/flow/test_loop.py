@@ -1,0 +1,246 @@
+"""Recursions, maintained by iterations, are at every time what computing them anew gives."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.ir import (
+    Aggregate,
+    Call,
+    Constant,
+    Filter,
+    Get,
+    Join,
+    Let,
+    LetRec,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    count_all,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import BOOL, INT4, INT8, ColumnType
+from tests.compute.cases import Case, Contents, check_maintained
+from tests.compute.plans import column
+from tests.effort import examples
+from tests.model import Rows
+
+INT = ColumnType(INT4)
+EDGES = Get(GlobalId("u7"), (ColumnType(INT4, False), INT))
+ROOTS = Get(GlobalId("u8"), (ColumnType(INT4, False),))
+PAIRS = LocalGet(1, (INT, INT))
+NODES = LocalGet(2, (INT,))
+
+
+def add(a: Scalar, b: Scalar) -> Scalar:
+    """Return a sum."""
+    return Call("add(int4,int4)", (a, b), INT4)
+
+
+def one(value: int) -> Literal:
+    """Return a constant."""
+    return Literal(value, INT4)
+
+
+def distinct(relation: Relation, width: int) -> Relation:
+    """Return the distinct rows of columns of integers."""
+    return Reduce(relation, tuple(map(column, range(width))), ())
+
+
+def minimum(relation: Relation) -> Relation:
+    """Return the least second column for each first one."""
+    return Reduce(relation, (column(0),), (Aggregate("min", (column(1),), INT4),))
+
+
+def rec(value: Relation, body: Relation | None = None, **options: object) -> LetRec:
+    """Return a recursion of one value of pairs."""
+    return LetRec((1,), ((INT, INT),), (value,), body or PAIRS, **options)  # type: ignore[arg-type]
+
+
+STEP = Project(Join((PAIRS, EDGES), ((column(1), column(2)),)), (0, 3))
+BOTH_WAYS = Union((EDGES, Project(EDGES, (1, 0))))
+CLOSURE = rec(distinct(Union((EDGES, STEP)), 2))
+DISTANCES = rec(
+    minimum(
+        Union(
+            (
+                Project(Map(ROOTS, (one(0),)), (0, 1)),
+                Project(
+                    Map(Join((PAIRS, EDGES), ((column(0), column(2)),)), (add(column(1), one(1)),)),
+                    (3, 4),
+                ),
+            )
+        )
+    )
+)
+COMPONENTS = rec(
+    minimum(
+        Union(
+            (
+                Project(EDGES, (0, 0)),
+                Project(EDGES, (1, 1)),
+                Project(Join((PAIRS, BOTH_WAYS), ((column(0), column(2)),)), (3, 1)),
+            )
+        )
+    )
+)
+REACHED = LetRec(  # a value that reads another of the same round
+    (1, 2),
+    ((INT, INT), (INT,)),
+    (
+        distinct(Union((Project(Map(NODES, (one(0),)), (0, 1)), EDGES)), 2),
+        distinct(Union((ROOTS, Project(Join((NODES, PAIRS), ((column(0), column(1)),)), (2,)))), 1),
+    ),
+    Union((NODES, Project(Filter(PAIRS, (Call("eq", (column(1), one(0)), BOOL),)), (0,)))),
+)
+UNREACHED = Let(
+    9,
+    distinct(Union((Project(EDGES, (0,)), Project(EDGES, (1,)))), 1),
+    LetRec(
+        (2,),
+        ((INT,),),
+        (
+            distinct(
+                Union((ROOTS, Project(Join((NODES, EDGES), ((column(0), column(1)),)), (2,)))), 1
+            ),
+        ),
+        Threshold(Union((LocalGet(9, (INT,)), Negate(NODES)))),
+    ),
+)
+OSCILLATING = rec(  # what is there in one round is not in the next
+    Threshold(Union((Project(EDGES, (0, 0)), Negate(Project(PAIRS, (0, 1)))))), limit=5
+)
+COUNTED = rec(
+    Union(
+        (Project(EDGES, (0, 1)), Project(Join((PAIRS, EDGES), ((column(1), column(2)),)), (0, 3)))
+    ),
+    limit=3,
+    fails=False,
+)
+BOUNDED = rec(
+    TopK(
+        distinct(Union((EDGES, STEP)), 2),
+        (0,),
+        (OrderKey(column(1)),),
+        Literal(2, INT8),
+    ),
+    limit=20,
+    fails=False,
+)
+FAILING = rec(
+    distinct(
+        Union(
+            (
+                EDGES,
+                Project(
+                    Map(
+                        Filter(STEP, (Call("ne", (column(0), column(1)), BOOL),)),
+                        (Call("divide(int4,int4)", (one(6), column(1)), INT4),),
+                    ),
+                    (0, 2),
+                ),
+            )
+        ),
+        2,
+    ),
+    limit=12,
+    fails=False,
+)
+CONSTANT = rec(
+    distinct(
+        Union(
+            (
+                Constant((((1, 0), 1),), (INT, INT)),
+                Filter(
+                    Project(Map(PAIRS, (add(column(1), one(1)),)), (0, 2)),
+                    (Call("lt", (column(1), one(4)), BOOL),),
+                ),
+            )
+        ),
+        2,
+    ),
+    Reduce(Union((PAIRS, EDGES)), (column(0),), (count_all(),)),
+)
+LOOPS: dict[str, Relation] = {
+    "closure": CLOSURE,
+    "distances": DISTANCES,
+    "components": COMPONENTS,
+    "two values": REACHED,
+    "beside the rest": UNREACHED,
+    "counted to a limit": COUNTED,
+    "top of each round": BOUNDED,
+    "failing": FAILING,
+    "constant": CONSTANT,
+}
+
+
+class WithoutBulk(FlowEngine):
+    """The engine, which leaves no dataflow to the bulk engine."""
+
+    def create(
+        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
+    ) -> FlowDataflow:
+        """Return a dataflow; raises Unsupported."""
+        return FlowDataflow(description, self._bulk, self._collections)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[FlowEngine]:
+    """Yield one engine for all cases."""
+    bulk = DuckDbEngine(threads=1)
+    yield WithoutBulk(bulk)
+    bulk.close()
+
+
+def graphs(random: Random, nodes: int, times: int, edges: int) -> list[Contents]:
+    """Return graphs at successive times, each with a few changes of the one before."""
+    found: Rows = Counter()
+    roots: Rows = Counter({(0,): 1})
+    history: list[Contents] = []
+    for _ in range(times):
+        for _ in range(random.randint(0, 3)):
+            edge = (random.randrange(nodes), random.randrange(nodes))
+            if found[edge] or (sum(found.values()) > edges and found):
+                gone = edge if found[edge] else random.choice(sorted(found))
+                found[gone] -= 1
+            else:
+                found[edge] += 1
+            found = +found
+        if random.random() < 0.2:
+            roots = Counter({(random.randrange(nodes),): 1})
+        history.append({EDGES.id: Counter(found), ROOTS.id: Counter(roots)})
+    return history
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_recursion_is_exact_at_every_time(engine: FlowEngine, name: str) -> None:
+    random = Random(name)
+    for _ in range(examples(60)):
+        nodes = random.randint(2, 6)
+        history = graphs(random, nodes, times := random.randint(2, 14), nodes + 2)
+        cuts = frozenset(random.sample(range(2, times + 1), random.randint(0, times - 1)))
+        check_maintained(engine, Case(LOOPS[name], history, cuts))
+
+
+def test_recursion_that_does_not_converge_is_an_error(engine: FlowEngine) -> None:
+    random = Random(4)
+    for _ in range(20):
+        history = graphs(random, 3, 6, 2)
+        cuts = frozenset(random.sample(range(2, 6), random.randint(0, 4)))
+        check_maintained(engine, Case(OSCILLATING, history, cuts), counts_errors=False)
