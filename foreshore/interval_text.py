@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from foreshore.calendar import DAY, HOUR, MINUTE, SECOND
-from foreshore.datetime_text import fraction_micros
+from foreshore.datetime_text import fraction_micros, is_longer
 from foreshore.errors import DataError, InvalidDatetimeFormat
 from foreshore.interval_fields import last_field
 
@@ -57,7 +57,7 @@ def parse_interval(text: str, fields: str | None = None) -> Interval:
     A final number without a unit counts the last of the declared `fields`, or seconds.
     """
     stripped = text.strip()
-    if len(stripped) > MOST_CHARACTERS and sum(map(len, stripped.split())) > MOST_CHARACTERS:
+    if is_longer(stripped, MOST_CHARACTERS):
         _Total(text).bad()
     if stripped.startswith("P"):
         return _parse_iso_interval(text, stripped)

@@ -4,9 +4,12 @@ Keys are unique and sorted by length, then bytes. The last of equal keys wins. N
 so `1.50` keeps its zero and `1e2` is `100`. Strings are unescaped and escaped again.
 """
 
+import heapq
 import json
 import re
+from collections.abc import Iterable
 from decimal import MAX_PREC, Context, Decimal
+from itertools import islice
 from typing import Any
 
 from foreshore.errors import DataError, InvalidTextRepresentation, StatementTooComplex
@@ -15,6 +18,10 @@ _EXACT = Context(prec=MAX_PREC)
 _MAX_EXPONENT = 100_000  # larger exponents overflow PostgreSQL's numeric, or nearly so
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+LONG = 1 << 17  # characters: some milliseconds of decoding
+PIECE = 4096  # characters
+MANY = 16_384  # members of an object
+_SPACES = (" ", "\n", "\t", "\r")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _EXPECTED = {
     "Expecting value": "Expected JSON value",
@@ -37,13 +44,7 @@ def canonical_json(text: str) -> str:
     Raises InvalidTextRepresentation `invalid input syntax for type json`.
     """
     try:
-        value = json.loads(
-            text,
-            parse_int=_number,
-            parse_float=_number,
-            parse_constant=_refuse,
-        )
-        return format_json(value)
+        return format_json(_DECODER.decode(text) if len(text) <= LONG else _decode_long(text))
     except json.JSONDecodeError as error:
         raise _invalid(text, error) from None
     except RecursionError:
@@ -86,13 +87,113 @@ def _number(text: str) -> _Number:
     return _Number(shown.lstrip("-") if _is_zero(shown) else shown)
 
 
+_DECODER = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constant=_refuse)
+
+
+def _decode_long(text: str) -> Any:
+    """Return what `_DECODER.decode` returns, in steps between which other threads can run.
+
+    That method holds Python's interpreter lock for the whole document. So it decodes only short
+    pieces here: containers and runs of items of at most `PIECE` characters, strings and numbers.
+    """
+    value, at = _decode_at(text, _after_space(text, 0), {})
+    at = _after_space(text, at)
+    if at != len(text):
+        raise json.JSONDecodeError("Extra data", text, at)
+    return value
+
+
+def _decode_at(text: str, at: int, keys: dict[str, str]) -> tuple[Any, int]:
+    """Return the value at `at` and the position after it; `keys` are those seen before.
+
+    Each level of the document is one level of recursion, fewer than of formatting it.
+    """
+    opening = text[at : at + 1]
+    if opening not in ("{", "["):
+        return _DECODER.raw_decode(text, at)
+    if (found := _piece(text[at : at + PIECE])) is not None:
+        return found[0], at + found[1]
+    members: dict[str, Any] = {}
+    items: list[Any] = []
+    value, closing = (members, "}") if opening == "{" else (items, "]")
+    at = _after_space(text, at + 1)
+    if text[at : at + 1] == closing:
+        return value, at + 1
+    while True:
+        if opening == "{":
+            key, at = _key_at(text, at)
+            member, at = _decode_at(text, at, keys)
+            members[keys.setdefault(key, key)] = member
+        else:
+            run, at = _run_at(text, at)
+            items += run
+            if not run:
+                item, at = _decode_at(text, at, keys)
+                items.append(item)
+        at = _after_space(text, at)
+        if text[at : at + 1] == closing:
+            return value, at + 1
+        if text[at : at + 1] != ",":
+            raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+        at = _after_space(text, at + 1)
+
+
+def _piece(text: str) -> tuple[Any, int] | None:
+    """Return the container that `text` begins with and its length; None if it may be longer."""
+    try:
+        return _DECODER.raw_decode(text)
+    except (json.JSONDecodeError, DataError):
+        return None
+
+
+def _key_at(text: str, at: int) -> tuple[str, int]:
+    """Return the key of a member and the position of its value."""
+    if text[at : at + 1] != '"':
+        error = "Expecting property name enclosed in double quotes"
+        raise json.JSONDecodeError(error, text, at)
+    key, at = _DECODER.raw_decode(text, at)
+    at = _after_space(text, at)
+    if text[at : at + 1] != ":":
+        raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
+    return key, _after_space(text, at + 1)
+
+
+def _run_at(text: str, at: int) -> tuple[list[Any], int]:
+    """Return some items of an array, none if the first is a container, and their end."""
+    if text[at : at + 1] not in ("{", "["):
+        # They end before the last comma, unless that is in a string or a container.
+        end = text.rfind(",", at, at + PIECE)
+        run = None if end < 0 else _piece(f"[{text[at:end]}]")
+        if run is not None and run[1] == end - at + 2:
+            return run[0], end
+    return [], at
+
+
+def _after_space(text: str, at: int) -> int:
+    """Return the position of the next character that is not white space, from `at` on."""
+    while text[at : at + 1] in _SPACES:
+        at += 1
+    return at
+
+
 def _is_zero(digits: str) -> bool:
     return not digits.strip("-0.")
 
 
 def quote_json(text: str) -> str:
     """Return `text` as a JSON string, escaped as PostgreSQL does."""
-    return '"' + _ESCAPED.sub(lambda m: _SHORT.get(m[0]) or f"\\u{ord(m[0]):04x}", text) + '"'
+    return '"' + "".join(_ESCAPED.sub(_escaped, part) for part in _parts(text)) + '"'
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return _SHORT.get(character[0]) or f"\\u{ord(character[0]):04x}"
+
+
+def _parts(text: str) -> Iterable[str]:
+    """Yield `text` in parts, between which other threads can run."""
+    if len(text) <= LONG:
+        return (text,)
+    return (text[at : at + LONG] for at in range(0, len(text), LONG))
 
 
 def _check_string(text: str) -> str:
@@ -102,7 +203,7 @@ def _check_string(text: str) -> str:
             sqlstate="22P05",
             detail="\\u0000 cannot be converted to text.",
         )
-    if _SURROGATE.search(text):
+    if not text.isascii() and any(map(_SURROGATE.search, _parts(text))):
         raise InvalidTextRepresentation(
             "invalid input syntax for type json",
             detail="Unicode high surrogate must not follow a high surrogate."
@@ -110,6 +211,18 @@ def _check_string(text: str) -> str:
             else "Unicode low surrogate must follow a high surrogate.",
         )
     return text
+
+
+def _by_key(members: Iterable[tuple[bytes, Any]]) -> Iterable[tuple[bytes, Any]]:
+    """Return the members of an object in order; many are sorted in parts, and merged."""
+    rest = iter(members)
+    parts = iter(lambda: sorted(islice(rest, MANY), key=_length_and_key), [])
+    first, *others = [*parts] or [[]]
+    return heapq.merge(first, *others, key=_length_and_key) if others else first
+
+
+def _length_and_key(member: tuple[bytes, Any]) -> tuple[int, bytes]:
+    return len(member[0]), member[0]
 
 
 def format_json(value: Any) -> str:
@@ -126,10 +239,7 @@ def format_json(value: Any) -> str:
         case str():
             return quote_json(_check_string(value))
         case dict():
-            pairs = sorted(
-                ((_check_string(key).encode(), item) for key, item in value.items()),
-                key=lambda pair: (len(pair[0]), pair[0]),
-            )
+            pairs = _by_key((_check_string(key).encode(), item) for key, item in value.items())
             inner = (f"{quote_json(key.decode())}: {format_json(item)}" for key, item in pairs)
             return "{" + ", ".join(inner) + "}"
         case list() | tuple():
