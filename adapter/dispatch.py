@@ -138,7 +138,7 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
 async def _define(context: StatementContext, statement: Statement, plan: plans.Plan) -> Outcome:
     """Run DDL; its change of the catalog must survive planning it again from its text."""
     context.require_writable(_verb(plan))
-    if changes_permanent_objects(context, plan):
+    if await changes_permanent_objects(context, plan):
         await _lock(context)
     change = context.transaction.catalog
     before = None if change is None else change.state

@@ -5,6 +5,10 @@ transaction ends, as LOCK TABLE does: lock_timeout and deadlock detection apply.
 the statement was planned against is the one that it changes. Temporary objects need no lock.
 """
 
+from collections.abc import Sequence
+
+from foreshore.adapter.ddl.objects import look_up
+from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.transaction import Transaction
 from foreshore.catalog.item import Item
@@ -22,7 +26,7 @@ from foreshore.sql.plan.changed_objects import (
 )
 
 
-def changes_permanent_objects(context: StatementContext, plan: Plan) -> bool:
+async def changes_permanent_objects(context: StatementContext, plan: Plan) -> bool:
     """Return whether running `plan` may change objects that other sessions see."""
     reader = context.planner.reader()
     match changed_objects(plan):
@@ -35,7 +39,7 @@ def changes_permanent_objects(context: StatementContext, plan: Plan) -> bool:
         case Items(ids=ids):
             return any(not _is_temporary(reader.state.get(id)) for id in ids)
         case NamedRelations(names=names):
-            return any(_names_permanent(context, name) for name in names)
+            return await look_up(names, _any_permanent, reader, names)
         case _:
             return True
 
@@ -44,9 +48,12 @@ def _is_temporary(found: object) -> bool:
     return isinstance(found, Item) and found.temporary
 
 
-def _names_permanent(context: StatementContext, name: Name) -> bool:
+def _any_permanent(reader: SessionCatalog, names: Sequence[Name]) -> bool:
+    return any(_names_permanent(reader, name) for name in names)
+
+
+def _names_permanent(reader: SessionCatalog, name: Name) -> bool:
     """Return whether `name` is a permanent relation's; a missing one is the statement's error."""
-    reader = context.planner.reader()
     try:
         found = reader.find(name.parts) or reader.find_key(name.parts)
     except DatabaseError:

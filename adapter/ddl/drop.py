@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.ddl.objects import find_all, find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
@@ -16,11 +16,7 @@ from foreshore.sql.plan import Drop, Rename, Retain
 
 async def drop(context: StatementContext, plan: Drop) -> Completed:
     """Run DROP."""
-    found = [
-        find_if_exists(context, plan.kind, name, if_exists=plan.if_exists, altered=False)
-        for name in plan.names
-    ]
-    targets = [each for each in found if each is not None]
+    targets = await find_all(context, plan)
     if any(_is_current_database(context, each) for each in targets):
         raise ObjectNotInPrerequisiteState(
             "cannot drop the currently open database", sqlstate="55006"

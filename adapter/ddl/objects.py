@@ -1,9 +1,10 @@
 """Find the objects that DDL statements name, and add new ones."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from foreshore import blocking
 from foreshore.adapter.ddl.definitions import ITEM_TYPES, Defining, planned_as
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Item, Object, Schema
@@ -19,7 +20,35 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.item_view import Name
-from foreshore.sql.plan import CreateTable, ObjectKind
+from foreshore.sql.plan import CreateTable, Drop, ObjectKind
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+FEW_NAMES = 64  # that are looked up on the event loop
+
+
+async def look_up(
+    names: Sequence[Name], work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Return what `work` gives, which looks up `names`: on a thread if they are many."""
+    if len(names) <= FEW_NAMES:
+        return work(*args, **kwargs)
+    return await blocking.run(None, work, *args, **kwargs)
+
+
+async def find_all(context: StatementContext, plan: Drop) -> list[Object]:
+    """Return the objects that DROP names, with a notice for each that may be missing and is."""
+    return await look_up(plan.names, _find_all, context, plan)
+
+
+def _find_all(context: StatementContext, plan: Drop) -> list[Object]:
+    found = (
+        find_if_exists(context, plan.kind, name, if_exists=plan.if_exists, altered=False)
+        for name in plan.names
+    )
+    return [each for each in found if each is not None]
 
 
 def find_if_exists(
