@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import BinaryIO
 
@@ -20,6 +21,8 @@ PART_BYTES = 1 << 20  # of a batch written, sent or read at once, unless rows ar
 KEPT_BYTES = 2 << 20
 BATCH_ROWS = 8_192  # sent to a client at once
 LARGE_RESULT = 16 << 20  # above this, allocators are asked to return memory
+
+_CLOSER = ThreadPoolExecutor(1, "close-results")
 
 
 class Result:
@@ -135,7 +138,10 @@ class Result:
         self._kept.clear()
         self._spilled.clear()
         if self._file is not None:
-            self._file.close()
+            if self._end > LARGE_RESULT:  # freeing its space takes long
+                _CLOSER.submit(self._file.close)
+            else:
+                self._file.close()
             self._file = None
 
 

@@ -94,8 +94,7 @@ def _set_client_first(server: Any, first: str) -> None:
 
 async def _password(wire: Wire) -> bytes:
     """Return the data of the next message; raises FramingError if it is not a password message."""
-    while (received := wire.reader.next()) is None:
-        await wire.more()
+    received = await wire.next()
     if not isinstance(received, message.Password):
         raise message.FramingError(
             f"expected SASL response, got message type {type(received).__name__}"

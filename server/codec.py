@@ -95,7 +95,9 @@ class RowEncoder:
 
     def encoded(self, style: OutputStyle) -> Callable[[pa.RecordBatch], bytes]:
         """Return the function that encodes a batch of at most `CHUNK` rows."""
-        return lambda batch: (self.few if batch.num_rows <= FEW else self.chunk)(batch, style)
+        return lambda batch: bytes(
+            (self.few if batch.num_rows <= FEW else self.chunk)(batch, style)
+        )
 
     def few(self, batch: pa.RecordBatch, style: OutputStyle) -> bytes:
         """Return the DataRow messages of a small batch."""
@@ -113,7 +115,7 @@ class RowEncoder:
             parts.append(body)
         return b"".join(parts)
 
-    def chunk(self, batch: pa.RecordBatch, style: OutputStyle) -> bytes:
+    def chunk(self, batch: pa.RecordBatch, style: OutputStyle) -> message.Bytes:
         """Return the DataRow messages of a batch of at most `CHUNK` rows."""
         rows = batch.num_rows
         sizes = np.full(rows, 6, np.int64)
@@ -133,11 +135,16 @@ class RowEncoder:
         header["size"] = sizes
         header["width"] = len(self._types)
         headers = pa.Array.from_buffers(pa.binary(7), rows, [None, pa.py_buffer(header)])
-        return joined_bytes([headers.cast(pa.binary()), *parts])
+        joined = _joined([headers.cast(pa.binary()), *parts])
+        return joined if len(joined) > message.PIECE else bytes(joined)  # copying would take long
 
 
 def joined_bytes(columns: Sequence[pa.Array]) -> bytes:
     """Return the columns' binary values concatenated row by row; NULLs are empty."""
+    return bytes(_joined(columns))
+
+
+def _joined(columns: Sequence[pa.Array]) -> message.Bytes:
     joined = pc.binary_join_element_wise(
         *columns, b"", null_handling="replace", null_replacement=b""
     )
@@ -146,4 +153,4 @@ def joined_bytes(columns: Sequence[pa.Array]) -> bytes:
         return b""
     offsets = np.frombuffer(joined.buffers()[1], np.int32)
     first, last = offsets[joined.offset], offsets[joined.offset + len(joined)]
-    return memoryview(data)[first:last].tobytes()
+    return memoryview(data)[first:last]

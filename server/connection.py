@@ -9,6 +9,8 @@ import logging
 from collections.abc import Sequence
 from typing import assert_never
 
+import pyarrow as pa
+
 from foreshore import blocking
 from foreshore.adapter.client import (
     Completed,
@@ -16,6 +18,7 @@ from foreshore.adapter.client import (
     CopyOut,
     EmptyQuery,
     Execution,
+    Notice,
     Portal,
     Rows,
     Session,
@@ -27,6 +30,7 @@ from foreshore.errors import (
     StatementTooComplex,
     disk_fault,
 )
+from foreshore.garbage import collection_paused
 from foreshore.server import copying, message, metrics
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
@@ -36,7 +40,9 @@ from foreshore.types import Datum, RelationDesc, SqlType, oid_of
 
 logger = logging.getLogger(__name__)
 
+WIDE = 1 << 18  # bytes of rows: some milliseconds of encoding
 LONG_ARGUMENTS = 1 << 17  # bytes of a Bind message: some ten milliseconds of decoding
+NOTICES_PER_TURN = 1000
 STATEMENTS_PER_TURN = 8  # of one client, before other tasks run
 
 
@@ -45,7 +51,6 @@ class Conversation:
 
     def __init__(self, wire: Wire, session: Session) -> None:
         self._wire = wire
-        self._reader = wire.reader
         self._session = session
         self._skipping = False  # after an error in the extended protocol, until Sync
         self._encoders: dict[tuple[int, tuple[int, ...]], tuple[RelationDesc, RowEncoder]] = {}
@@ -58,11 +63,7 @@ class Conversation:
         """Handle messages until the client terminates; raises Disconnected or FramingError."""
         self._ready()
         while True:
-            received = self._reader.next()
-            if received is None:
-                await self._wire.more()
-                continue
-            match received:
+            match received := await self._wire.next():
                 case message.Terminate():
                     return
                 case message.Sync():
@@ -177,7 +178,7 @@ class Conversation:
         zone = self._session.time_zone
         if sum(map(len, filter(None, bind.values))) <= LONG_ARGUMENTS:
             return arguments(bind, types, zone)
-        return await blocking.run(None, arguments, bind, types, zone)
+        return await blocking.run(None, collection_paused()(arguments), bind, types, zone)
 
     def _may_be_alone(self, portal: Portal) -> bool:
         """Whether the portal may be the only statement of a transaction that writes."""
@@ -226,22 +227,18 @@ class Conversation:
                 if execution.suspended():
                     self._wire.put(message.PORTAL_SUSPENDED)
                 else:
-                    self._complete(execution.tag(count))
+                    await self._complete(execution.tag(count))
             case Completed(tag):
-                self._complete(tag)
+                await self._complete(tag)
             case EmptyQuery():
                 self._wire.put(message.EMPTY_QUERY)
             case CopyOut():
-                self._complete(
-                    await copying.copy_out(
-                        self._wire,
-                        execution,
-                        self._session.output_style(names=copying.shows_names(execution)),
-                    )
-                )
+                style = self._session.output_style(names=copying.shows_names(execution))
+                await self._complete(await copying.copy_out(self._wire, execution, style))
             case CopyIn():
                 zone = self._session.time_zone
-                self._complete(await copying.copy_in(self._wire, execution, zone, simple=simple))
+                tag = await copying.copy_in(self._wire, execution, zone, simple=simple)
+                await self._complete(tag)
             case _:
                 assert_never(execution)
         self._executed += 1
@@ -259,9 +256,9 @@ class Conversation:
             count += size
             if rows.streaming and size <= CHUNK:
                 wire.put(await ENCODINGS.of(batch, encoder.form(style), encoder.encoded(style)))
-            elif size <= FEW:
+            elif size <= FEW and not _is_wide(batch):
                 wire.put(encoder.few(batch, style))
-            elif size <= INLINE:
+            elif size <= INLINE and not _is_wide(batch):
                 wire.put(encoder.chunk(batch, style))
             else:
                 for start in range(0, size, CHUNK):
@@ -275,20 +272,27 @@ class Conversation:
 
     def _put_notices(self) -> None:
         for notice in self._session.notices():
-            self._wire.put(
-                message.notice_response(
-                    notice.severity, notice.sqlstate, notice.message, notice.detail, notice.hint
-                )
+            self._put_notice(notice)
+
+    def _put_notice(self, notice: Notice) -> None:
+        self._wire.put(
+            message.notice_response(
+                notice.severity, notice.sqlstate, notice.message, notice.detail, notice.hint
             )
+        )
 
     def _send_notices(self) -> None:
         """Send notices now, after the messages gathered before them."""
         self._put_notices()
         self._wire.flush()
 
-    def _complete(self, tag: str) -> None:
+    async def _complete(self, tag: str) -> None:
+        """Add the statement's notices and its tag; others run while many notices are encoded."""
         metrics.STATEMENTS.inc()
-        self._put_notices()
+        for number, notice in enumerate(self._session.notices(), 1):
+            self._put_notice(notice)
+            if number % NOTICES_PER_TURN == 0:
+                await asyncio.sleep(0)
         self._wire.put(message.command_complete(tag))
 
     def _ready(self) -> None:
@@ -328,6 +332,12 @@ class Conversation:
             self._wire.put(piece)
             if len(piece) >= message.PIECE:
                 self._wire.flush()
+
+
+def _is_wide(batch: pa.RecordBatch) -> bool:
+    """Return whether encoding a batch would hold up the event loop, however few rows it has."""
+    # The first is quick, and too much for a slice.
+    return bool(batch.get_total_buffer_size() > WIDE and batch.nbytes > WIDE)
 
 
 def client_error(error: Exception) -> DatabaseError:

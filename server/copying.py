@@ -72,8 +72,7 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
         wire.flush()
         number = 0
         while True:
-            while (received := wire.reader.next()) is None:
-                await wire.more()
+            received = await wire.next()
             number += 1
             if number % MESSAGES_PER_TURN == 0:
                 await asyncio.sleep(0)

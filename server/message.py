@@ -5,7 +5,10 @@ the frame exactly: a count or length that points outside of it, or bytes left ov
 FramingError, which ends the connection.
 """
 
+import codecs
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from mmap import mmap
 from struct import Struct
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -18,6 +21,8 @@ _INT16 = Struct("!h")
 _INT32 = Struct("!i")
 _UINT32 = Struct("!I")
 _HEADER = Struct("!ci")
+_INCREMENTAL = codecs.getincrementaldecoder("utf-8")
+PIECE = 1 << 20  # bytes, or characters, that are coded at once
 
 
 class FramingError(ProtocolViolation):
@@ -66,13 +71,17 @@ class Parse(msgspec.Struct, frozen=True):
     parameter_oids: tuple[int, ...]
 
 
+Bytes: TypeAlias = bytes | memoryview
+Body: TypeAlias = bytes | mmap  # of a frame
+
+
 class Bind(msgspec.Struct, frozen=True):
     """Make a portal from a prepared statement and arguments."""
 
     portal: str
     statement: str
     formats: tuple[int, ...]
-    values: list[bytes | None]
+    values: Sequence[Bytes | None]
     result_formats: tuple[int, ...]
 
 
@@ -138,6 +147,14 @@ class Password(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class LongMessage(msgspec.Struct, frozen=True):
+    """A long frame, whose `size` bytes `parse_long` parses on a thread."""
+
+    code: int
+    size: int
+    pieces: deque[bytes]
+
+
 class Unreadable(msgspec.Struct, frozen=True):
     """A message whose frame is valid but whose text is not UTF-8.
 
@@ -179,8 +196,24 @@ class _BadText(DatabaseError):
     sqlstate = "22021"
 
 
-def parse_message(code: int, body: bytes) -> Message:
-    """Return the message of type `code` with `body`, the frame without type and length."""
+def parse_long(long: LongMessage) -> Message:
+    """Return the message of a long frame, whose pieces are used up.
+
+    They are put together in steps between which other threads can run.
+    """
+    body, at = mmap(-1, long.size), 0  # takes no memory before it is written to
+    while long.pieces:
+        piece = long.pieces.popleft()
+        body[at : at + len(piece)] = piece
+        at += len(piece)
+    return parse_message(long.code, body)
+
+
+def parse_message(code: int, body: Body) -> Message:
+    """Return the message of type `code` with `body`, the frame without type and length.
+
+    Long values of a Bind message are views of `body`.
+    """
     try:
         match code:
             case 0x42:  # B
@@ -208,7 +241,7 @@ def parse_message(code: int, body: bytes) -> Message:
                 _exactly(body, 0)
                 return FLUSH
             case 0x64:  # d, COPY_DATA
-                return CopyData(body)
+                return CopyData(bytes(body))
             case 0x63:  # c
                 _exactly(body, 0)
                 return COPY_DONE
@@ -219,7 +252,7 @@ def parse_message(code: int, body: bytes) -> Message:
             case 0x46:  # F
                 return FUNCTION_CALL
             case 0x70:  # p
-                return Password(body)
+                return Password(bytes(body))
             case 0x58:  # X
                 _exactly(body, 0)
                 return TERMINATE
@@ -229,22 +262,36 @@ def parse_message(code: int, body: bytes) -> Message:
         return Unreadable(error, code in (0x51, 0x46))
 
 
-def _exactly(body: bytes, end: int) -> None:
+def _exactly(body: Body, end: int) -> None:
     if len(body) != end:
         raise FramingError(
             "insufficient data left in message" if len(body) < end else "invalid message format"
         )
 
 
-def _text(body: bytes, at: int) -> tuple[str, int]:
+def _text(body: Body, at: int) -> tuple[str, int]:
     """Return the string that begins at `at`, and the position after its terminator."""
-    end = body.find(0, at)
+    end = body.find(b"\0", at)
     if end < 0:
         raise FramingError("invalid string in message")
+    return decode_text(memoryview(body)[at:end] if end - at > PIECE else body[at:end]), end + 1
+
+
+def decode_text(value: Bytes) -> str:
+    """Decode UTF-8; raises PostgreSQL's error if the bytes are not UTF-8.
+
+    A long text is decoded in pieces, between which other threads can run.
+    """
     try:
-        return body[at:end].decode(), end + 1
+        if len(value) <= PIECE:
+            return str(value, "utf-8")
+        decode, text = _INCREMENTAL().decode, ""
+        for at in range(0, len(value), PIECE):
+            text += decode(value[at : at + PIECE])  # CPython extends it in place
+        text += decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise bad_text(error) from None
+    return text
 
 
 def bad_text(error: UnicodeDecodeError) -> DatabaseError:
@@ -253,7 +300,7 @@ def bad_text(error: UnicodeDecodeError) -> DatabaseError:
     return _BadText(f'invalid byte sequence for encoding "UTF8": {wrong}')
 
 
-def _count(body: bytes, at: int) -> int:
+def _count(body: Body, at: int) -> int:
     """Return the two-byte count at `at`; each counted entry has at least two bytes."""
     if at + 2 > len(body):
         raise FramingError("insufficient data left in message")
@@ -265,7 +312,7 @@ def _count(body: bytes, at: int) -> int:
     return count
 
 
-def _shorts(body: bytes, at: int) -> tuple[tuple[int, ...], int]:
+def _shorts(body: Body, at: int) -> tuple[tuple[int, ...], int]:
     count = _count(body, at)
     at += 2
     if count == 0:
@@ -275,7 +322,7 @@ def _shorts(body: bytes, at: int) -> tuple[tuple[int, ...], int]:
     return Struct(f"!{count}h").unpack_from(body, at), at + 2 * count
 
 
-def _kind_and_name(body: bytes, what: str) -> tuple[OneOf["S", "P"], str]:
+def _kind_and_name(body: Body, what: str) -> tuple[OneOf["S", "P"], str]:
     name, at = _text(body, 1)
     _exactly(body, at)
     match body[0]:
@@ -287,7 +334,7 @@ def _kind_and_name(body: bytes, what: str) -> tuple[OneOf["S", "P"], str]:
             raise FramingError(f"invalid {what} message subtype {kind}")
 
 
-def _parse_parse(body: bytes) -> Parse:
+def _parse_parse(body: Body) -> Parse:
     name, at = _text(body, 0)
     sql, at = _text(body, at)
     count = _count(body, at)
@@ -295,13 +342,14 @@ def _parse_parse(body: bytes) -> Parse:
     return Parse(name, sql, Struct(f"!{count}I").unpack_from(body, at + 2))
 
 
-def _parse_bind(body: bytes) -> Bind:
+def _parse_bind(body: Body) -> Bind:
     portal, at = _text(body, 0)
     statement, at = _text(body, at)
     formats, at = _shorts(body, at)
     count = _count(body, at)
     at += 2
-    values: list[bytes | None] = []
+    values: list[Bytes | None] = []
+    view = memoryview(body)
     end = len(body)
     for _ in range(count):
         if at + 4 > end:
@@ -313,7 +361,7 @@ def _parse_bind(body: bytes) -> Bind:
             continue
         if length < 0 or at + length > end:
             raise FramingError("insufficient data left in message")
-        values.append(body[at : at + length])
+        values.append(view[at : at + length] if length > PIECE else body[at : at + length])
         at += length
     result_formats, at = _shorts(body, at)
     _exactly(body, at)
@@ -365,7 +413,6 @@ EMPTY_QUERY = b"I\0\0\0\x04"
 COPY_DONE_OUT = b"c\0\0\0\x04"
 AUTHENTICATION_OK = b"R\0\0\0\x08\0\0\0\0"
 REFUSE_ENCRYPTION = b"N"
-PIECE = 1 << 20  # characters
 READY = {status: b"Z\0\0\0\x05" + status.encode() for status in "ITE"}
 
 

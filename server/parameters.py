@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from io import BytesIO
 from struct import Struct, error
 from typing import Any
 
@@ -14,7 +15,7 @@ from foreshore.errors import (
 )
 from foreshore.json_text import canonical_json
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
-from foreshore.server.message import Bind, bad_text
+from foreshore.server.message import PIECE, Bind, Bytes, decode_text
 from foreshore.text import (
     OID_NAMES,
     REG_NAMES,
@@ -58,7 +59,7 @@ def arguments(bind: Bind, types: Sequence[SqlType], zone: str) -> list[Datum]:
     ]
 
 
-def _argument(value: bytes, type: SqlType, format: int, zone: str, number: int) -> Datum:
+def _argument(value: Bytes, type: SqlType, format: int, zone: str, number: int) -> Datum:
     if format == 0:
         return _from_text(value, type, zone)
     if format != 1:
@@ -66,7 +67,7 @@ def _argument(value: bytes, type: SqlType, format: int, zone: str, number: int) 
     return decode_binary(value, type, f"bind parameter {number}")
 
 
-def decode_binary(value: bytes, type: SqlType, what: str = "COPY data") -> Datum:
+def decode_binary(value: Bytes, type: SqlType, what: str = "COPY data") -> Datum:
     """Decode a datum in binary format."""
     decode = _BINARY.get(type.name)
     if decode is None:
@@ -77,37 +78,29 @@ def decode_binary(value: bytes, type: SqlType, what: str = "COPY data") -> Datum
         raise InvalidBinaryRepresentation(f"incorrect binary data format in {what}") from None
 
 
-def decode_text(value: bytes) -> str:
-    """Decode UTF-8; raises PostgreSQL's error if the bytes are not UTF-8."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError as wrong:
-        raise bad_text(wrong) from None
-
-
-def _from_text(value: bytes, type: SqlType, zone: str) -> Datum:
+def _from_text(value: Bytes, type: SqlType, zone: str) -> Datum:
     text = decode_text(value)
     if type.name in REG_NAMES and not text.strip().lstrip("+-").isdigit() and text != "-":
         return text
     return parse_text(text, type, zone=zone)
 
 
-def _unpacker(form: str) -> Callable[[bytes, SqlType], Any]:
+def _unpacker(form: str) -> Callable[[Bytes, SqlType], Any]:
     unpack = Struct(f"!{form}").unpack
 
-    def decode(value: bytes, type: SqlType) -> Any:
+    def decode(value: Bytes, type: SqlType) -> Any:
         return unpack(value)[0]
 
     return decode
 
 
-def _bool(value: bytes, type: SqlType) -> bool:
+def _bool(value: Bytes, type: SqlType) -> bool:
     if len(value) != 1:
         raise IndexError
     return value != b"\0"
 
 
-def _string(value: bytes, type: SqlType) -> str:
+def _string(value: Bytes, type: SqlType) -> str:
     text = decode_text(value)
     if "\0" in text:
         raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
@@ -122,17 +115,20 @@ def _string(value: bytes, type: SqlType) -> str:
             return text
 
 
-def _bytes(value: bytes, type: SqlType) -> bytes:
-    return value
+def _bytes(value: Bytes, type: SqlType) -> bytes:
+    copy = BytesIO()
+    for at in range(0, len(value), PIECE):  # other threads can run in between
+        copy.write(value[at : at + PIECE])
+    return copy.getvalue()
 
 
-def _uuid(value: bytes, type: SqlType) -> bytes:
+def _uuid(value: Bytes, type: SqlType) -> bytes:
     if len(value) != 16:
         raise IndexError
-    return value
+    return bytes(value)
 
 
-def _jsonb(value: bytes, type: SqlType) -> str:
+def _jsonb(value: Bytes, type: SqlType) -> str:
     if value[0] != 1:
         raise InvalidBinaryRepresentation(f"unsupported jsonb version number {value[0]}")
     return canonical_json(decode_text(value[1:]))
@@ -142,7 +138,7 @@ _INT4 = Struct("!i")
 _INT8 = Struct("!q")
 
 
-def _date(value: bytes, type: SqlType) -> int:
+def _date(value: Bytes, type: SqlType) -> int:
     days: int = _INT4.unpack(value)[0]
     if abs(days) >= 2**31 - 1:
         return days
@@ -151,14 +147,14 @@ def _date(value: bytes, type: SqlType) -> int:
     return days + EPOCH_DAYS
 
 
-def _time(value: bytes, type: SqlType) -> int:
+def _time(value: Bytes, type: SqlType) -> int:
     micros: int = _INT8.unpack(value)[0]
     if not 0 <= micros <= 86_400_000_000:
         raise DatetimeFieldOverflow("time out of range")
     return micros
 
 
-def _timestamp(value: bytes, type: SqlType) -> int:
+def _timestamp(value: Bytes, type: SqlType) -> int:
     micros: int = _INT8.unpack(value)[0]
     if micros in (2**63 - 1, -(2**63)):
         return micros
@@ -170,7 +166,7 @@ def _timestamp(value: bytes, type: SqlType) -> int:
 _INTERVAL = Struct("!qii")
 
 
-def _interval(value: bytes, type: SqlType) -> tuple[int, int, int]:
+def _interval(value: Bytes, type: SqlType) -> tuple[int, int, int]:
     micros, days, months = _INTERVAL.unpack(value)
     return months, days, micros
 
@@ -178,7 +174,7 @@ def _interval(value: bytes, type: SqlType) -> tuple[int, int, int]:
 _NUMERIC = Struct("!HhHH")
 
 
-def _numeric(value: bytes, type: SqlType) -> str:
+def _numeric(value: Bytes, type: SqlType) -> str:
     count, weight, sign, scale = _NUMERIC.unpack_from(value)
     if sign in (0xC000, 0xD000, 0xF000):
         word = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}[sign]
@@ -199,7 +195,7 @@ _DIMENSIONS = Struct("!iiI")
 _BOUNDS = Struct("!ii")
 
 
-def _array(value: bytes, type: SqlType) -> tuple[Datum, ...]:
+def _array(value: Bytes, type: SqlType) -> tuple[Datum, ...]:
     assert type.element is not None, type
     dimensions, flags, oid = _DIMENSIONS.unpack_from(value)
     if flags not in (0, 1):
@@ -235,7 +231,7 @@ def _array(value: bytes, type: SqlType) -> tuple[Datum, ...]:
     return tuple(items)
 
 
-_BINARY: dict[str, Callable[[bytes, SqlType], Datum]] = {
+_BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "bool": _bool,
     "bytea": _bytes,
     "uuid": _uuid,

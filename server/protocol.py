@@ -5,8 +5,9 @@
 
 A `MessageReader` returns each message once it has arrived in full. Whatever length a frame states,
 the reader never allocates more than what has arrived. A length out of bounds is a FramingError.
-Large CopyData is returned in parts as it arrives, since its boundaries mean nothing. The first
-frame has no type. Until `open` marks the client as authenticated, frames must be small.
+Large CopyData is returned in parts as it arrives, since its boundaries mean nothing. Another long
+frame is gathered, and returned as a `LongMessage` that is still to be parsed. The first frame has
+no type. Until `open` marks the client as authenticated, frames must be small.
 """
 
 from collections import deque
@@ -16,6 +17,7 @@ from foreshore.server.message import (
     COPY_DATA,
     CopyData,
     FramingError,
+    LongMessage,
     Message,
     Opening,
     parse_message,
@@ -25,6 +27,7 @@ from foreshore.server.message import (
 STARTUP_LIMIT = 10_000
 LIMIT_BEFORE_LOGIN = 65_536
 IN_PARTS = 65_536  # larger CopyData is returned in parts
+LONG = 1 << 20  # a longer frame that has not arrived in full is gathered
 LIMIT = 0x3FFFFFFF  # PostgreSQL's bound on one allocation
 
 _INT32 = Struct("!i")
@@ -39,7 +42,8 @@ class MessageReader:
         self._more: deque[bytes] = deque()  # bytes that arrived after `_data`
         self._more_size = 0
         self._limit = LIMIT_BEFORE_LOGIN
-        self._left = 0  # bytes yet to be returned of a CopyData in parts
+        self._left = 0  # bytes yet to come of a CopyData in parts or of a long frame
+        self._long: LongMessage | None = None  # the long frame that is being gathered
 
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""
@@ -72,8 +76,10 @@ class MessageReader:
         self._at += length
         return parse_opening(body)
 
-    def next(self) -> Message | None:
+    def next(self) -> Message | LongMessage | None:
         """Return the next message once it has arrived in full, or a part of large CopyData."""
+        if self._long is not None:
+            return self._gather(self._long)
         if self._left:
             return self._part()
         at = self._at
@@ -90,6 +96,10 @@ class MessageReader:
             if length > IN_PARTS and data[at] == COPY_DATA:
                 self._at, self._left = at + 5, length - 4
                 return self._part()
+            if length > LONG:
+                code, self._at, self._left = data[at], at + 5, length - 4
+                self._long = LongMessage(code, self._left, deque())
+                return self._gather(self._long)
             if not self._has(length + 1):
                 return None
             at, data = self._at, self._data
@@ -99,16 +109,31 @@ class MessageReader:
 
     def _part(self) -> CopyData | None:
         """Return what has arrived of a large CopyData."""
+        part = self._piece()
+        return None if part is None else CopyData(part)
+
+    def _gather(self, long: LongMessage) -> LongMessage | None:
+        """Add to a long frame what has arrived of it; return it once that is all."""
+        while self._left:
+            piece = self._piece()
+            if piece is None:
+                return None
+            long.pieces.append(piece)
+        self._long = None
+        return long
+
+    def _piece(self) -> bytes | None:
+        """Return some of the bytes yet to come, if any have arrived."""
         if self._at == len(self._data):
             if not self._more:
                 return None
             self._data, self._at = self._more.popleft(), 0
             self._more_size -= len(self._data)
         end = min(len(self._data), self._at + self._left)
-        part = self._data[self._at : end]  # bytes that are sliced in full are not copied
+        piece = self._data[self._at : end]  # bytes that are sliced in full are not copied
         self._left -= end - self._at
         self._at = end
-        return CopyData(part)
+        return piece
 
     def upcoming(self) -> int | None:
         """Return the type of the next message as soon as its first byte has arrived."""

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
+from foreshore import blocking
 from foreshore.server.lease import Lease
+from foreshore.server.message import PIECE, Bytes, LongMessage, Message, parse_long
 from foreshore.server.protocol import MessageReader
 
 READ_AHEAD = 4 * 1024 * 1024  # reading pauses beyond so many bytes of messages not yet handled
@@ -35,7 +37,7 @@ class Wire(asyncio.Protocol):
         self._run = run
         # Where a statement's end may be asked for while it waits for the client to read.
         self.interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
-        self._out: list[bytes] = []
+        self._out: list[Bytes] = []
         self._out_size = 0
         self._waiter: asyncio.Future[None] | None = None  # done when input arrives
         self._drained: asyncio.Future[None] | None = None  # done when the client has read enough
@@ -113,6 +115,17 @@ class Wire(asyncio.Protocol):
         if self._disconnected and not self.reader.buffered:
             raise Disconnected
 
+    async def next(self) -> Message:
+        """Return the next message once it has arrived; raises Disconnected.
+
+        A long one is parsed on a thread.
+        """
+        while (received := self.reader.next()) is None:
+            await self.more()
+        if isinstance(received, LongMessage):
+            return await blocking.run(None, parse_long, received)
+        return received
+
     async def upcoming(self) -> int:
         """Return the type of the next message once its first byte is there; raises Disconnected.
 
@@ -122,7 +135,7 @@ class Wire(asyncio.Protocol):
             await self.more()
         return code
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: Bytes) -> None:
         """Add bytes to be sent by the next `flush`."""
         self._out.append(data)
         self._out_size += len(data)
@@ -133,11 +146,11 @@ class Wire(asyncio.Protocol):
             if not self._lease.is_valid():
                 self._hold_back()
                 return
-            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+            if not self._transport.is_closing():
+                for data in _joined(self._out, self._out_size):
+                    self._transport.write(data)
             self._out.clear()
             self._out_size = 0
-            if not self._transport.is_closing():
-                self._transport.write(data)
 
     def _hold_back(self) -> None:
         if self._held_back is None:
@@ -181,3 +194,20 @@ class Wire(asyncio.Protocol):
         if not self._done:
             self._done = True
             self._task.cancel()
+
+
+def _joined(pieces: list[Bytes], size: int) -> list[Bytes]:
+    """Return pieces of `size` bytes joined to one; long ones are left, as copying takes long."""
+    if len(pieces) == 1:
+        return [pieces[0]]
+    if size <= PIECE:
+        return [b"".join(pieces)]
+    joined: list[Bytes] = []
+    short: list[Bytes] = []
+    for piece in pieces:
+        if len(piece) <= SEND_AT:
+            short.append(piece)
+        else:
+            joined += [b"".join(short), piece]
+            short = []
+    return [each for each in (*joined, b"".join(short)) if each]

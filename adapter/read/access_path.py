@@ -17,7 +17,7 @@ from typing import TypeAlias
 from foreshore.adapter.session.side_effects import call_nextval, calls_in
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.constraint import Unique
-from foreshore.expr.cost import is_large
+from foreshore.expr.cost import is_heavy, is_large
 from foreshore.expr.ir import Column, Relation, Scalar, single_input
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.optimize.lookup import literal_lookup
@@ -115,8 +115,10 @@ class PeekPlan:
         """Return the plan evaluated in this process, which alone knows uncommitted writes."""
         return replace(self, path=InProcess(self.query.relation))
 
-    def bound_path(self, relation: Relation) -> AccessPath:
+    def bound_path(self, relation: Relation, *, has_long_values: bool = False) -> AccessPath:
         """Return the path for its bound `relation`: short arguments may need no engine."""
+        if has_long_values and isinstance(self.path, Constant) and is_heavy(relation):
+            return InProcess(relation)
         if isinstance(self.path, InProcess) and not self.is_large and self.reads_nothing:
             return Constant(relation) if can_evaluate_locally(relation) else InProcess(relation)
         return (

@@ -14,6 +14,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
 from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block
+from foreshore.expr.cost import is_long
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Finishing, Scalar, type_of
 from foreshore.expr.scalars import Replace, bind_scalar
@@ -38,11 +39,12 @@ class BoundPeek(Struct, frozen=True, eq=False):
     bindings: Replace
     given: Given
     own: bool  # whether the transaction's own writes are read
+    has_long_values: bool  # among the arguments
 
     @property
     def path(self) -> AccessPath:
         """The access path."""
-        return self.plan.bound_path(self.block.relation)
+        return self.plan.bound_path(self.block.relation, has_long_values=self.has_long_values)
 
 
 async def bind_peek(
@@ -53,18 +55,19 @@ async def bind_peek(
     *,
     own: bool = True,
 ) -> BoundPeek:
-    """Return `plan` bound as of `time`; on a thread if it is large."""
+    """Return `plan` bound as of `time`; on a thread if it is large or its arguments are long."""
     bindings = context.bindings(time)
+    has_long_values = any(map(is_long, context.args))
     block, finishing = Block(plan.path.relation, plan.query.recursions), plan.query.finishing
     if plan.is_open:
         finishing = bound_finishing(context, plan.query)
-        if plan.is_large:
+        if plan.is_large or has_long_values:
             block = await blocking.run(context.coordinator.executor, bind_block, block, bindings)
         else:
             block = bind_block(block, bindings)
     if block.recursions and finishing.limit is not None and not finishing.order_by:
         block = replace(block, rows_wanted=finishing.limit + finishing.offset)
-    return BoundPeek(plan, time, block, finishing, bindings, given, own)
+    return BoundPeek(plan, time, block, finishing, bindings, given, own, has_long_values)
 
 
 async def call_side_effects(context: StatementContext, bound: BoundPeek) -> BoundPeek:

@@ -96,7 +96,7 @@ async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
         context.coordinator.executor,
         bound.block.relation,
         counted_each(bound.given),
-        is_large=bound.plan.is_large,
+        is_large=bound.plan.is_large or bound.has_long_values,
     )
 
 

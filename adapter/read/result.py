@@ -39,7 +39,7 @@ async def finished(rows: pa.Table, finishing: Finishing | None) -> Result:
     if finishing is not None and rows.nbytes * copies <= KEPT_BYTES:
         return Result.of(finish(expanded(rows, finishing), finishing))
     parts = partial(finished_parts, (rows,), finishing)
-    if rows.num_rows <= FEW_ROWS and copies <= FEW_ROWS:
+    if rows.num_rows <= FEW_ROWS and copies <= FEW_ROWS and rows.nbytes <= KEPT_BYTES:
         return collected(parts())
     return await blocking.run(None, lambda: collected(parts()))
 

@@ -140,10 +140,11 @@ class _Worker:
         """Return the rows of `relation` as of a time; raises Unavailable if the process ends."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        asked = pickle.dumps((relation, dict(inputs), as_of, max_bytes), protocol=5)
+        asked = _Pieces()
+        pickle.Pickler(asked, protocol=5).dump((relation, dict(inputs), as_of, max_bytes))
         self._at_rest = False
         try:
-            send(self._process.stdin, b"A", asked)
+            send(self._process.stdin, b"A", *asked.pieces)
             kind, answer = receive(self._process.stdout)
         except (OSError, EOFError, ValueError):
             raise Unavailable("the process that evaluated the query has ended") from None
@@ -154,10 +155,21 @@ class _Worker:
             return reader.read_all()
 
 
-def send(pipe: IO[bytes], kind: bytes, data: "bytes | pa.Buffer") -> None:
+class _Pieces:
+    """A file for a pickler, whose writes are pieces: other threads can run between them."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.pieces.append(bytes(data))
+
+
+def send(pipe: IO[bytes], kind: bytes, *pieces: "bytes | pa.Buffer") -> None:
     """Write a message: its kind, length and bytes."""
-    pipe.write(kind + LENGTH.pack(len(memoryview(data))))
-    pipe.write(data)
+    pipe.write(kind + LENGTH.pack(sum(len(memoryview(each)) for each in pieces)))
+    for each in pieces:
+        pipe.write(each)
     pipe.flush()
 
 

@@ -48,12 +48,22 @@ Collections = Mapping[GlobalId | int, pa.Table]  # rows with `__diff` by id, or 
 
 
 def can_evaluate_locally(relation: Relation) -> bool:
+    """Whether `evaluate_linear` can compute `relation`, given its collections' rows, in no time."""
+    return is_linear(relation) and not is_heavy(relation)
+
+
+def is_linear(relation: Relation) -> bool:
     """Whether `evaluate_linear` can compute `relation`, given its collections' rows."""
     return all(
         isinstance(node, Constant | Get | LocalGet | Let | Map | Filter | Project | Union | FlatMap)
         or (isinstance(node, Join) and not node.inputs)
         for node in walk_relations(relation)
-    ) and not is_heavy(relation)
+    )
+
+
+def multiplies_rows(relation: Relation) -> bool:
+    """Whether `relation` may have more rows than its inputs have together."""
+    return any(isinstance(node, FlatMap) for node in walk_relations(relation))
 
 
 def literal_rows(relation: Relation) -> pa.RecordBatch | None:

@@ -74,7 +74,7 @@ class Evaluation:
         self._time = time
         self._engine = engine
         self._check = check
-        self._linear: dict[Relation, bool] = {}
+        self._linear: dict[int, bool] = {}  # by the relation's id: it may be long to hash
         self._found_inputs: dict[GlobalId, tuple[pa.Table, Input]] = {}
 
     def parts(self, block: Block) -> Steps[Iterator[pa.Table]]:
@@ -131,11 +131,11 @@ class Evaluation:
 
     def _is_linear(self, relation: Relation) -> bool:
         """Whether the kernels can compute `relation`, and it reads no stored collection."""
-        linear = self._linear.get(relation)
+        linear = self._linear.get(id(relation))
         if linear is None:
             reads_stored = bool(sources_of(relation) & self._inputs.keys())
             linear = not reads_stored and can_evaluate_locally(relation)
-            self._linear[relation] = linear
+            self._linear[id(relation)] = linear
         return linear
 
     def _inputs_with(self, found: Found) -> Inputs:

@@ -37,6 +37,7 @@ from foreshore.types import Datum
 LIGHT = 1 << 17  # units: about ten milliseconds
 SMALL = 16  # the size of values of bounded length
 USUAL = 256  # of an unknown value
+MANY_ELEMENTS = LIGHT // SMALL  # of an array, which is not light however short they are
 CALL = 8  # of a call, in addition to its arguments
 OVERHEAD = 200  # once, independent of the number of rows
 PATTERN = 50  # per character, for compiling a regular expression
@@ -77,12 +78,19 @@ def cost_of(scalar: Scalar) -> Cost:
 
 
 def size_of(datum: Datum) -> int:
-    """Return the size of a value."""
+    """Return the size of a value; of a long array, a lower bound that is not light."""
     if isinstance(datum, str | bytes):
         return len(datum)
     if isinstance(datum, list | tuple):
+        if len(datum) > MANY_ELEMENTS:
+            return SMALL * (1 + len(datum))
         return SMALL + sum(map(size_of, datum))
     return SMALL
+
+
+def is_long(datum: Datum) -> bool:
+    """Whether a single call that processes the value may take long."""
+    return isinstance(datum, str | bytes | list | tuple) and size_of(datum) > LIGHT
 
 
 def cost_of_call(key: str, values: Values, sizes: Sizes) -> tuple[int, int]:
@@ -265,11 +273,7 @@ def is_large(relation: Relation) -> bool:
 
 
 def _has_long_datum(constant: Constant) -> bool:
-    return any(
-        isinstance(datum, str | bytes | tuple) and size_of(datum) > LIGHT
-        for row, _ in constant.rows
-        for datum in row
-    )
+    return any(is_long(datum) for row, _ in constant.rows for datum in row)
 
 
 def cost_of_relation(relation: Relation) -> tuple[int, int]:

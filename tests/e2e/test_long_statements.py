@@ -3,6 +3,8 @@
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -10,9 +12,13 @@ import pytest
 from tests.harness import Server
 from tests.starvation import Starvation
 
+Run = Callable[[psycopg.Connection[tuple[object, ...]]], object]
 
-def longest_wait_beside(server: Server, sql: str) -> tuple[float, float]:
-    """Run a statement; return the seconds it took, and those of the slowest other one meanwhile.
+LONGEST_WAIT_S = 0.15
+
+
+def longest_wait_beside(server: Server, run: Run) -> tuple[float, float]:
+    """Call `run`; return the seconds it took, and those of the slowest other one meanwhile.
 
     Time in which the server had no processor to run on does not count as time of the other one.
     """
@@ -20,16 +26,16 @@ def longest_wait_beside(server: Server, sql: str) -> tuple[float, float]:
     pid = server.process.pid
     took: list[float] = []
 
-    def run() -> None:
+    def timed() -> None:
         with server.connect() as connection:
             began = time.monotonic()
-            connection.execute(sql.encode())
+            run(connection)
             took.append(time.monotonic() - began)
 
     longest = 0.0
     with server.connect() as bystander:
         bystander.execute("SELECT 1")
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=timed)
         thread.start()
         while thread.is_alive():
             starvation, began = Starvation(pid), time.monotonic()
@@ -46,7 +52,10 @@ def test_reading_a_long_text(server: Server) -> None:
     with server.connect() as connection:
         connection.execute("CREATE TABLE told_at_length (i int, t text)")
         rows = ", ".join(f"({i}, 'row {i}')" for i in range(10_000))
-        took, longest = longest_wait_beside(server, f"INSERT INTO told_at_length VALUES {rows}")
+        took, longest = longest_wait_beside(
+            server,
+            lambda other: other.execute(f"INSERT INTO told_at_length VALUES {rows}".encode()),
+        )
         assert longest < took / 3
         counted = connection.execute("SELECT count(*), sum(i) FROM told_at_length").fetchone()
         assert counted == (10_000, 49_995_000)
@@ -68,7 +77,9 @@ def test_a_value_of_many_megabytes(server: Server) -> None:
         for length in (10, 50_000_000):
             sql = f"SELECT length(repeat('a', {length})), length(lpad('', {length}, 'b'))"
             assert connection.execute(sql.encode()).fetchone() == (length, length)
-    took, longest = longest_wait_beside(server, "SELECT length(repeat('a', 100000000))")
+    took, longest = longest_wait_beside(
+        server, lambda other: other.execute("SELECT length(repeat('a', 100000000))")
+    )
     assert longest < max(took / 2, 0.5)
 
 
@@ -142,3 +153,44 @@ def test_long_argument_holds_up_nobody(server: Server) -> None:
         document = "[" + "1," * 1_000_000 + "1]"
         query = "SELECT jsonb_array_length(%s::jsonb)"
         assert connection.execute(query, (document,)).fetchone() == (1_000_001,)
+
+
+def _document(count: int) -> str:
+    return "[" + ",".join(f'{{"a": {i}, "b": "x"}}' for i in range(count)) + "]"
+
+
+@pytest.mark.parametrize(
+    ("sql", "argument"),
+    [
+        ("SELECT jsonb_typeof(%s::jsonb)", _document(400_000)),
+        ("SELECT jsonb_typeof(%s::jsonb)", "[" + ",".join(['"abc"'] * 2_000_000) + "]"),
+        ("SELECT cardinality(%s::int[])", "{" + ",".join(map(str, range(1_000_000))) + "}"),
+        ("SELECT length(%s::text)", "x" * 100_000_000),
+        ("SELECT %s::text", "é" * 20_000_000),
+        ("SELECT %s::date", "1 " * 15_000_000),
+    ],
+    ids=["jsonb of objects", "jsonb of strings", "int[]", "text", "text and back", "no date"],
+)
+def test_long_argument_is_no_wait_for_others(server: Server, sql: str, argument: str) -> None:
+    def run(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        with suppress(psycopg.errors.InvalidDatetimeFormat):
+            connection.execute(sql, (argument,))
+
+    assert longest_wait_beside(server, run)[1] < LONGEST_WAIT_S
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP TABLE IF EXISTS " + ", ".join(f"none_{i}" for i in range(20_000)),
+        "SELECT length('" + "x" * 25_000_000 + "')",
+        "/*" + "x" * 5_000_000 + "*/ SELECT 1",
+        "SELECT 1;" * 2_000,
+    ],
+    ids=["DROP of many", "long literal", "long comment", "many statements"],
+)
+def test_long_statement_is_no_wait_for_others(server: Server, sql: str) -> None:
+    def run(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        connection.execute(sql.encode())
+
+    assert longest_wait_beside(server, run)[1] < LONGEST_WAIT_S

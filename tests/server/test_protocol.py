@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError
 from foreshore.server import message
-from foreshore.server.message import FramingError, Message
+from foreshore.server.message import PIECE, FramingError, LongMessage, Message, parse_long
 from foreshore.server.protocol import LIMIT_BEFORE_LOGIN, MessageReader
 
 
 def framed(code: bytes, body: bytes = b"") -> bytes:
     return code + struct.pack("!i", len(body) + 4) + body
+
+
+def parsed(received: Message | LongMessage) -> Message:
+    return parse_long(received) if isinstance(received, LongMessage) else received
 
 
 def read_all(data: bytes, step: int) -> list[Message]:
@@ -24,7 +28,7 @@ def read_all(data: bytes, step: int) -> list[Message]:
     for at in range(0, len(data), step):
         reader.feed(data[at : at + step])
         while (received := reader.next()) is not None:
-            got.append(received)
+            got.append(parsed(received))
     assert reader.buffered == 0
     return got
 
@@ -77,10 +81,35 @@ def test_large_copy_data_is_returned_in_parts(step: int) -> None:
                 assert not after
                 copied += received.data
             else:
-                after.append(received)
+                after.append(parsed(received))
         assert reader.buffered < 65_536 + 5  # no more than a message that is put together
     assert copied == b"".join(bodies)
     assert after == [message.COPY_DONE, message.SYNC]
+
+
+@pytest.mark.parametrize("step", [65_536, 1_000_000, 10_000_000])
+def test_long_frame_is_returned_unparsed_and_gives_the_same_message(step: int) -> None:
+    text = "aé€" * PIECE  # in which pieces end within characters
+    long, value = f"select '{text}'", text.encode()
+    size = struct.pack("!i", len(value))
+    data = framed(b"Q", long.encode() + b"\0") + framed(
+        b"B", b"\0s\0\0\0\0\x02" + size + value + b"\0\0\0\x01x\0\0"
+    )
+    query, bind, sync = read_all(data + framed(b"S"), step)
+    assert query == message.Query(long)
+    assert isinstance(bind, message.Bind)
+    first, second = bind.values
+    assert (first, second) == (value, b"x")
+    assert first is not None
+    assert message.decode_text(first) == text
+    assert sync == message.SYNC
+
+
+def test_long_text_that_is_not_utf8_is_unreadable() -> None:
+    broken = b"a" * PIECE + b"\xe2\x82"  # the start of a character, at the end of the text
+    (received,) = read_all(framed(b"Q", broken + b"\0"), 100_000)
+    assert isinstance(received, message.Unreadable)
+    assert received.error.message == 'invalid byte sequence for encoding "UTF8": 0xe2 0x82'
 
 
 @given(st.binary(max_size=200), st.integers(1, 64))
