@@ -8,14 +8,17 @@ Where an engine has no such form, each row is joined with the rows of its frame,
 numbers in the partition and in its groups of peers, and the frame is aggregated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from msgspec.structs import replace as replace_node
 
 from foreshore.compute.bulk.aggregates import Sort
 from foreshore.compute.bulk.frames import Edges, count_of, frame_sql
 from foreshore.compute.bulk.render import Frame, Renderer, partition_by, types_of
 from foreshore.expr import ir
-from foreshore.expr.ir import Window, WindowFunction, type_of
+from foreshore.expr.ir import Column, Literal, Map, Scalar, Window, WindowFunction, type_of
+from foreshore.expr.scalars import with_scalars
 from foreshore.expr.windows import aggregate_of
 
 ONE = "CAST(1 AS BIGINT)"
@@ -23,7 +26,48 @@ ONE = "CAST(1 AS BIGINT)"
 
 def render_window(renderer: Renderer, window: Window, frame: Frame) -> Frame:
     """Return each row with the values of the window's functions."""
-    return _Rendering(renderer, window, frame).result()
+    width = len(types_of(window.input))
+    computed = _computed(window)
+    if computed:  # once, so that they can be referenced
+        mapped = Map(window.input, tuple(computed))
+        frame = renderer.linear(mapped, renderer.simple(frame))
+        window = _over_columns(window, mapped, computed)
+    result = _Rendering(renderer, window, frame, width).result()
+    kept = (*range(width), *range(width + len(computed), len(result.columns)))
+    return replace(result, columns=tuple(result.columns[i] for i in kept))
+
+
+def _computed(window: Window) -> dict[Scalar, int]:
+    """Return the columns to compute for the functions; an engine may want literals as they are."""
+    width = len(types_of(window.input))
+    found: dict[Scalar, int] = {}
+    scalars = [key.expr for key in window.order_key]
+    literals: list[Scalar] = []
+    for function in window.functions:
+        scalars += [*function.args, *([] if function.filter is None else [function.filter])]
+        if function.function in ("array_agg", "string_agg"):
+            literals += function.args
+    for scalar in dict.fromkeys(scalars):
+        is_kept = isinstance(scalar, Literal) and scalar not in literals
+        if not is_kept and not isinstance(scalar, Column):
+            found[scalar] = width + len(found)
+    return found
+
+
+def _over_columns(window: Window, mapped: Map, computed: Mapping[Scalar, int]) -> Window:
+    """Return the window over a Map that computes what its functions need."""
+
+    def column(scalar: Scalar) -> Scalar:
+        at = computed.get(scalar)
+        return scalar if at is None else Column(at, type_of(scalar))
+
+    over = with_scalars(window, column)
+    assert isinstance(over, Window)
+    functions = tuple(
+        replace_node(function, frame=given.frame)  # whose offsets are not columns
+        for function, given in zip(over.functions, window.functions, strict=True)
+    )
+    return replace_node(over, input=mapped, functions=functions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +87,14 @@ class _Numbered:
 
 
 class _Rendering:
-    def __init__(self, renderer: Renderer, window: Window, frame: Frame) -> None:
+    def __init__(self, renderer: Renderer, window: Window, frame: Frame, ordered: int) -> None:
         self.renderer = renderer
         self.dialect = renderer.dialect
         self.idioms = renderer.idioms
         self.window = window
         self.types = types_of(window.input)
         self.width = len(self.types)
+        self.ordered = ordered  # the columns that break ties
         self.rows = self._expanded(frame)
 
     def _expanded(self, frame: Frame) -> Frame:
@@ -100,7 +145,7 @@ class _Rendering:
     def _total(self) -> list[Sort]:
         """Return the sort keys of the order of all rows."""
         order = self._keys()
-        for column, type in zip(self.rows.columns, self.types, strict=True):
+        for column, type in list(zip(self.rows.columns, self.types, strict=True))[: self.ordered]:
             order += map(Sort, self.dialect.total_order(column, type))
         return order
 

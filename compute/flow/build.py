@@ -10,6 +10,7 @@ from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.build_join import build_join
 from foreshore.compute.flow.build_loop import BuiltLoop, build_loop
 from foreshore.compute.flow.build_reduce import build_reduce, require_canonical
+from foreshore.compute.flow.build_window import build_window
 from foreshore.compute.flow.collection import Collections, Import
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
 from foreshore.compute.flow.convert import words_of
@@ -230,6 +231,8 @@ class Builder:
                 return build_reduce(self, relation)
             case ir.TopK():
                 return self._top_k(relation)
+            case ir.Window():
+                return build_window(self, relation)
             case ir.Threshold():
                 return self._threshold(relation)
             case ir.FlatMap():
@@ -330,6 +333,12 @@ class Builder:
         offset, limit = self._bound(top_k.offset) or 0, self._bound(top_k.limit)
         limit = NO_LIMIT if limit is None else limit
         return self.add(TopK(input, layout, program, spine, row, offset, limit, self.context))
+
+    def constant_error(self, scalar: Scalar) -> None:
+        """Note the error of a scalar without columns, if it fails."""
+        found = constant(scalar)
+        if isinstance(found, str):
+            self._constant_errors.append(found)
 
     def _bound(self, scalar: Scalar | None) -> int | None:
         if scalar is None:

@@ -22,6 +22,7 @@ from foreshore.compute.flow.operators.operator import Constant, Linear, Operator
 from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import Threshold, TopK
+from foreshore.compute.flow.operators.window import WindowFunctions
 from foreshore.expr import ir
 from foreshore.expr.explain import (
     NameOf,
@@ -102,6 +103,11 @@ class _Description:
                 order = explain_order(top_k.order_key) or "all columns"
                 kept = f"Arrangement: ordered rows by ({group}), in order of {order}"
                 return f"{explain_operator(top_k)} {on}", (kept,)
+            case WindowFunctions(), ir.Window() as window:
+                group = _list(f"#{i}" for i in window.partition)
+                order = explain_order(window.order_key) or "all columns"
+                kept = f"Arrangement: ordered rows by ({group}), in order of {order}"
+                return f"{explain_operator(window)} {on}", (kept,)
             case Threshold(), _:
                 return f"Threshold {on}", ("Arrangement: counts of rows",)
             case TemporalFilter(), _ if relation is not None:

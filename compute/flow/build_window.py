@@ -1,0 +1,141 @@
+"""From the window functions of a plan to their operator."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from foreshore.compute.bulk.frames import count_of
+from foreshore.compute.flow.compiler import Compiler, NotOrderable
+from foreshore.compute.flow.convert import Form
+from foreshore.compute.flow.frame_edges import Edges
+from foreshore.compute.flow.frame_values import Rows
+from foreshore.compute.flow.layout import Layout, Place, composed, kind_of, layout_of
+from foreshore.compute.flow.operators.window import Computed, Frames, RowParts, WindowFunctions
+from foreshore.compute.flow.partitions import Part
+from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.expr import ir
+from foreshore.expr.ir import Frame, Scalar, columns_of, type_of
+from foreshore.expr.scalars import frame_offsets
+from foreshore.expr.windows import orders_peers
+from foreshore.types import ColumnType
+
+if TYPE_CHECKING:
+    from foreshore.compute.flow.build import Builder
+
+
+def build_window(builder: "Builder", window: ir.Window) -> int:
+    """Build window functions; return the operator's number."""
+    return _WindowBuilder(builder, window).build()
+
+
+class _WindowBuilder:
+    def __init__(self, builder: "Builder", window: ir.Window) -> None:
+        self._builder = builder
+        self._window = window
+        self._edges = Edges(window)
+        for offset in dict.fromkeys(o for f in window.functions for o in frame_offsets(f)):
+            builder.constant_error(offset)
+        checks = [key.expr for key in window.order_key]
+        for function in window.functions:
+            checks += _checked(function)
+        self._input = builder.checked(window, window.input, checks)
+
+    def build(self) -> int:
+        """Build the operator."""
+        compiler = self._builder.compiler(self._input)
+        columns = columns_of(self._window.input)
+        key = [compiler.columns[i] for i in self._window.partition]
+        compiler.put([columns[i] for i in self._window.partition], key, "key")
+        width = len(compiler.texts)
+        peers, row = self._put_order(compiler)
+        below = layout_of(columns)
+        compiler.put_row(below.columns)
+        args = len(compiler.texts)
+        arguments = self._put_arguments(compiler)
+        program = compiler.program()
+        values = columns_of(self._window)[len(columns) :]
+        layout = composed([below, layout_of(values)])
+        functions = self._computed(arguments, layout.places[len(columns) :])
+        spine = self._builder.spine(width, program.texts)
+        parts = RowParts(peers, row, args)
+        context = self._builder.context
+        return self._builder.add(
+            WindowFunctions(self._input, layout, program, spine, parts, functions, context)
+        )
+
+    def _put_order(self, compiler: Compiler) -> tuple[int, int]:
+        """Put out the words that order rows; return where those of peers and all of them end."""
+        try:
+            for order in self._window.order_key:
+                nulls = -1 if order.nulls_first else 1
+                expr = compiler.resolved(order.expr)
+                compiler.put_order(expr, descending=order.descending, nulls=nulls)
+            peers = len(compiler.texts)
+            if any(map(orders_peers, self._window.functions)):
+                for scalar in compiler.columns:
+                    compiler.put_order(scalar, descending=False, nulls=1)
+                for scalar in compiler.columns:
+                    compiler.put_zero_signs(scalar)
+        except NotOrderable as error:
+            raise Unsupported(f"an order by {error}") from error
+        return peers, len(compiler.texts)
+
+    def _put_arguments(self, compiler: Compiler) -> Layout:
+        """Put out the functions' arguments and filters, then the edges of frames by distance."""
+        layouts = []
+        for function in self._window.functions:
+            is_extreme = function.function in ("min", "max")
+            if is_extreme:
+                _require_ranked(function)
+            filter = () if function.filter is None else (function.filter,)
+            layouts.append(
+                self._put(compiler, (*function.args, *filter), "key" if is_extreme else "row")
+            )
+        layouts.append(self._put(compiler, self._edges.scalars, "row"))
+        return composed(layouts)
+
+    def _put(self, compiler: Compiler, scalars: Sequence[Scalar], form: Form) -> Layout:
+        columns = tuple(ColumnType(type_of(scalar)) for scalar in scalars)
+        compiler.put(columns, [compiler.resolved(scalar) for scalar in scalars], form)
+        return layout_of(columns)
+
+    def _computed(self, arguments: Layout, values: Sequence[Place]) -> list[Computed]:
+        """Return the functions, given the places of their arguments and values."""
+        rest = list(arguments.places)
+        functions = []
+        for function, place in zip(self._window.functions, values, strict=True):
+            args = tuple(rest.pop(0) for _ in function.args)
+            filter = rest.pop(0) if function.filter is not None else None
+            functions.append((function, args, filter, place))
+        edges = self._edges.placed(rest)
+        return [
+            Computed(function, args, filter, _frames(function.frame, edges), place)
+            for function, args, filter, place in functions
+        ]
+
+
+def _require_ranked(function: ir.WindowFunction) -> None:
+    """Raise Unsupported if Arrow has no ranks of the argument's type."""
+    type = type_of(function.args[0])
+    if kind_of(type) not in ("int", "float", "wide", "bytes") or type.name == "jsonb":
+        raise Unsupported(f"{function.function} of {type} over a window")
+
+
+def _checked(function: ir.WindowFunction) -> Sequence[Scalar]:
+    """Return the scalars whose errors count; those of arguments only where the filter is TRUE."""
+    if function.filter is None:
+        return function.args
+    guarded = [
+        ir.Case(((function.filter, arg),), ir.Literal(None, type_of(arg)), type_of(arg))
+        for arg in function.args
+    ]
+    return [function.filter, *guarded]
+
+
+def _frames(frame: Frame, edges: Edges) -> Frames:
+    """Return the frames of rows."""
+
+    def frames(rows: Rows) -> list[Part]:
+        return rows.partitions.frame(frame, count_of, partial(edges.rows_at, rows))
+
+    return frames
