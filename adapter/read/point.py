@@ -87,7 +87,7 @@ async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] |
     index = (await _indexes(context, point)).get(point.constraint.name)
     if index is None:
         return None
-    time = read_time(context, (point.table,), None, by_key=True)
+    time = read_time(context, (point.table,), None, by_key=True, at_once=True)
     givens = _givens(context, point, time)
     key = point.key(givens)
     if key is None:

@@ -49,8 +49,11 @@ def read_time(
     *,
     also: Iterable[GlobalId] = (),
     by_key: bool = False,
+    at_once: bool = False,
 ) -> Timestamp:
     """Return the time at which to read `ids`, and hold them there until the transaction ends.
+
+    If the caller reads `at_once`, and nothing else follows in the transaction, they are not held.
 
     The first read of a transaction chooses for all later ones; AS OF is for one query alone. The
     tables below `ids` and `also` are added to the transaction's reads, except `by_key`: the caller
@@ -73,7 +76,7 @@ def read_time(
             if transaction.block:
                 readable = _readable(context, time)
                 coordinator.holds.hold_for(transaction, readable, time, context.pid)
-    if as_of is not None or not transaction.block:
+    if (as_of is not None or not transaction.block) and not (at_once and context.alone):
         coordinator.holds.hold_for(transaction, ids, time, context.pid)
     if as_of is None and not by_key:
         # The transaction's own new tables change for nobody else. A dropped table has changed.
