@@ -7,7 +7,7 @@ immutable, so a caller that holds them has a consistent view of the catalog.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from foreshore.catalog.item import Item, Object
 from foreshore.catalog.state import State, name_key, wholes_of
@@ -40,11 +40,11 @@ class Planned:
     generated: tuple[Generated | None, ...] = ()  # of a table: its identity columns
     sequence: Sequence | None = None
     depends_on_zone: bool = False
+    unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`
 
-    @property
-    def unique(self) -> list[Unique]:
-        """The unique constraints of a table."""
-        return [each for each in self.constraints if isinstance(each, Unique)]
+    def __post_init__(self) -> None:
+        unique = tuple(each for each in self.constraints if isinstance(each, Unique))
+        object.__setattr__(self, "unique", unique)
 
 
 class Catalog:

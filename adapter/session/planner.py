@@ -266,9 +266,9 @@ class SessionPlanner:
         """Return how `query` is answered on the session's cluster."""
         return plan_peek(query, self._indexes, self._keys_of)
 
-    def _keys_of(self, id: GlobalId) -> list[Unique]:
+    def _keys_of(self, id: GlobalId) -> Sequence[Unique]:
         planned = self.reader().planned.get(id)
-        return [] if planned is None else planned.unique
+        return () if planned is None else planned.unique
 
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
         return self.named_desc(plan) or result_desc(plan)

@@ -82,7 +82,13 @@ class Session:
         self.planner = SessionPlanner(self)
         self.portals = Portals()
         self.transactions = Transactions(
-            pid, self.coordinator, variables, self.interrupts, self.portals, self.context
+            pid,
+            self.temporary_schema,
+            self.coordinator,
+            variables,
+            self.interrupts,
+            self.portals,
+            self.context,
         )
         self.statements = Statements(self)
         self.is_one_of_several = False  # the running statement, in its Query message

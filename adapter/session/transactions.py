@@ -37,12 +37,15 @@ class Savepoint:
 class Transactions:
     """The running transaction of session `pid`, if any, and its savepoints.
 
+    `temporary_schema` is the id of the session's.
+
     `context` returns the context of no statement, in the running transaction.
     """
 
     def __init__(
         self,
         pid: int,
+        temporary_schema: str,
         coordinator: Coordinator,
         variables: Variables,
         interrupts: Interrupts,
@@ -50,6 +53,7 @@ class Transactions:
         context: Callable[[], StatementContext],
     ) -> None:
         self._pid = pid
+        self._temporary_schema = temporary_schema
         self._coordinator = coordinator
         self._variables = variables
         self._interrupts = interrupts
@@ -134,7 +138,7 @@ class Transactions:
 
     async def _commit_effects(self, transaction: Transaction) -> None:
         context = self._context()
-        if context.planner.state.temporary_items(context.temporary_schema):
+        if self._temporary_schema in context.planner.state.parts:
             temporary.before_commit(context)
             if not transaction.has_effects:
                 return
