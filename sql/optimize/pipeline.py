@@ -3,6 +3,7 @@
     share        bind repeated expressions once, inline those used once
     fold         constants, NULLs, the plain form
     pushdown     predicates to their columns; equalities become joins, joins are merged
+    ranks        keep only the first rows where a predicate asks for them by number
     distinct     remove redundant DISTINCT
       ... repeated while the plan changes, then
     projection   remove unused columns
@@ -22,6 +23,7 @@ from foreshore.sql.optimize.distinct import drop_distinct
 from foreshore.sql.optimize.fold import fold
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.optimize.pushdown import push_predicates
+from foreshore.sql.optimize.ranks import keep_first_rows
 from foreshore.sql.optimize.rows import of_rows, rows_of
 
 MAX_ROUNDS = 20  # usually two or three suffice; each outer join that becomes inner adds one
@@ -37,6 +39,7 @@ def optimize(relation: Relation, fallible: Test = may_fail) -> Relation:
         before = relation
         relation = fold(share(relation), fallible)
         relation = push_predicates(relation, fallible)
+        relation = keep_first_rows(relation, fallible)
         relation = drop_distinct(relation)
         if relation == before:
             break

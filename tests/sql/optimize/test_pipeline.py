@@ -13,6 +13,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    Literal,
     LocalGet,
     Map,
     Negate,
@@ -28,10 +29,17 @@ from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
 from foreshore.sql.lower.lower import lower
 from foreshore.sql.optimize.pipeline import optimize
-from foreshore.types import BOOL, INT4
+from foreshore.types import BOOL, INT4, INT8
 from tests.effort import examples
 from tests.model import Rows, evaluate
-from tests.relations import TABLES, bound_relations, contents, fallible, lowered_relations
+from tests.relations import (
+    TABLES,
+    bound_relations,
+    contents,
+    fallible,
+    lowered_relations,
+    window_relations,
+)
 
 T, U, V = TABLES
 
@@ -51,6 +59,21 @@ def optimized(relation: Relation) -> Relation:
 @given(lowered_relations(size=5), contents())
 def test_optimized_plan_gives_same_rows(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     assert evaluate(optimized(relation), tables) == evaluate(relation, tables)
+
+
+@settings(max_examples=examples(300))
+@given(window_relations(), st.sampled_from(["le", "lt", "eq", "ge"]), st.integers(0, 3), contents())
+def test_first_rows_by_number_are_the_same(
+    relation: Relation, comparison: str, bound: int, tables: dict[GlobalId, Rows]
+) -> None:
+    columns = columns_of(relation)
+    numbers = [i for i, column in enumerate(columns) if column.type == INT8]
+    tests = tuple(
+        Call(comparison, (Column(i, INT8), Literal(bound, INT8)), BOOL) for i in numbers[-1:]
+    )
+    filtered = Filter(relation, tests) if tests else relation
+    for plan in (filtered, Project(filtered, (0,)) if columns else filtered):
+        assert evaluate(optimized(plan), tables) == evaluate(plan, tables)
 
 
 @settings(max_examples=examples(200))
