@@ -39,6 +39,7 @@ from foreshore.update import Timestamp, update_schema
 TAIL_ROWS = 2048
 TAIL_PARTS = 64
 MERGE_BUDGET = 65_536
+MANY_HASHES = 1000  # hashes from which on they are looked up in order
 
 Key = tuple[Datum, ...]
 KeyColumns = Callable[[pa.RecordBatch], list[pa.Array]]
@@ -87,6 +88,21 @@ class Arrangement:
     def upper(self) -> Timestamp:
         """Return the time before which all updates are inserted."""
         return self._state.upper
+
+    @property
+    def rows(self) -> int:
+        """Return the number of updates."""
+        return sum(map(len, self._state.runs)) + len(self._state.tail_hashes)
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Return the runs, newest first."""
+        return self._state.runs
+
+    @property
+    def tail(self) -> tuple[Updates, ...]:
+        """Return the updates that are in no run yet, oldest first."""
+        return self._state.tail
 
     def insert(self, updates: pa.Table, upper: Timestamp) -> None:
         """Insert all updates with self.upper <= time < upper: rows' columns, times, diffs."""
@@ -233,6 +249,11 @@ class Arrangement:
         """Return the updates at all times whose key has this hash; the keys may differ."""
         return self._probe(self._state, np.uint64(hash))
 
+    def parts(self) -> list[Updates]:
+        """Return all updates, at all times."""
+        state = self._state
+        return [*(run.updates for run in state.runs), *state.tail]
+
     def updates(self, as_of: Timestamp) -> pa.Table:
         """Return all updates, those before `as_of` moved to it: rows' columns, times, diffs."""
         state = self._readable(as_of)
@@ -249,14 +270,12 @@ class Arrangement:
 
         The keys themselves may differ.
         """
-        return [
-            (places, source.take(at)) for source, places, at in self._matching(self._state, hashes)
-        ]
+        return [(places, source.take(at)) for source, places, at in self.matching(hashes)]
 
     def totals(self, hashes: Words) -> Ints:
         """Return for each of `hashes` how many rows have a key with it, at the newest time."""
         sums = np.zeros(len(hashes), np.int64)
-        for source, places, at in self._matching(self._state, hashes):
+        for source, places, at in self.matching(hashes):
             np.add.at(sums, places, source.diffs[at])
         return sums
 
@@ -265,7 +284,7 @@ class Arrangement:
 
         Times before `since` may be reported as `since`.
         """
-        found = self._matching(self._state, hashes)
+        found = self.matching(hashes)
         return max((int(source.times[at].max()) for source, _, at in found), default=0)
 
     def changed_since(self, time: Timestamp) -> Words:
@@ -275,9 +294,9 @@ class Arrangement:
         found = [part.key_hashes[part.times > time] for part in (*parts, *state.tail)]
         return np.concatenate(found) if found else np.empty(0, np.uint64)
 
-    @staticmethod
-    def _matching(state: State, hashes: Words) -> Iterator[tuple[Updates, Ints, Ints]]:
+    def matching(self, hashes: Words) -> Iterator[tuple[Updates, Ints, Ints]]:
         """Yield updates with pairs of equal hashes: positions in `hashes` and in the updates."""
+        state = self._state
         for run in state.runs:
             places, at = _equal_pairs(run.updates.key_hashes, hashes)
             if len(at):
@@ -290,7 +309,7 @@ class Arrangement:
             at = order[at]
             sorting = np.argsort(at, kind="stable")
             places, at = places[sorting], at[sorting]
-            for part, lo, hi, start in _spread(state.tail, at):
+            for part, lo, hi, start in spread(state.tail, at):
                 yield part, places[lo:hi], at[lo:hi] - start
 
     def _readable(self, time: Timestamp) -> State:
@@ -412,10 +431,10 @@ def _cost(parts: Sequence[Updates], most: int) -> int:
 
 def _pick(parts: Sequence[Updates], hits: Any) -> list[Updates]:
     """Return the updates at `hits`, positions in the concatenation of `parts`."""
-    return [part.take(hits[lo:hi] - start) for part, lo, hi, start in _spread(parts, hits)]
+    return [part.take(hits[lo:hi] - start) for part, lo, hi, start in spread(parts, hits)]
 
 
-def _spread(parts: Sequence[Updates], hits: Any) -> Iterator[tuple[Updates, int, int, int]]:
+def spread(parts: Sequence[Updates], hits: Any) -> Iterator[tuple[Updates, int, int, int]]:
     """Yield each part that has some of `hits`: which of them, and where the part starts."""
     start = 0
     for part in parts:
@@ -428,6 +447,10 @@ def _spread(parts: Sequence[Updates], hits: Any) -> Iterator[tuple[Updates, int,
 
 def _equal_pairs(sorted_hashes: Words, hashes: Words) -> tuple[Ints, Ints]:
     """Return all pairs of positions in `hashes` and `sorted_hashes` with equal values."""
+    if len(hashes) > MANY_HASHES and not bool(np.all(hashes[1:] >= hashes[:-1])):
+        order = np.argsort(hashes, kind="stable")  # what is near is found ten times faster
+        places, at = _equal_pairs(sorted_hashes, hashes[order])
+        return order[places], at
     starts = sorted_hashes.searchsorted(hashes)
     counts = sorted_hashes.searchsorted(hashes, "right") - starts
     total = int(counts.sum())

@@ -6,7 +6,7 @@ import numpy as np
 
 from foreshore.compute.arrange.key import Words
 from foreshore.compute.arrange.run import Updates
-from foreshore.compute.keys.layout import FEW, Change, KeyedRows, KeyLayout
+from foreshore.compute.keys.layout import FEW, Change, KeyedRows, KeyLayout, SecondaryName
 from foreshore.ids import GlobalId
 
 # Rows on their way into a table, for each of its unique constraints.
@@ -21,11 +21,14 @@ class GroupKeys:
     def __init__(self) -> None:
         self._few: dict[tuple[GlobalId, str], _ByHash] = {}
         self._many: dict[tuple[GlobalId, str], list[Updates]] = {}
+        self._parts: dict[tuple[GlobalId, str], list[KeyedRows]] = {}
+        self._secondary: dict[tuple[GlobalId, SecondaryName], tuple[int, set[int]]] = {}
 
     def add(self, keyed: Mapping[GlobalId, Sequence[Keyed]]) -> None:
         """Add what one more write of the group writes."""
         for table, parts in keyed.items():
             for name, rows in (pair for part in parts for pair in part.items()):
+                self._parts.setdefault((table, name), []).append(rows)
                 if rows.changes is not None:
                     by_hash = self._few.setdefault((table, name), {})
                     for change in rows.changes:
@@ -44,6 +47,22 @@ class GroupKeys:
             return True
         many = self._many.get((table, name), ())
         return any(np.isin(np.array(hashes, np.uint64), each.key_hashes).any() for each in many)
+
+    def has_by(self, layout: KeyLayout, columns: tuple[int, ...], hashes: Sequence[int]) -> bool:
+        """Whether a row has been written in which other columns have one of `hashes`.
+
+        `layout` is that of a key by which all rows are known.
+        """
+        name = layout.constraint.name
+        parts = self._parts.get((layout.table, name), ())
+        place = layout.table, SecondaryName(name, columns)
+        done, known = self._secondary.get(place, (0, set[int]()))
+        if done < len(parts):
+            by = layout.by(columns)
+            for part in parts[done:]:
+                known.update(by.hashes(by.key_of(part.updates.rows)).tolist())
+            self._secondary[place] = len(parts), known
+        return not known.isdisjoint(hashes)
 
     def changes(self, layout: KeyLayout, hashes: Sequence[int]) -> list[Change] | None:
         """Return the writes of keys one by one; None if some were written as columns."""

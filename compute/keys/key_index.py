@@ -7,6 +7,7 @@ collide with are left out.
     duplicate   a key that would be there more than once after some writes
     overdrawn   keys of which some writes delete more rows than there are
     find        the rows under some keys
+    look_up_by  the rows by other columns (secondary.py)
 
 Few rows are looked up as tuples (`newest`), many as columns (`arrangement`), and both have the same
 rows: `settle` puts into the arrangement what only `newest` has. Callers know one form, `KeyedRows`.
@@ -14,7 +15,7 @@ rows: `settle` puts into the arrangement what only `newest` has. Callers know on
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -24,12 +25,14 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.arrange.arrangement import Arrangement
-from foreshore.compute.arrange.key import Words, hash_columns, pairs_equal
+from foreshore.compute.arrange.key import Words, pairs_equal
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat
 from foreshore.compute.keys.layout import FEW, MANY, Change, KeyedRows, KeyLayout, changes_of
+from foreshore.compute.keys.look_up import LookUp
 from foreshore.compute.keys.newest_rows import NewestRows
 from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.compute.keys.secondary import HashedRun, SecondaryKey
 from foreshore.constraint import Unique
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
@@ -58,6 +61,7 @@ class KeyIndex:
         self.layout = KeyLayout(table, constraint, desc)
         self.arrangement = self.layout.arrangement(since)
         self.newest = NewestRows(self.layout, self.arrangement)
+        self._secondary: dict[tuple[int, ...], SecondaryKey] = {}
         self._merging: set[asyncio.Task[None]] = set()  # at most one
 
     @property
@@ -200,27 +204,55 @@ class KeyIndex:
         What the transaction has written, its `own`, counts as well. Rows are in the order of the
         places.
         """
-        rows = len(keys[0])
-        hashes = hash_columns(keys, self.layout.types, rows)
-        found = []
-        for places, updates in self.settled().find(hashes):
-            past = np.flatnonzero(updates.times <= time)
-            found.append((places[past], updates.take(past)))
+        return self.look_up(own).find(keys, time)
+
+    def look_up(self, own: OwnRows | None = None) -> LookUp:
+        """Return what looks up rows by the key, also on a thread."""
+        settled = self.settled()
+        return LookUp(self.layout, (settled,) if own is None else (settled, own.arrangement))
+
+    def layout_by(self, columns: tuple[int, ...]) -> KeyLayout:
+        """Return the layout of the rows by other columns."""
+        return self._secondary_by(columns).layout
+
+    async def prepare(
+        self, columns: tuple[int, ...], own: OwnRows | None, executor: Executor
+    ) -> None:
+        """Hash rows by other columns, as far as that may take long."""
+        secondary = self._secondary_by(columns)
+        await secondary.prepare(executor)
         if own is not None:
-            found += own.arrangement.find(hashes)
-        found = [pair for pair in found if len(pair[0])]
-        if not found:
-            return np.empty(0, np.int64), pa.RecordBatch.from_arrays(
-                [pa.array([], field.type) for field in self.layout.schema],
-                schema=self.layout.schema,
-            )
-        places = np.concatenate([each for each, _ in found])
-        updates = concat([each for _, each in found])
-        same = np.ones(len(places), np.bool_)
-        there = self.layout.key_of(updates.rows)
-        for sought, column, type in zip(keys, there, self.layout.types, strict=True):
-            same &= pairs_equal(column, sought.take(pa.array(places)), type)
-        return _added_up(places, updates, np.flatnonzero(same))
+            await own.secondary(secondary.layout).prepare(executor)
+
+    def look_up_by(self, columns: tuple[int, ...], own: OwnRows | None = None) -> LookUp | None:
+        """Return what looks up rows by other columns; None if they have to be prepared."""
+        secondary = self._secondary_by(columns)
+        self.newest.settle()
+        views = [secondary.view()]
+        if own is not None:
+            views.append(own.secondary(secondary.layout).view())
+        found = tuple(view for view in views if view is not None)
+        return LookUp(secondary.layout, found) if len(found) == len(views) else None
+
+    def changed_by(self, columns: tuple[int, ...], hashes: Words, time: Timestamp) -> bool:
+        """Whether a row in which other columns have one of `hashes` changed after `time`.
+
+        If it is not known, as rows have to be prepared, it is True.
+        """
+        found = self.look_up_by(columns)
+        return found is None or found.latest(hashes) > time
+
+    @property
+    def secondary_bytes(self) -> int:
+        """The memory of the rows' places by other columns."""
+        return sum(each.nbytes for each in self._secondary.values())
+
+    def _secondary_by(self, columns: tuple[int, ...]) -> SecondaryKey:
+        found = self._secondary.get(columns)
+        if found is None:
+            layout = self.layout.by(columns)
+            found = self._secondary[columns] = SecondaryKey(layout, self.arrangement)
+        return found
 
     # --- following
 
@@ -253,19 +285,13 @@ class KeyIndex:
             task.add_done_callback(self._merging.discard)
 
     async def _merge(self, executor: ThreadPoolExecutor, merge: Merge) -> None:
-        self.arrangement.install(merge, await blocking.run(executor, partial(merged, merge)))
-
-
-def _added_up(places: Ints, updates: Updates, at: Ints) -> tuple[Ints, pa.RecordBatch]:
-    """Return the rows that the updates `at` some positions add up to, in the order of places."""
-    order = at[np.lexsort((updates.row_hashes[at], places[at]))]
-    places, row_hashes = places[order], updates.row_hashes[order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (places[1:] != places[:-1]) | (row_hashes[1:] != row_hashes[:-1])
-    starts = np.flatnonzero(first)
-    sums = np.add.reduceat(updates.diffs[order], starts) if len(starts) else starts
-    there = np.repeat(starts, np.maximum(sums, 0))
-    return places[there], updates.rows.take(pa.array(order[there]))
+        run = await blocking.run(executor, partial(merged, merge))
+        secondary = list(self._secondary.values())
+        layouts = [each.layout for each in secondary]
+        hashed = [await blocking.run(executor, HashedRun.of, run, layout) for layout in layouts]
+        self.arrangement.install(merge, run)
+        for each, by_hash in zip(secondary, hashed, strict=True):
+            each.add(by_hash)
 
 
 def merged(merge: Merge) -> Run:

@@ -17,7 +17,7 @@ from foreshore import blocking
 from foreshore.compute.arrange.run import Updates
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed, with_hashes
 from foreshore.compute.keys.key_index import Duplicate, KeyIndex
-from foreshore.compute.keys.layout import MANY, KeyedRows, changes_of
+from foreshore.compute.keys.layout import MANY, KeyedRows, KeyName, SecondaryName, changes_of
 from foreshore.compute.keys.newest_rows import Reached
 from foreshore.constraint import Unique, same
 from foreshore.errors import CollectionCorrupted, DatabaseError, Fenced
@@ -138,24 +138,41 @@ class KeyIndexes:
 
     def changed(
         self,
-        keys: Iterable[tuple[GlobalId, str, int]],
+        keys: Iterable[tuple[GlobalId, KeyName, int]],
         time: Timestamp,
         earlier: GroupKeys | None = None,
     ) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`.
 
-        Each is a table, the name of a unique constraint, and a hash by it.
+        Each is a table, the name of a unique constraint or of a secondary key, and a hash by it.
         """
-        by_index: dict[tuple[GlobalId, str], list[int]] = {}
+        by_index: dict[tuple[GlobalId, KeyName], list[int]] = {}
         for table, name, hash in keys:
             by_index.setdefault((table, name), []).append(hash)
         for (table, name), hashes in by_index.items():
+            if isinstance(name, SecondaryName):
+                if self._changed_by(table, name, hashes, time, earlier):
+                    return True
+                continue
             index = self.of(table).get(name)
             if index is None or index.latest(hashes) > time:
                 return True
             if earlier is not None and earlier.has(table, name, hashes):
                 return True
         return False
+
+    def _changed_by(
+        self,
+        table: GlobalId,
+        name: SecondaryName,
+        hashes: Sequence[int],
+        time: Timestamp,
+        earlier: GroupKeys | None,
+    ) -> bool:
+        index = self.of(table).get(name.constraint)
+        if index is None or index.changed_by(name.columns, np.array(hashes, np.uint64), time):
+            return True
+        return earlier is not None and earlier.has_by(index.layout, name.columns, hashes)
 
     def apply(self, time: Timestamp, keyed: Mapping[GlobalId, Sequence[Keyed]]) -> None:
         """Make the writes of a group at `time`; tables that it did not write advance."""

@@ -5,7 +5,7 @@ their way into the table by the key: few as tuples, many as hashed and sorted co
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,16 @@ PLAIN = frozenset(
 )
 
 
+class SecondaryName(NamedTuple):
+    """Columns of a table that are no key, in the rows of the index of a unique constraint."""
+
+    constraint: str
+    columns: tuple[int, ...]
+
+
+KeyName: TypeAlias = str | SecondaryName  # str: of a unique constraint
+
+
 class Change(NamedTuple):
     """One row that is inserted (diff 1) or deleted (-1), by its key."""
 
@@ -51,6 +61,7 @@ class KeyLayout:
         self.schema = pa.schema(
             [pa.field(f"c{i}", arrow_type(each.type)) for i, each in enumerate(desc.columns)]
         )
+        self._desc = desc
         self._drops_nulls = constraint.nulls_distinct
         self.takes_tuples = takes_tuples(constraint, desc)
         self._hashed: tuple[Row | None, int] = None, 0  # the last key: an UPDATE needs it again
@@ -59,6 +70,10 @@ class KeyLayout:
         """Return an empty arrangement of the table's rows by the key."""
         name = f"{self.table}.{self.constraint.name}"
         return Arrangement(name, self.schema, self.types, self.key_of, since)
+
+    def by(self, columns: tuple[int, ...]) -> "KeyLayout":
+        """Return the layout of the same rows by other columns, by which many may be equal."""
+        return KeyLayout(self.table, Unique("", columns), self._desc)
 
     # --- as columns
 
@@ -148,6 +163,12 @@ class KeyLayout:
             np.zeros(count, np.int64) if times is None else times,
             np.array([change.diff for change in changes], np.int64),
         )
+
+
+def has_all_rows(constraint: Unique, desc: RelationDesc) -> bool:
+    """Whether the index of `constraint` leaves no row out because its key collides with nothing."""
+    nullable = any(desc.columns[i].nullable for i in constraint.columns)
+    return not (constraint.nulls_distinct and nullable)
 
 
 def takes_tuples(constraint: Unique, desc: RelationDesc) -> bool:

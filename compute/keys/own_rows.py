@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.keys.layout import KeyedRows, KeyLayout
+from foreshore.compute.keys.secondary import SecondaryKey
 from foreshore.table_rows import Row
 
 
@@ -19,6 +20,7 @@ class OwnRows:
         self._arrangement = layout.arrangement(0)
         self._parts: list[KeyedRows] = []
         self._arranged = 0  # how many of the parts are in the arrangement
+        self._secondary: dict[tuple[int, ...], SecondaryKey] = {}
 
     def add(self, parts: Iterable[KeyedRows]) -> None:
         """Add what has been written next."""
@@ -39,3 +41,10 @@ class OwnRows:
             self._arrangement.maintain()
             self._arranged = len(self._parts)
         return self._arrangement
+
+    def secondary(self, layout: KeyLayout) -> SecondaryKey:
+        """Return all rows by the columns of `layout`, which are no key."""
+        arrangement, columns = self.arrangement, layout.constraint.columns
+        if columns not in self._secondary:
+            self._secondary[columns] = SecondaryKey(layout, arrangement)
+        return self._secondary[columns]
