@@ -13,11 +13,10 @@ from foreshore.adapter.read.access_path import (
     IndexRead,
     InProcess,
     KeyLookup,
-    Keys,
     PeekPlan,
 )
+from foreshore.adapter.read.bound_keys import is_large, literal_keys
 from foreshore.adapter.read.cluster_choice import collections_read
-from foreshore.adapter.read.key_lookup import literal_keys
 from foreshore.adapter.read.pipeline import plan_for_time, prepared_peek, refuse_past_of_system
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.read.timestamp import choose, fixed_time, requested_time
@@ -28,9 +27,11 @@ from foreshore.compute.controller.cluster import engine_of
 from foreshore.compute.describe import describe_maintenance
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.explain import explain_scalar
-from foreshore.expr.ir import Column
+from foreshore.expr.ir import Column, sources_of
 from foreshore.expr.temporal import temporal_filters
 from foreshore.ids import GlobalId
+from foreshore.sql.optimize.lookup import Key
+from foreshore.sql.optimize.restrict import Step, WholeStep
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
 from foreshore.sql.rewrite.bind_parameters import bind_relation
@@ -59,7 +60,7 @@ def _used(context: StatementContext, peek: PeekPlan) -> str:
     """Return the key or index that is used, if any."""
     match peek.path:
         case KeyLookup() as path:
-            return f"\n\nUsed key:\n{_key_read(context, path)}"
+            return f"\n\nUsed key:\n{_steps(context, path)}"
         case IndexRead() as path:
             return f"\n\nUsed index:\n{_index_read(context, path)}"
         case _:
@@ -90,16 +91,30 @@ def _index_read(context: StatementContext, lookup: IndexRead) -> str:
     return "\n".join([*lines, _values(context, key, lookup.keys)])
 
 
-def _key_read(context: StatementContext, lookup: KeyLookup) -> str:
-    """Return the unique constraint that is used, and the values looked up by it."""
-    names = context.planner.reader().planned[lookup.table].desc.names
-    key = [names[i] for i in lookup.constraint.columns]
-    of = f"  {quote_identifier(lookup.constraint.name)} of {_name(context, lookup.table)}"
-    return f"{of}\n{_values(context, key, lookup.keys)}"
+def _steps(context: StatementContext, lookup: KeyLookup) -> str:
+    return "\n".join(_step(context, each) for each in lookup.steps)
 
 
-def _values(context: StatementContext, key: Sequence[str], keys: Keys) -> str:
+def _step(context: StatementContext, step: Step) -> str:
+    """Return the constraint or index that is used, and the values looked up by it."""
+    if isinstance(step, WholeStep):
+        return f"  {_name(context, step.table)}\n    read whole"
+    names = context.planner.reader().planned[step.table].desc.names
+    key = [names[i] for i in step.columns]
+    lines = [f"  {quote_identifier(step.by.name)} of {_name(context, step.table)}"]
+    if step.keys or not step.sources:
+        lines.append(_values(context, key, step.keys))
+    for source in step.sources:
+        read = sorted(_name(context, id) for id in sources_of(source))
+        rows = f"rows of {', '.join(read)}" if read else "given rows"
+        lines.append(f"    look-up of ({', '.join(key)}) = {rows}")
+    return "\n".join(lines)
+
+
+def _values(context: StatementContext, key: Sequence[str], keys: Sequence[Key]) -> str:
     bindings = context.bindings(context.coordinator.oracle.read_ts())
+    if is_large(keys, bindings):
+        return f"    look-up of ({', '.join(key)}) = many values"
     values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, bindings)]
     return f"    look-up of ({', '.join(key)}) = {' or '.join(values) or 'nothing'}"
 
@@ -142,7 +157,7 @@ async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) ->
     coordinator = context.coordinator
     match peek.path:
         case KeyLookup() as path:
-            return f"Key look-up, in this process\n{_key_read(context, path)}\n{plan.text}"
+            return f"Key look-up, in this process\n{_steps(context, path)}\n{plan.text}"
         case Constant():
             return f"Constant, computed at once\n{plan.text}"
         case IndexRead() as path:

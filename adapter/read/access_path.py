@@ -1,7 +1,7 @@
 """Access paths: where the rows of a query come from, decided when it is planned.
 
     Constant    nowhere: the query reads nothing, and kernels compute it
-    KeyLookup   the key index of a table, for literal values of a unique key
+    KeyLookup   the key index of a table, for keys that the statement names
     IndexRead   an index of the session's cluster, for literal keys or whole
     InProcess   an engine in this process: system relations, recursions, the transaction's writes
     Bulk        an engine of the session's cluster, over shards and indexes
@@ -16,15 +16,13 @@ from typing import TypeAlias
 
 from foreshore.adapter.session.side_effects import call_nextval, calls_in
 from foreshore.compute.local.linear import can_evaluate_locally
-from foreshore.constraint import Unique
 from foreshore.expr.cost import is_heavy, is_large
-from foreshore.expr.ir import Column, Relation, Scalar, single_input
-from foreshore.ids import GlobalId, is_builtin
-from foreshore.sql.optimize.lookup import literal_lookup
+from foreshore.expr.ir import Relation, Scalar, single_input, sources_of
+from foreshore.ids import GlobalId, is_builtin, is_user
+from foreshore.sql.optimize.lookup import Key, literal_lookup
+from foreshore.sql.optimize.restrict import KeysOf, KeyStep, Step, TableKeys, restricted
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import environment_names, is_open
-
-Keys: TypeAlias = tuple[tuple[Scalar, ...], ...]  # scalars without columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +52,37 @@ class IndexRead:
 
     index: GlobalId
     on: GlobalId
-    keys: Keys | None
+    keys: tuple[Key, ...] | None
     relation: Relation
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLookup:
-    """`relation` over the rows of `table` under `keys` of a unique constraint.
+    """`relation` over the rows that `steps` find in the key indexes of tables.
 
-    `otherwise` is used at times that the key index does not know.
+    `otherwise` is used at times that a key index does not know, and if there are too many rows.
     """
 
-    table: GlobalId
-    constraint: Unique
-    keys: Keys
+    steps: tuple[Step, ...]
     relation: Relation
     otherwise: IndexRead | Bulk
+
+    @property
+    def named(self) -> KeyStep | None:
+        """The only step, if its keys are known without reading a table."""
+        step = self.steps[0]
+        is_named = (
+            len(self.steps) == 1
+            and isinstance(step, KeyStep)
+            and step.is_stable
+            and not any(is_user(id) for source in step.sources for id in sources_of(source))
+        )
+        return step if isinstance(step, KeyStep) and is_named else None
+
+    @property
+    def tables(self) -> tuple[GlobalId, ...]:
+        """The tables that are read."""
+        return tuple(step.table for step in self.steps)
 
 
 AccessPath: TypeAlias = Constant | KeyLookup | IndexRead | InProcess | Bulk
@@ -134,16 +147,15 @@ class IndexOn:
     key: tuple[Scalar, ...]
 
 
+GIVEN_ROWS = TableKeys(given=True)
+
 Indexes = Callable[[GlobalId], Sequence[IndexOn]]
-UniqueKeys = Callable[[GlobalId], Sequence[Unique]]
 
 
-def plan_peek(
-    query: Query, indexes: Indexes, keys: UniqueKeys, *, by_keys: bool = True
-) -> PeekPlan:
+def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = True) -> PeekPlan:
     """Return the plan of `query`.
 
-    `indexes` returns the hydrated indexes of a relation, `keys` the unique constraints of a table.
+    `indexes` returns the hydrated indexes of a relation, `keys` the keys of a table.
     Without `by_keys` an index is read whole.
     """
     block = query.block
@@ -159,7 +171,9 @@ def plan_peek(
     else:
         path = find_index(query.relation, indexes, by_keys=by_keys) or Bulk(query.relation)
         if by_keys and not calls:
-            path = find_key(query.relation, keys, path) or path
+            given = read - sources | {each.id for each in query.changes}
+            few = restricted(query.relation, lambda id: GIVEN_ROWS if id in given else keys(id))
+            path = path if few is None else KeyLookup(few.steps, few.relation, path)
     shards = frozenset(id for id in sources if not is_builtin(id))
     session_values = frozenset().union(*map(environment_names, relations))
     return PeekPlan(
@@ -174,21 +188,6 @@ def plan_peek(
         not (sources or query.changes or query.recursions),
         any(map(is_large, relations)),
     )
-
-
-def find_key(relation: Relation, keys: UniqueKeys, otherwise: IndexRead | Bulk) -> KeyLookup | None:
-    """Return the key lookup that answers `relation`, if there is one."""
-    get = single_input(relation)
-    if get is None:
-        return None
-    for constraint in keys(get.id):
-        columns = [
-            Column(i, get.columns[i].type, get.columns[i].nullable) for i in constraint.columns
-        ]
-        found = literal_lookup(relation, columns)
-        if found is not None:
-            return KeyLookup(get.id, constraint, found.keys, found.residual, otherwise)
-    return None
 
 
 def find_index(relation: Relation, indexes: Indexes, *, by_keys: bool) -> IndexRead | None:

@@ -19,6 +19,7 @@ from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Finishing, Scalar, type_of
 from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.ids import GlobalId
+from foreshore.rows import counted
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import bind_block
 from foreshore.types import Datum
@@ -92,6 +93,11 @@ def bound_finishing(context: StatementContext, query: Query) -> Finishing:
         offset = row_count_of(context, query.offset, "OFFSET") or 0
         finishing = msgspec.structs.replace(finishing, offset=offset)
     return finishing
+
+
+def counted_each(given: Given) -> dict[GlobalId | int, pa.Table]:
+    """Return the given collections with `__diff`."""
+    return {id: counted(rows) for id, rows in given.items()}
 
 
 # --- scalars without columns: arguments of LIMIT, AS OF and their like ---------------------------

@@ -3,36 +3,40 @@
 from typing import assert_never
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.read.access_path import Bulk, Constant, IndexRead, InProcess, KeyLookup
-from foreshore.adapter.read.bind import BoundPeek, Given, timestamp_of
+from foreshore.adapter.read.bind import BoundPeek, counted_each, timestamp_of
+from foreshore.adapter.read.bound_keys import literal_keys
 from foreshore.adapter.read.cluster_choice import answering_cluster, index_of, pinned_replica
 from foreshore.adapter.read.in_process import result_in_process, rows_in_process
-from foreshore.adapter.read.key_lookup import literal_keys, look_up
+from foreshore.adapter.read.key_lookup import look_up, rows_over
 from foreshore.adapter.read.result import all_rows, finished
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import output_schema, rows_schema
-from foreshore.compute.finish import expanded, finish
-from foreshore.compute.local.linear import evaluated, literal_rows
+from foreshore.compute.finish import finish
+from foreshore.compute.local.linear import can_evaluate_locally, evaluated, literal_rows
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import Result, empty_batch
 from foreshore.errors import DatabaseError, InvalidParameterValue, TableAltered, UndefinedObject
-from foreshore.ids import GlobalId
 from foreshore.rows import counted
 from foreshore.sql.plan import Changes
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
 
-async def execute(context: StatementContext, bound: BoundPeek) -> Result:
-    """Return the finished rows, with side effects called for each of them if the query says so."""
+async def execute(context: StatementContext, bound: BoundPeek) -> Result | None:
+    """Return the finished rows, with side effects called for each of them if the query says so.
+
+    None if a key look-up would find too many rows.
+    """
     result = await _finished_rows(context, bound)
     query = bound.plan.query
-    if not query.row_outputs:
+    if result is None or not query.row_outputs:
         return result
     rows = counted(await all_rows(result))
     bindings = context.bindings(context.coordinator.oracle.read_ts())
@@ -41,8 +45,8 @@ async def execute(context: StatementContext, bound: BoundPeek) -> Result:
     return await finished(called.select(shown), None)
 
 
-async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result:
-    """Return the finished rows by the access path."""
+async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result | None:
+    """Return the finished rows by the access path; None as `execute` does."""
     time, finishing = bound.time, bound.finishing
     match bound.path:
         case Constant():
@@ -51,8 +55,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result:
                 return Result.of(finish(rows, finishing))
             return await finished(await _constant(context, bound), finishing)
         case KeyLookup() as path:
-            found = look_up(context, bound, path)
-            return Result.of(finish(expanded(found, finishing), finishing))
+            return await _by_key(context, bound, path)
         case InProcess():
             return await result_in_process(context, bound)
         case IndexRead(index=index, keys=keys, relation=relation):
@@ -79,15 +82,40 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result:
             assert_never(path)
 
 
-async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.Table:
-    """Return the rows of a plan without ORDER BY and LIMIT, in any order and with `__diff`."""
+async def computed(context: StatementContext, bound: BoundPeek) -> pa.Table:
+    """Return the rows of a plan that no key look-up answers, as `execute_unfinished` does."""
+    rows = await execute_unfinished(context, bound)
+    assert rows is not None, bound.path
+    return rows
+
+
+async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.Table | None:
+    """Return the rows of a plan without ORDER BY and LIMIT, in any order and with `__diff`.
+
+    None as `execute` does.
+    """
     match bound.path:
         case Constant():
             return await _constant(context, bound)
         case InProcess():
             return await rows_in_process(context, bound)
+        case KeyLookup() as path:
+            given = await look_up(context, bound, path)
+            return None if given is None else await rows_over(context, replace(bound, given=given))
         case _:
-            return counted(await all_rows(await _finished_rows(context, bound)))
+            result = await _finished_rows(context, bound)
+            return None if result is None else counted(await all_rows(result))
+
+
+async def _by_key(context: StatementContext, bound: BoundPeek, path: KeyLookup) -> Result | None:
+    """Return the finished rows of a relation over the rows under keys."""
+    given = await look_up(context, bound, path)
+    if given is None:
+        return None
+    bound = replace(bound, given=given)
+    if not can_evaluate_locally(path.relation):
+        return await result_in_process(context, bound)
+    return await finished(await rows_over(context, bound), bound.finishing)
 
 
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
@@ -114,11 +142,6 @@ async def _ask_cluster(context: StatementContext, request: PeekRequest) -> Resul
         if error.sqlstate in ("42704", "55000") and dropped:
             raise TableAltered() from error
         raise
-
-
-def counted_each(given: Given) -> dict[GlobalId | int, pa.Table]:
-    """Return the given collections with `__diff`."""
-    return {id: counted(rows) for id, rows in given.items()}
 
 
 # --- CHANGES(...) --------------------------------------------------------------------------

@@ -1,85 +1,203 @@
-"""Rows by literal keys from a table's key index, on the event loop and without a replica.
+"""Rows by the keys that a statement names, from a table's key index and without a replica.
 
 The rows are those at the transaction's time with its own writes; AS OF another time without them. A
 statement that changes rows locks their keys first: the keys of the rows as they are when it has the
 locks, under all unique constraints of the table.
+
+Keys are those of a unique constraint, or values of other columns, under which there may be many
+rows: the first columns of a constraint, or the columns of an index. Few keys are looked up on the
+event loop and locked one by one. Many are looked up on a thread, and count as a read of the table.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
-from foreshore.adapter.read.access_path import KeyLookup, Keys, PeekPlan
-from foreshore.adapter.read.bind import BoundPeek, bound_finishing
-from foreshore.adapter.read.timestamp import move_forward, read_time
+from foreshore import blocking
+from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
+from foreshore.adapter.read.bind import BoundPeek, Given, bind_peek, counted_each
+from foreshore.adapter.read.bound_keys import KeyColumns, is_large, key_columns
+from foreshore.adapter.read.in_process import rows_in_process
+from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.compute.arrange.key import Words, key_words
+from foreshore.compute.arrange.key import Words
 from foreshore.compute.keys.key_index import KeyIndex
-from foreshore.compute.local.linear import evaluate_linear
+from foreshore.compute.keys.layout import (
+    MANY,
+    KeyLayout,
+    KeyName,
+    SecondaryName,
+    has_all_rows,
+)
+from foreshore.compute.keys.look_up import LookUp
+from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.compute.local.linear import can_evaluate_locally, evaluated
 from foreshore.constraint import Unique
 from foreshore.errors import LockNotAvailable, TableAltered
-from foreshore.expr.datum import to_array
-from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Finishing, Literal, Scalar
-from foreshore.expr.scalars import Replace, bind_scalar
+from foreshore.expr.block import Block
+from foreshore.expr.ir import Finishing
 from foreshore.ids import GlobalId
-from foreshore.rows import counted
+from foreshore.rows import split_diffs
+from foreshore.sql.optimize.restrict import SMALL, KeyStep, Step, WholeStep
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.update import Timestamp
 
-LiteralKeys: TypeAlias = tuple[tuple[Literal, ...], ...]
 R = TypeVar("R")
 KeyLocks: TypeAlias = frozenset[KeyLock]
 Located: TypeAlias = tuple[KeyLocks, KeyLocks, R]  # keys looked up; all keys of the rows; rows
 Found: TypeAlias = tuple[KeyLocks, pa.RecordBatch]  # locks of the keys looked up; rows
 
+SCANNED_SHARE = 8  # a read of at least every 8th row is a scan
+SCANNED_ROWS = 10_000  # of more than these
+
 
 async def can_look_up(context: StatementContext, lookup: KeyLookup, time: Timestamp | None) -> bool:
-    """Whether the key index exists and knows the rows at `time`; None is the newest time."""
-    index = await _index(context, lookup.table, lookup.constraint)
-    return index is not None and (time is None or index.readable(time))
+    """Whether key indexes know the rows at `time`; None is the newest time."""
+    for step in lookup.steps:
+        index = await _index(context, step)
+        if index is None or (time is not None and not index.readable(time)):
+            return False
+    return True
 
 
-def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup) -> pa.Table:
-    """Return the rows of a bound key lookup, with `__diff`."""
-    index = context.coordinator.keys.named(lookup.table, lookup.constraint)
-    if index is None or not index.readable(bound.time):
-        raise TableAltered()
-    keys = literal_keys(lookup.keys, bound.bindings)
-    locks, found = _find(context, index, keys, bound.time, own=bound.own)
+async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup) -> Given | None:
+    """Return the rows of each table of a bound key look-up; None if they are too many."""
+    given = dict(bound.given)
+    for step in lookup.steps:
+        index = await _index(context, step)
+        if index is None or not index.readable(bound.time):
+            raise TableAltered()
+        found = (
+            _all_rows(context, bound, index)
+            if isinstance(step, WholeStep)
+            else await _found_rows(context, bound, index, step, given)
+        )
+        if found is None:
+            return None
+        given[step.table] = pa.Table.from_batches([found])
+    return given
+
+
+def _all_rows(
+    context: StatementContext, bound: BoundPeek, index: KeyIndex
+) -> pa.RecordBatch | None:
+    """Return the rows of a small table; None if it is not small any more."""
+    own = _own_rows(context, index) if bound.own else None
+    source = index.look_up(own)
+    if source.rows > 2 * SMALL:
+        return None
     if bound.own:
-        context.transaction.read |= locks
-    return evaluate_linear(lookup.relation, {lookup.table: counted(found)})
+        note_tables_read(context, (index.table,))
+    return source.scan(bound.time)
+
+
+async def _found_rows(
+    context: StatementContext, bound: BoundPeek, index: KeyIndex, step: KeyStep, given: Given
+) -> pa.RecordBatch | None:
+    while (source := _source(context, index, step, own=bound.own)) is None:
+        await _index(context, step)
+    columns = await _bound_keys(context, bound, step, source.layout, given)
+    if step.constraint is None:
+        most = max(index.arrangement.rows // SCANNED_SHARE, SCANNED_ROWS)
+        count = await _run(context, columns, partial(_count, source, columns))
+        if count > most:
+            return None
+    if bound.own:
+        if len(columns[0]) <= MANY:
+            hashes = source.layout.hashes(columns)
+            context.transaction.read |= _key_locks(index.table, _name(index, step), hashes)
+        else:
+            note_tables_read(context, (step.table,))
+    _, rows = await _run(context, columns, partial(source.find, columns, bound.time))
+    return rows
+
+
+def _count(source: LookUp, columns: KeyColumns) -> int:
+    return source.count(source.layout.hashes(columns))
+
+
+async def _run(context: StatementContext, columns: KeyColumns, work: Callable[[], R]) -> R:
+    """Return the result of work about keys, done on a thread if they are many."""
+    if len(columns[0]) <= MANY:
+        return work()
+    return await blocking.run(context.coordinator.executor, work)
+
+
+async def _bound_keys(
+    context: StatementContext, bound: BoundPeek, step: KeyStep, layout: KeyLayout, given: Given
+) -> KeyColumns:
+    """Return the keys of a step as columns; `given` are the rows of earlier steps."""
+    executor = context.coordinator.executor
+    parts = []
+    for relation in step.sources:
+        source = bind_relation(relation, bound.bindings)
+        if can_evaluate_locally(source):
+            rows = await evaluated(executor, source, counted_each(given), is_large=False)
+        else:
+            block = Block(source)
+            rows = await rows_in_process(context, replace(bound, block=block, given=given))
+        parts.append(split_diffs(rows)[0])
+    bind = partial(key_columns, step.keys, layout.types, bound.bindings, parts)
+    is_many = any(len(part[0]) > MANY for part in parts) or is_large(step.keys, bound.bindings)
+    return await blocking.run(executor, bind) if is_many else bind()
 
 
 async def locked_by_key(
-    context: StatementContext, plan: PeekPlan, *, nowait: bool = False
+    context: StatementContext, plan: PeekPlan, given: Given, *, nowait: bool = False
 ) -> tuple[pa.Table, Finishing] | None:
-    """Return the rows, with `__diff`, of a key lookup, whose keys are locked; and the finishing.
+    """Return the rows, with `__diff`, of a key look-up, whose keys are locked; and the finishing.
 
-    None if the key index does not exist or does not know the time. Raises LockNotAvailable if a key
-    is locked and `nowait`.
+    None if the keys are not known before a table is read, if the key index does not exist or does
+    not know the time, or if there are too many rows to lock them one by one. Raises
+    LockNotAvailable if a key is locked and `nowait`.
     """
     lookup = plan.key
-    assert lookup is not None
-    index = await _index(context, lookup.table, lookup.constraint)
-    if index is None:
+    step = None if lookup is None else lookup.named
+    if lookup is None or step is None or (index := await _index(context, step)) is None:
         return None
+    bound = await bind_peek(context, plan, context.coordinator.oracle.read_ts(), given)
+    source = _source(context, index, step, own=True)
+    if source is None:
+        return None
+    columns = await _bound_keys(context, bound, step, source.layout, given)
+    if len(columns[0]) > MANY:
+        return None
+    # Inserted rows are not locked. After a conflict with one the table is.
+    locks_table = context.again and not context.transaction.block
+    if step.constraint is None and (locks_table or _count(source, columns) > MANY):
+        return None
+    locks = _key_locks(index.table, _name(index, step), source.layout.hashes(columns))
 
-    def find(time: Timestamp) -> Found:
-        return _find(context, index, literal_keys(lookup.keys, context.bindings(time)), time)
+    def find(time: Timestamp) -> Found | None:
+        source = _source(context, index, step, own=True)
+        return None if source is None else (locks, source.find(columns, time)[1])
 
-    keys = literal_keys(lookup.keys, context.bindings(context.coordinator.oracle.read_ts()))
-    rows = await _locked(context, index, _locks_of(index, keys), find, nowait=nowait)
+    whole = step.constraint is not None
+    rows = await _locked(context, index, locks, find, nowait=nowait, whole=whole)
     if rows is None:
         return None
     assert context.transaction.time is not None
-    relation = bind_relation(lookup.relation, context.bindings(context.transaction.time))
-    found = evaluate_linear(relation, {lookup.table: counted(rows)})
-    return found, bound_finishing(context, plan.query)
+    found = {**given, step.table: pa.Table.from_batches([rows])}
+    bound = await bind_peek(context, plan, context.transaction.time, found)
+    return await rows_over(context, bound), bound.finishing
+
+
+async def rows_over(context: StatementContext, bound: BoundPeek) -> pa.Table:
+    """Return the rows of `bound`, with `__diff`, over the rows given to it, which are all."""
+    relation = bound.block.relation
+    if can_evaluate_locally(relation):
+        return await evaluated(
+            context.coordinator.executor,
+            relation,
+            counted_each(bound.given),
+            is_large=any(each.num_rows > MANY for each in bound.given.values()),
+        )
+    return await rows_in_process(context, bound)
 
 
 async def locked_rows(
@@ -89,10 +207,11 @@ async def locked_rows(
 
     None if the key index does not exist or does not know the time.
     """
-    index = await _index(context, table, constraint)
+    await context.coordinator.keys.ready(table)
+    index = context.coordinator.keys.named(table, constraint)
     if index is None:
         return None
-    locks = _key_locks(index, index.layout.hashes(keys))
+    locks = _key_locks(table, constraint.name, index.layout.hashes(keys))
 
     def find(time: Timestamp) -> Found:
         written = context.transaction.rows(table)
@@ -109,18 +228,23 @@ async def _locked(
     context: StatementContext,
     index: KeyIndex,
     locks: KeyLocks,
-    find: Callable[[Timestamp], Found],
+    find: Callable[[Timestamp], Found | None],
     *,
     nowait: bool = False,
+    whole: bool = True,
 ) -> pa.RecordBatch | None:
-    """Return the rows found after their keys have been locked; see `locked_by_key`."""
+    """Return the rows found after their keys have been locked; see `locked_by_key`.
+
+    `whole`: they are found by a whole key, so they need no other lock if the table has no other.
+    """
 
     def find_all(time: Timestamp) -> Located[pa.RecordBatch] | None:
-        if not index.readable(time):
+        found = find(time) if index.readable(time) else None
+        if found is None:
             return None
-        read, rows = find(time)
-        indexes = context.coordinator.keys.of(index.table)
-        others = [locks_of_rows(each, rows) for each in indexes.values() if len(indexes) > 1]
+        read, rows = found
+        indexes = context.coordinator.keys.of(index.table).values()
+        others = [locks_of_rows(each, rows) for each in indexes if len(indexes) > 1 or not whole]
         return read, read.union(*others), rows
 
     return await lock_and_find(context, index.table, locks, find_all, nowait=nowait)
@@ -165,64 +289,48 @@ def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvai
 
 def locks_of_rows(index: KeyIndex, rows: pa.RecordBatch) -> KeyLocks:
     """Return the locks of the keys of rows."""
-    return _key_locks(index, index.layout.key_hashes(rows))
+    hashes = index.layout.key_hashes(rows)
+    return _key_locks(index.table, index.constraint.name, hashes)
 
 
-def literal_keys(keys: Keys, bindings: Replace) -> LiteralKeys:
-    """Return the bound keys, each once; those with NULL or out of range are left out."""
-    found: dict[tuple[int, ...], tuple[Literal, ...]] = {}
-    for key in keys:
-        literals = [_literal(scalar, bindings) for scalar in key]
-        present = tuple(each for each in literals if each is not None)
-        if len(present) == len(literals):
-            words = key_words([each.value for each in present], [each.type for each in present])
-            if words is not None:
-                found.setdefault(words, present)
-    return tuple(found.values())
+async def _index(context: StatementContext, step: Step) -> KeyIndex | None:
+    """Return the key index for a step, prepared for its columns; None if there is none."""
+    coordinator, transaction = context.coordinator, context.transaction
+    await coordinator.keys.ready(step.table)
+    if isinstance(step, KeyStep) and step.constraint is not None:
+        return coordinator.keys.named(step.table, step.constraint)
+    planned = coordinator.catalog.planned.get(step.table)
+    if planned is None or transaction.catalog is not None:
+        return None
+    for index in coordinator.keys.of(step.table).values():
+        if has_all_rows(index.constraint, planned.desc):
+            if isinstance(step, KeyStep):
+                own = _own_rows(context, index)
+                await index.prepare(step.columns, own, coordinator.keys.executor)
+            return index
+    return None
 
 
-def _literal(scalar: Scalar, bindings: Replace) -> Literal | None:
-    """Return the value of a part of a key; None if it is out of the type's range."""
-    value = bind_scalar(scalar, bindings)
-    if isinstance(value, Literal):
-        return value
-    found = constant(value)
-    return None if isinstance(found, str) else found
-
-
-async def _index(context: StatementContext, table: GlobalId, constraint: Unique) -> KeyIndex | None:
-    await context.coordinator.keys.ready(table)
-    return context.coordinator.keys.named(table, constraint)
-
-
-def _find(
-    context: StatementContext,
-    index: KeyIndex,
-    keys: LiteralKeys,
-    time: Timestamp,
-    *,
-    own: bool = True,
-) -> Found:
-    """Return the locks of `keys`, and the rows at `time` under them."""
+def _own_rows(context: StatementContext, index: KeyIndex) -> OwnRows | None:
     written = context.transaction.rows(index.table)
-    if own and written and keys:
-        _, rows = index.find(_columns(keys), time, written.by_key(index.layout))
-    else:
-        values = [tuple(each.value for each in key) for key in keys]
-        rows = index.settled().look_up(values, time)
-    return _locks_of(index, keys), rows
+    return written.by_key(index.layout) if written else None
 
 
-def _locks_of(index: KeyIndex, keys: LiteralKeys) -> KeyLocks:
-    return _key_locks(index, index.layout.hashes(_columns(keys))) if keys else frozenset()
+def _source(
+    context: StatementContext, index: KeyIndex, step: KeyStep, *, own: bool
+) -> LookUp | None:
+    """Return what looks up the rows; None if the index has to be prepared."""
+    written = _own_rows(context, index) if own else None
+    if step.constraint is not None:
+        return index.look_up(written)
+    return index.look_up_by(step.columns, written)
 
 
-def _key_locks(index: KeyIndex, hashes: Words) -> KeyLocks:
-    name = index.constraint.name
-    return frozenset(KeyLock(index.table, name, hash) for hash in hashes.tolist())
+def _name(index: KeyIndex, step: KeyStep) -> KeyName:
+    """Return the name under which the keys of a step are locked."""
+    constraint = index.constraint.name
+    return constraint if step.constraint is not None else SecondaryName(constraint, step.columns)
 
 
-def _columns(keys: LiteralKeys) -> list[pa.Array]:
-    return [
-        to_array([each.value for each in part], part[0].type) for part in zip(*keys, strict=True)
-    ]
+def _key_locks(table: GlobalId, name: KeyName, hashes: Words) -> KeyLocks:
+    return frozenset(KeyLock(table, name, hash) for hash in hashes.tolist())

@@ -7,6 +7,9 @@
 A time in the future is waited for before, and so are row locks (row_locks.py).
 """
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 import pyarrow as pa
 
 from foreshore.adapter.read.access_path import PeekPlan
@@ -35,19 +38,35 @@ from foreshore.errors import FeatureNotSupported
 from foreshore.sql.plan import AsOf
 from foreshore.update import Timestamp
 
+R = TypeVar("R")
+
 
 async def read_result(
     context: StatementContext, as_of: AsOf | None = None, given: Given = NOTHING_GIVEN
 ) -> Result:
     """Return the finished rows of a statement's query; `given` are collections only it knows."""
-    return await execute(context, await _bound(context, as_of, given))
+    return await _read(context, as_of, given, execute)
 
 
 async def read_rows(
     context: StatementContext, as_of: AsOf | None = None, given: Given = NOTHING_GIVEN
 ) -> pa.Table:
     """Return the rows of a query without ORDER BY and LIMIT, in any order and with `__diff`."""
-    return await execute_unfinished(context, await _bound(context, as_of, given))
+    return await _read(context, as_of, given, execute_unfinished)
+
+
+async def _read(
+    context: StatementContext,
+    as_of: AsOf | None,
+    given: Given,
+    run: Callable[[StatementContext, BoundPeek], Awaitable[R | None]],
+) -> R:
+    """Return the result of the bound query; if a look-up finds too many rows, without it."""
+    found = await run(context, await _bound(context, as_of, given))
+    if found is None:
+        found = await run(context, await _bound(context, as_of, given, by_key=False))
+    assert found is not None
+    return found
 
 
 async def read_batch(context: StatementContext) -> pa.RecordBatch:
@@ -55,10 +74,12 @@ async def read_batch(context: StatementContext) -> pa.RecordBatch:
     return await all_rows(await read_result(context))
 
 
-async def _bound(context: StatementContext, as_of: AsOf | None, given: Given) -> BoundPeek:
+async def _bound(
+    context: StatementContext, as_of: AsOf | None, given: Given, *, by_key: bool = True
+) -> BoundPeek:
     """Return the query planned, with its timestamp, and bound: all but executed."""
     as_of = await wait_until_requested(context, as_of)
-    plan = await plan_read(context, as_of)
+    plan = await plan_read(context, as_of, by_key=by_key)
     time = read_timestamp(context, plan, as_of)
     found = {each.id: await changes(context, each, time) for each in plan.query.changes}
     bound = await bind_peek(context, plan, time, {**given, **found}, own=as_of is None)
@@ -100,11 +121,13 @@ def refuse_past_of_system(peek: PeekPlan, as_of: AsOf | None) -> None:
         )
 
 
-async def plan_read(context: StatementContext, as_of: AsOf | None) -> PeekPlan:
+async def plan_read(
+    context: StatementContext, as_of: AsOf | None, *, by_key: bool = True
+) -> PeekPlan:
     """Return the plan of the query by an access path that knows the rows at its time."""
     plan = prepared_peek(context)
     time = fixed_time(context, as_of)
-    if plan.key is not None and await can_look_up(context, plan.key, time):
+    if by_key and plan.key is not None and await can_look_up(context, plan.key, time):
         return plan
     plan = plan_for_time(context, plan, time)
     transaction = context.transaction

@@ -21,10 +21,11 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import takes_tuples
 from foreshore.constraint import Unique
 from foreshore.errors import DataError
-from foreshore.expr.ir import walk_relations
+from foreshore.expr.ir import single_input, walk_relations
 from foreshore.expr.pointwise import Cell, Step, compiled, projecting, row_steps
 from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
+from foreshore.sql.optimize.lookup import Elements
 from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.table_rows import Row
 from foreshore.types import Datum
@@ -65,13 +66,18 @@ class PointPlan:
 def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
     """Return `peek` compiled, if it is about one key and the table's keys can be tuples."""
     lookup, query = peek.key, peek.query
-    if lookup is None or len(lookup.keys) != 1 or query.changes or query.row_outputs:
+    step = None if lookup is None else lookup.named
+    if lookup is None or step is None or step.constraint is None or step.sources:
+        return None
+    if len(step.keys) != 1 or single_input(lookup.relation) is None:
+        return None
+    key = tuple(each for each in step.keys[0] if not isinstance(each, Elements))
+    if len(key) < len(step.columns) or query.changes or query.row_outputs:
         return None
     limits = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
-    table = planned[lookup.table]
+    table = planned[step.table]
     if limits != (None,) * 4 or not all(takes_tuples(each, table.desc) for each in table.unique):
         return None
-    (key,) = lookup.keys
     scalars = [each for node in walk_relations(lookup.relation) for each in scalars_of(node)]
     givens = Givens.of([*key, *scalars])
     first = len(givens)
@@ -79,7 +85,7 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
     steps.append(projecting([first + i for i in query.finishing.project]))
     names = frozenset(each.name for each in table.unique)
     cells = tuple(compiled(givens.placed(scalar)) for scalar in key)
-    return PointPlan(lookup.table, lookup.constraint, table, names, givens, cells, tuple(steps))
+    return PointPlan(step.table, step.constraint, table, names, givens, cells, tuple(steps))
 
 
 async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:

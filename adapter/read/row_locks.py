@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.bind import row_count_of
+from foreshore.adapter.read.bind import NOTHING_GIVEN, row_count_of
 from foreshore.adapter.read.key_lookup import locked_by_key, row_not_available
 from foreshore.adapter.read.pipeline import prepared_peek, read_batch
 from foreshore.adapter.read.timestamp import move_forward, tables_below
@@ -40,8 +40,8 @@ async def lock_and_read(context: StatementContext, locking: Locking) -> pa.Recor
     if locking.key:
         return await read_unlocked(context, locking)
     peek, tables = prepared_peek(context), _lockable(context, locking.tables)
-    if peek.key is not None and tables == {peek.key.table} and not peek.query.row_outputs:
-        found = await locked_by_key(context, peek, nowait=locking.wait == "error")
+    if peek.key is not None and tables == {*peek.key.tables} and not peek.query.row_outputs:
+        found = await locked_by_key(context, peek, NOTHING_GIVEN, nowait=locking.wait == "error")
         if found is not None:
             _check_unchanged(context)
             return finish(expanded(*found), found[1])

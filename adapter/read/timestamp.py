@@ -31,7 +31,7 @@ FAR_BEHIND_MS = 20_000  # lag of an input from which on waiting for it sends a n
 def read_timestamp(context: StatementContext, plan: PeekPlan, as_of: AsOf | None) -> Timestamp:
     """Return the time at which `plan` is executed; its inputs are held there."""
     if plan.key is not None:
-        return read_time(context, (plan.key.table,), as_of, by_key=True)
+        return read_time(context, plan.key.tables, as_of, by_key=True)
     if not plan.is_timed and as_of is None:
         if context.transaction.time is not None:
             require(context, (), context.transaction.time)
@@ -79,13 +79,17 @@ def read_time(
     if (as_of is not None or not transaction.block) and not (at_once and context.alone):
         coordinator.holds.hold_for(transaction, ids, time, context.pid)
     if as_of is None and not by_key:
-        # The transaction's own new tables change for nobody else. A dropped table has changed.
-        group = coordinator.group
-        below = tables_below(context, (*ids, *also))
-        transaction.read |= {id for id in below if id in group or group.is_altered(id)}
+        note_tables_read(context, (*ids, *also))
     if context.variables["emit_timestamp_notice"] == "on":
         _notify_of_time(context, ids, time)
     return time
+
+
+def note_tables_read(context: StatementContext, ids: Iterable[GlobalId]) -> None:
+    """Add the tables below `ids` to the transaction's reads."""
+    # The transaction's own new tables change for nobody else. A dropped table has changed.
+    group, below = context.coordinator.group, tables_below(context, ids)
+    context.transaction.read |= {id for id in below if id in group or group.is_altered(id)}
 
 
 def choose(context: StatementContext, ids: Iterable[GlobalId], as_of: AsOf | None) -> Selection:

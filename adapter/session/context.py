@@ -100,6 +100,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     interrupts: "Interrupts"
     notice: Notices
     close_at_end: "Callable[[RowSource], None]"  # of the transaction
+    again: bool = False  # it runs again after a conflict
     reads_newest: bool = False  # at any isolation, unless the transaction has chosen its time
 
     @property

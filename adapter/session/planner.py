@@ -12,7 +12,11 @@ from msgspec import structs
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import verify_sql_round_trip
-from foreshore.adapter.read.access_path import IndexOn, PeekPlan, plan_peek
+from foreshore.adapter.read.access_path import (
+    IndexOn,
+    PeekPlan,
+    plan_peek,
+)
 from foreshore.adapter.read.point import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared
@@ -21,9 +25,11 @@ from foreshore.adapter.write.stage import rules_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.names import effective_path
 from foreshore.catalog.state import State
-from foreshore.constraint import Unique
+from foreshore.compute.keys.layout import has_all_rows
 from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
+from foreshore.sql.optimize.restrict import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
     Delete,
@@ -266,9 +272,22 @@ class SessionPlanner:
         """Return how `query` is answered on the session's cluster."""
         return plan_peek(query, self._indexes, self._keys_of)
 
-    def _keys_of(self, id: GlobalId) -> Sequence[Unique]:
-        planned = self.reader().planned.get(id)
-        return () if planned is None else planned.unique
+    def _keys_of(self, id: GlobalId) -> TableKeys:
+        reader = self.reader()
+        planned = reader.planned.get(id)
+        if planned is None or not planned.unique:
+            return TableKeys()
+        unique = TableKeys.of(planned.unique)
+        complete = [each for each in planned.unique if has_all_rows(each, planned.desc)]
+        if not complete:
+            return unique
+        index = self._coordinator.keys.named(id, complete[0])
+        keys = [replace(each, prefix=True) for each in unique.keys]
+        for item in reader.state.indexes_on(id):
+            columns = [c.index for c in reader.planned[item.id].key if isinstance(c, Column)]
+            if len(columns) == len(reader.planned[item.id].key):
+                keys.append(TableKey(item.name, tuple(columns), prefix=True))
+        return TableKeys(tuple(keys), None if index is None else index.arrangement.rows)
 
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
         return self.named_desc(plan) or result_desc(plan)

@@ -175,7 +175,12 @@ class Session:
     # --- running -------------------------------------------------------------------------------
 
     def context(
-        self, prepared: Prepared = NO_STATEMENT, args: Sequence[Datum] = (), *, alone: bool = False
+        self,
+        prepared: Prepared = NO_STATEMENT,
+        args: Sequence[Datum] = (),
+        *,
+        alone: bool = False,
+        again: bool = False,
     ) -> StatementContext:
         """Return the context of one run of a statement, in the running transaction if any."""
         transactions = self.transactions
@@ -196,6 +201,7 @@ class Session:
             self.interrupts,
             self.notice,
             self.portals.streams.append,
+            again,
         )
 
     async def run_aside(
@@ -246,7 +252,7 @@ class Session:
         may_retry = alone and not transaction.block
         conflicts = 0
         while True:
-            context = self.context(prepared, args, alone=alone)
+            context = self.context(prepared, args, alone=alone, again=conflicts > 0)
             try:
                 with self.interrupts.running():
                     return await run(context)

@@ -16,6 +16,7 @@ from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_indexes import KeyIndexes
+from foreshore.compute.keys.layout import KeyName
 from foreshore.errors import DatabaseError, TableAltered
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
@@ -145,7 +146,7 @@ class ConstraintGuard:
         return key_exists(self.catalog.state, planned[found.table].desc, found, write.zone)
 
     def changed(
-        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: GroupKeys
+        self, keys: frozenset[tuple[GlobalId, KeyName, int]], time: Timestamp, earlier: GroupKeys
     ) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
         return self.keys.changed(keys, time, earlier)

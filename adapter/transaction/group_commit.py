@@ -26,6 +26,7 @@ from msgspec import Struct
 from foreshore.adapter.subscribe.durable_positions import Moves
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
+from foreshore.compute.keys.layout import KeyName
 from foreshore.errors import (
     AdminShutdown,
     ConcurrentUpdate,
@@ -77,12 +78,12 @@ class Shards(Protocol):
 class Reads(Struct, frozen=True):
     """A write holds only if nothing has changed in `ids`, nor any of `keys`, since `time`.
 
-    A key is a table, the name of one of its unique constraints, and the hash by that.
+    A key is a table, the name of one of its keys, unique or secondary, and the hash by that.
     """
 
     ids: frozenset[GlobalId]
     time: Timestamp
-    keys: frozenset[tuple[GlobalId, str, int]] = frozenset()
+    keys: frozenset[tuple[GlobalId, KeyName, int]] = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -117,7 +118,7 @@ class Guard(Protocol):
         ...
 
     def changed(
-        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: GroupKeys
+        self, keys: frozenset[tuple[GlobalId, KeyName, int]], time: Timestamp, earlier: GroupKeys
     ) -> bool:
         """Return whether one of `keys` was changed after `time`, or is by `earlier`."""
         ...

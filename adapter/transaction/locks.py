@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.adapter.transaction.lock_queue import LockQueue
 from foreshore.catalog.state import State, name_key
+from foreshore.compute.keys.layout import KeyName
 from foreshore.errors import TableAltered
 from foreshore.ids import GlobalId
 
@@ -24,10 +25,10 @@ CATALOG = GlobalId("catalog")  # stands for all permanent objects
 
 
 class KeyLock(NamedTuple):
-    """A key of a table: the hash that it has by one of the table's unique constraints."""
+    """A key of a table: the hash that it has by a unique constraint, or by other columns."""
 
     table: GlobalId
-    constraint: str
+    constraint: KeyName
     hash: int
 
 

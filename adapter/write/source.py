@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.bind import Given, bind_peek, call_side_effects
-from foreshore.adapter.read.execute import counted_each, execute_unfinished
+from foreshore.adapter.read.bind import Given, bind_peek, call_side_effects, counted_each
+from foreshore.adapter.read.execute import computed
 from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
@@ -52,11 +52,11 @@ async def queried_rows(
     )
     if peek.reads_nothing:
         bound = await bind_peek(context, peek, context.now, given)
-        return await execute_unfinished(context, await call_side_effects(context, bound))
+        return await computed(context, await call_side_effects(context, bound))
     if transaction.time is None:  # writes follow from the newest rows, at any isolation level
         context = context.reading_newest()
     if peek.key is not None:
-        found = await locked_by_key(context, peek)
+        found = await locked_by_key(context, peek, given)
         if found is not None:
             return found[0]
     if keys is not None:
@@ -110,7 +110,7 @@ async def _rows_by_keys(
         if can_evaluate_locally(under):
             return evaluate_linear(under, {table: counted(rows)})
     bound = await bind_peek(context, peek.in_process(), time, {**given, table: rows})
-    return await execute_unfinished(context, bound)
+    return await computed(context, bound)
 
 
 async def with_row_outputs(

@@ -1,22 +1,28 @@
-"""Find queries that an index answers by lookup: every key column equals a constant.
+"""Find queries that an index answers by look-up: key columns equal constants.
 
     Project(Filter(Get v, a = 1 AND b IN (2, $1) AND c > 0))  with an index of v on (a, b)
         keys (1, 2) and (1, $1), residual Project(Filter(Get v, c > 0))
 
-The answer is the residual over the rows that the index holds under these keys. When parameters are
-bound, keys may turn out equal or contain NULL: each distinct key is looked up once, and keys with
-NULL are not looked up (`=` is not TRUE for them). A parameter of another integer type than the key
-is wrapped in a cast. If the cast fails, the key is out of range and finds nothing.
+The answer is the residual over the rows that the index holds under these keys. The keys come from
+`=`, `IN`, `= ANY(array)` and disjunctions of conjunctions of these, over all columns of the index
+or, for an index that can look up a prefix of its columns, over the first of them.
+
+When parameters are bound, keys may turn out equal or contain NULL: each distinct key is looked up
+once, and keys with NULL are not looked up (`=` is not TRUE for them). A parameter of another
+integer type than the key is wrapped in a cast. If the cast fails, the key is out of range and finds
+nothing. A literal that equals no value of the key's type becomes NULL.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import product
+from typing import TypeAlias
 
 from foreshore.expr.ir import (
+    And,
     Call,
     Column,
+    Environment,
     Filter,
     Get,
     Literal,
@@ -32,44 +38,152 @@ from foreshore.sql.optimize.build import project
 from foreshore.sql.optimize.scalars import MAX_NODES, conjuncts, size_of, substitute
 from foreshore.types import SqlType
 
-MAX_KEYS = 1000
-
-Constant = Literal | Parameter | Call  # a call is a cast between integer types
-Key = tuple[Constant, ...]
+MAX_KEYS = 1000  # that combine the values of several predicates
 
 RANGES = {"int2": 15, "int4": 31, "int8": 63}
+TEXTS = ("text", "varchar", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The elements of `array`, a scalar without columns."""
+
+    array: Scalar
+    type: SqlType  # of an element
+
+
+Constant: TypeAlias = Literal | Parameter | Environment | Call  # a call is a cast that may fail
+Key: TypeAlias = tuple[Constant | Elements, ...]  # with Elements, a key for each combination
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The keys to look up, in the order of the index key, and the relation over the rows found."""
+    """The keys to look up, in the order of the index key, and the relation over the rows found.
+
+    `keys` may be of only the first columns of the index.
+    """
 
     keys: tuple[Key, ...]
     residual: Relation
+    width: int  # columns of the keys
 
 
-def literal_lookup(relation: Relation, index_key: Sequence[Scalar]) -> Lookup | None:
-    """Return how an index on `index_key` (over columns of the one Get) answers `relation`."""
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """A predicate that is TRUE only if one of `alternatives` holds: parts of a key have values.
+
+    `exact`: and if one of them holds, it is TRUE.
+    """
+
+    predicate: Scalar
+    alternatives: tuple[dict[int, Constant | Elements], ...]
+    exact: bool
+
+
+def literal_lookup(
+    relation: Relation, index_key: Sequence[Scalar], *, prefix: bool = False
+) -> Lookup | None:
+    """Return how an index on `index_key` (over columns of the one Get) answers `relation`.
+
+    With `prefix` the index can look up any number of its first columns.
+    """
     found: list[Scalar] = []
-    if not index_key or not _gather(relation, found):
+    if not index_key or _gather(relation, found) is None:
         return None
-    choices: list[tuple[Constant, ...]] = []
-    used: set[Scalar] = set()
-    for part in _as_read(relation, index_key):
-        for predicate in found:
-            values = _alternatives(predicate, part)
-            if values is not None:
-                choices.append(values)
-                used.add(predicate)
+    parts = _as_read(relation, index_key)
+    conditions = [each for p in found if (each := _condition(p, parts)) is not None]
+    keys: list[dict[int, Constant | Elements]] = [{}]
+    used: list[_Condition] = []
+    width = 0
+    while width < len(parts):
+        if not all(width in key for key in keys) or not keys:
+            chosen = _next(conditions, used, width, len(keys))
+            if chosen is None:
                 break
-        else:
-            return None
-    total = 1
-    for values in choices:
-        total *= len(values)
-    if total > MAX_KEYS:
+            used.append(chosen)
+            keys = [{**more, **key} for key in keys for more in chosen.alternatives]
+            if not keys:  # nothing can be TRUE
+                width = len(parts)
+                break
+        width += 1
+    if not width or (width < len(parts) and not prefix):
         return None
-    return Lookup(tuple(product(*choices)), _without(relation, used)[0])
+    implied = {each.predicate for each in used if _implied(each, keys, width)}
+    tuples = dict.fromkeys(tuple(key[i] for i in range(width)) for key in keys)
+    return Lookup(tuple(tuples), _without(relation, implied)[0], width)
+
+
+def _next(
+    conditions: Sequence[_Condition], used: Sequence[_Condition], part: int, keys: int
+) -> _Condition | None:
+    """Return the condition with the fewest values for a part of the key."""
+    found = [
+        each
+        for each in conditions
+        if each not in used
+        and all(part in values for values in each.alternatives)
+        and (keys == 1 or keys * len(each.alternatives) <= MAX_KEYS)
+    ]
+    return min(found, key=lambda each: len(each.alternatives)) if found else None
+
+
+def _implied(
+    condition: _Condition, keys: Sequence[dict[int, Constant | Elements]], width: int
+) -> bool:
+    """Return whether `condition` is TRUE for all rows under `keys`, of which it was made."""
+    if not condition.exact:
+        return False
+    if any(part >= width for values in condition.alternatives for part in values):
+        return False
+    ways = {tuple(sorted(values)) for values in condition.alternatives}
+    if len(ways) != 1:
+        return False
+    (parts,) = ways
+    held = {tuple(values[part] for part in parts) for values in condition.alternatives}
+    return all(tuple(key.get(part) for part in parts) in held for key in keys)
+
+
+def _condition(predicate: Scalar, parts: Sequence[Scalar]) -> _Condition | None:
+    """Return which values of `parts` make `predicate` TRUE; None if it may be TRUE for any."""
+    match predicate:
+        case Literal(value=value) if value is not True:
+            return _Condition(predicate, (), True)
+        case Or(args=args):
+            each = [_condition(arg, parts) for arg in args]
+            known = [one for one in each if one is not None]
+            if len(known) < len(each):
+                return None
+            alternatives = [values for one in known for values in one.alternatives]
+            return _Condition(predicate, tuple(alternatives), all(one.exact for one in known))
+        case And(args=args):
+            return _conjunction(predicate, [_condition(arg, parts) for arg in args])
+        case _:
+            return _equality(predicate, parts)
+
+
+def _conjunction(predicate: Scalar, conditions: Sequence[_Condition | None]) -> _Condition | None:
+    known = [each for each in conditions if each is not None]
+    if not known:
+        return None
+    merged: list[dict[int, Constant | Elements]] = [{}]
+    exact = len(known) == len(conditions)
+    for each in known:
+        if len(merged) > 1 and len(merged) * len(each.alternatives) > MAX_KEYS:
+            exact = False
+            continue
+        exact &= each.exact and not any(
+            part in before for before in merged for values in each.alternatives for part in values
+        )
+        merged = [{**more, **values} for values in merged for more in each.alternatives]
+    return _Condition(predicate, tuple(merged), exact)
+
+
+def _equality(predicate: Scalar, parts: Sequence[Scalar]) -> _Condition | None:
+    for place, part in enumerate(parts):
+        value = _value(predicate, part)
+        if value is not None:
+            return _Condition(predicate, ({place: value},), True)
+    return None
 
 
 def _as_read(relation: Relation, index_key: Sequence[Scalar]) -> list[Scalar]:
@@ -126,44 +240,77 @@ def _without(relation: Relation, used: set[Scalar]) -> tuple[Relation, list[Scal
             raise AssertionError(f"not here: {relation}")
 
 
-def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | None:
-    """Return the constants one of which `part` must equal for `predicate` to be TRUE."""
+def _value(predicate: Scalar, part: Scalar) -> Constant | Elements | None:
+    """Return what `part` must equal for `predicate` to be TRUE."""
     match predicate:
-        case Or(args=args):
-            found: dict[Constant, None] = {}
-            for arg in args:
-                values = _alternatives(arg, part)
-                if values is None:
-                    return None
-                found.update(dict.fromkeys(values))
-            return tuple(found)
         case Call(function="eq", args=(a, value)) if (bare := _strip_widening(value)) is not None:
-            constant = _constant(a, bare, part)
+            return _constant(a, bare, part)
         case Call(function="eq", args=(value, a)) if (bare := _strip_widening(value)) is not None:
-            constant = _constant(a, bare, part)
+            return _constant(a, bare, part)
+        case Call(function="eq_any", args=(a, array)):
+            return _elements(a, array, part)
         case Column() if predicate == part:  # a boolean column is itself a predicate
-            return (Literal(True, predicate.type),)
+            return Literal(True, predicate.type)
         case _:
             return None
-    return None if constant is None else (constant,)
 
 
-def _strip_widening(value: Scalar) -> Literal | Parameter | None:
-    """Return the literal or parameter below a widening cast."""
-    while isinstance(value, Call) and is_widening(value.function):
-        (value,) = value.args
-    return value if isinstance(value, Literal | Parameter) else None
+def definitions_of(relation: Relation) -> list[Scalar] | None:
+    """Return the columns of Map, Filter and Project over a Get, over the columns of that.
+
+    None if they are too large.
+    """
+    return _gather(relation, [])
 
 
-def _constant(scalar: Scalar, value: Literal | Parameter, part: Scalar) -> Constant | None:
-    """Return `value` in the type of `part` if `scalar` is `part` below a widening cast."""
+def without_widening(scalar: Scalar) -> Scalar:
+    """Return what is below casts that preserve equality."""
+    while isinstance(scalar, Call) and is_widening(scalar.function):
+        (scalar,) = scalar.args
+    return scalar
+
+
+def _strip_widening(value: Scalar) -> Literal | Parameter | Environment | None:
+    """Return the literal, parameter or session value below a widening cast."""
+    value = without_widening(value)
+    return value if isinstance(value, Literal | Parameter | Environment) else None
+
+
+def _is_part(scalar: Scalar, part: Scalar) -> bool:
+    """Return whether `scalar` is `part`, perhaps below casts that preserve equality."""
     while scalar != part:
         match scalar:
-            case Call(function=function, args=(inner,)) if is_widening(function):
+            case Call(function=function, args=(inner,)) if is_widening(function) or (
+                function in ("cast(int2,numeric)", "cast(int4,numeric)", "cast(int8,numeric)")
+            ):
                 scalar = inner
             case _:
-                return None
-    return _of_type(value, type_of(part))
+                return False
+    return True
+
+
+def _constant(
+    scalar: Scalar, value: Literal | Parameter | Environment, part: Scalar
+) -> Constant | None:
+    """Return `value` in the type of `part` if `scalar` is `part` below a widening cast."""
+    return _of_type(value, type_of(part)) if _is_part(scalar, part) else None
+
+
+def _elements(scalar: Scalar, array: Scalar, part: Scalar) -> Elements | None:
+    """Return the elements of `array` if `scalar` is `part` and they can be compared with it."""
+    inner, type = array, type_of(array).element
+    of_texts = type is not None and type.name in TEXTS
+    while (
+        of_texts
+        and isinstance(inner, Call)
+        and inner.function == "cast_array(anyarray)"
+        and (below := type_of(inner.args[0]).element) is not None
+        and below.name in TEXTS
+    ):
+        inner = inner.args[0]
+    if type is None or not isinstance(inner, Literal | Parameter) or not _is_part(scalar, part):
+        return None
+    return Elements(array, type) if is_comparable(type, type_of(part)) else None
 
 
 def is_widening(function: str) -> bool:
@@ -175,33 +322,56 @@ def is_widening(function: str) -> bool:
     )
 
 
-def _of_type(value: Literal | Parameter, type: SqlType) -> Constant | None:
-    """Return the value of `type` that equals `value`, or None if none is known to exist."""
+def is_comparable(value: SqlType, key: SqlType) -> bool:
+    """Return whether equal values of two types are equal in memory, up to the width of integers."""
+    if value.name in RANGES and key.name in RANGES:
+        return True
+    if value.name in TEXTS and key.name in TEXTS:
+        return True
+    return value == key or (value.name == key.name and key.name not in ("numeric", "array"))
+
+
+def _of_type(value: Literal | Parameter | Environment, type: SqlType) -> Constant | None:
+    """Return the value of `type` that equals `value`; None if there may be one, but unknown."""
     if value.type == type:
         return value
-    if isinstance(value, Parameter):
-        if value.type.name in RANGES and type.name in RANGES:
-            return Call(f"cast({value.type.name},{type.name})", (value,), type)
-        return None
+    if isinstance(value, Literal):
+        return _literal_of_type(value, type)
+    if value.type.name in RANGES and type.name in RANGES:
+        return Call(f"cast({value.type.name},{type.name})", (value,), type)
+    return value if is_comparable(value.type, type) else None
+
+
+def _literal_of_type(value: Literal, type: SqlType) -> Literal | None:
+    nothing = Literal(None, type)  # equals no value
     if value.value is None:
-        return None
+        return nothing
     match value.type.name, type.name:
         case (("int2" | "int4" | "int8"), ("int2" | "int4" | "int8")):
             bits = RANGES[type.name]
             fits = -(2**bits) <= value.value < 2**bits
-            return Literal(value.value, type) if fits else None
+            return Literal(value.value, type) if fits else nothing
+        case "numeric", ("int2" | "int4" | "int8"):
+            return _whole(value.value, type)
         case "numeric", "numeric":
             return _rescaled(value.value, type)
-        case (("text" | "varchar"), ("text" | "varchar" | "name")):
-            return Literal(value.value, type)
         case _:
-            return None
+            return Literal(value.value, type) if is_comparable(value.type, type) else None
 
 
-def _rescaled(text: str, type: SqlType) -> Literal | None:
+def _whole(text: str, type: SqlType) -> Literal:
+    number = Decimal(text)
+    bits = RANGES[type.name]
+    if not number.is_finite() or number != number.to_integral_value():
+        return Literal(None, type)
+    fits = -(2**bits) <= number < 2**bits
+    return Literal(int(number) if fits else None, type)
+
+
+def _rescaled(text: str, type: SqlType) -> Literal:
     assert type.scale is not None, type
     number = Decimal(text)
     scaled = number.scaleb(type.scale)
     if scaled != scaled.to_integral_value() or scaled.adjusted() >= 38:
-        return None
+        return Literal(None, type)
     return Literal(f"{number:.{type.scale}f}", type)

@@ -19,7 +19,6 @@ from foreshore.expr.ir import (
     Call,
     Case,
     Column,
-    Environment,
     Exists,
     Filter,
     Get,
@@ -45,6 +44,7 @@ from foreshore.sql.bind.with_clause import Lets, with_lets
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.optimize.lookup import RANGES, is_widening
 from foreshore.sql.optimize.nullability import is_strict_in
+from foreshore.sql.optimize.restrict import may_change_while_waiting
 from foreshore.sql.optimize.scalars import conjuncts
 from foreshore.sql.plan import ChangedKeys
 from foreshore.sql.planning import Planning
@@ -52,7 +52,6 @@ from foreshore.sql.rewrite.scalars import is_closed, map_scalar, relations_withi
 from foreshore.types import BOOL, SqlType
 
 _TEXTS = ("text", "varchar")
-_CHANGING_VALUES = ("mz_now", "sequence:", "pg_advisory_unlock_all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +183,8 @@ def _is_unstable(scalar: Scalar) -> bool:
     return (
         has_side_effects(scalar)
         or has_subquery(scalar)
-        or any(map(_may_change_while_waiting, walk_scalars(scalar)))
+        or any(map(may_change_while_waiting, walk_scalars(scalar)))
     )
-
-
-def _may_change_while_waiting(scalar: Scalar) -> bool:
-    """Return whether an environment value may change while a statement waits."""
-    return isinstance(scalar, Environment) and scalar.name.startswith(_CHANGING_VALUES)
 
 
 def _equalities(predicates: tuple[Scalar, ...]) -> Iterator[tuple[Scalar, Scalar]]:

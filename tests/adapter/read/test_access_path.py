@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     count_all,
 )
 from foreshore.ids import FIRST_BUILTIN, GlobalId
+from foreshore.sql.optimize.restrict import TableKeys
 from foreshore.sql.plan.reads import all_rows_of
 from foreshore.types import BOOL, INT4, TEXT, ColumnType
 
@@ -44,7 +45,9 @@ ONE_ROW = Join((), ())
 def plan(relation: Relation, *, indexed: bool = False, by_keys: bool = True) -> PeekPlan:
     """Return the plan of all rows of `relation`, over a table with a key, perhaps an index."""
     indexes = [IndexOn(INDEX, (ID,))] if indexed else []
-    return plan_peek(all_rows_of(relation), lambda id: indexes, lambda id: [KEY], by_keys=by_keys)
+    return plan_peek(
+        all_rows_of(relation), lambda id: indexes, lambda id: TableKeys.of([KEY]), by_keys=by_keys
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.catalog.item import Item
 from foreshore.clock import ManualClock
 from foreshore.compute.keys.group_keys import GroupKeys
+from foreshore.compute.keys.layout import KeyName
 from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, TableDropped
 from foreshore.ids import GlobalId, is_user
 from foreshore.storage.controller import (
@@ -86,7 +87,7 @@ class Lenient:
         return None
 
     def changed(
-        self, keys: frozenset[tuple[GlobalId, str, int]], time: int, earlier: GroupKeys
+        self, keys: frozenset[tuple[GlobalId, KeyName, int]], time: int, earlier: GroupKeys
     ) -> bool:
         return False
 

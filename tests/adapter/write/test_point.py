@@ -94,7 +94,7 @@ def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         match prepared.plan, prepared.peek:
             case Insert(table=table), _:
                 pass
-            case _, PeekPlan(path=KeyLookup(table=table)):
+            case _, PeekPlan(path=KeyLookup(tables=(table,))):
                 pass
             case _:
                 return

@@ -1,0 +1,190 @@
+"""Keys that a statement names, with arguments and session values put in.
+
+    (1, $1), (2, ANY($2))  with $1 = 5 and $2 = {7, 8, NULL}    (1, 5), (2, 7), (2, 8)
+
+Keys with NULL and values out of the key's range equal nothing and are left out. Few keys are bound
+one by one, many as columns.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.arrange.key import hash_columns, key_words
+from foreshore.errors import DataError
+from foreshore.expr.datum import to_array
+from foreshore.expr.evaluate import constant, outcome
+from foreshore.expr.ir import Literal, Scalar
+from foreshore.expr.scalars import Replace, bind_scalar
+from foreshore.sql.optimize.lookup import Elements, Key
+from foreshore.types import Datum, SqlType, arrow_type
+
+LiteralKeys: TypeAlias = tuple[tuple[Literal, ...], ...]
+KeyColumns: TypeAlias = list[pa.Array]
+
+LARGE = 5000  # elements of an array from which on binding does not belong on the event loop
+
+
+def is_large(keys: Sequence[Key], bindings: Replace) -> bool:
+    """Whether binding `keys` may take long."""
+    if len(keys) > LARGE:
+        return True
+    return any(
+        isinstance(part, Elements) and _length(part, bindings) > LARGE
+        for key in keys
+        for part in key
+    )
+
+
+def _length(part: Elements, bindings: Replace) -> int:
+    """Return the number of elements, if they are a literal or an argument below casts."""
+    array = part.array
+    while not isinstance(array, Literal):
+        bound = bindings(array)
+        if bound is not None:
+            array = bound
+            continue
+        (array,) = array.args  # type: ignore[union-attr]
+    return 0 if array.value is None else len(array.value)
+
+
+def key_columns(
+    keys: Sequence[Key],
+    types: Sequence[SqlType],
+    bindings: Replace,
+    more: Sequence[Sequence[pa.Array]] = (),
+) -> KeyColumns:
+    """Return `keys`, and those in the columns of `more`, each once, as columns of `types`."""
+    plain = [key for key in keys if not any(isinstance(part, Elements) for part in key)]
+    parts = [
+        [_of_type(column, type) for column, type in zip(columns, types, strict=True)]
+        for columns in more
+    ]
+    if plain:
+        parts.append(_columns(plain, types, bindings))
+    if len(plain) < len(keys):
+        parts += [
+            _product(key, types, bindings)
+            for key in keys
+            if any(isinstance(part, Elements) for part in key)
+        ]
+    columns = [pa.concat_arrays(same) for same in zip(*parts, strict=True)]
+    if not columns:
+        return [pa.array([], arrow_type(type)) for type in types]
+    if any(column.null_count for column in columns):
+        table = pa.table(columns, names=[str(i) for i in range(len(columns))]).drop_null()
+        columns = [column.combine_chunks() for column in table.columns]
+    if len(columns[0]) > 1:
+        hashes = hash_columns(columns, types, len(columns[0]))
+        _, firsts = np.unique(hashes, return_index=True)
+        if len(firsts) < len(hashes):
+            columns = [column.take(pa.array(np.sort(firsts))) for column in columns]
+    return columns
+
+
+def _columns(keys: Sequence[Key], types: Sequence[SqlType], bindings: Replace) -> KeyColumns:
+    """Return keys of single values as columns; NULL is what equals nothing."""
+    found = []
+    for part, type in zip(zip(*keys, strict=True), types, strict=True):
+        values: list[Datum] = [
+            each.value if isinstance(each, Literal) else _value(each, bindings) for each in part
+        ]
+        found.append(to_array(values, type))
+    return found
+
+
+def _value(scalar: Scalar | Elements, bindings: Replace) -> Datum:
+    assert not isinstance(scalar, Elements)
+    literal = _literal(scalar, bindings)
+    value: Datum = None if literal is None else literal.value
+    return value
+
+
+def _product(key: Key, types: Sequence[SqlType], bindings: Replace) -> KeyColumns:
+    """Return one key's combinations of values and elements of arrays."""
+    values = []
+    for part, type in zip(key, types, strict=True):
+        if isinstance(part, Elements):
+            values.append(_elements(part, type, bindings))
+        else:
+            values.append(to_array([_value(part, bindings)], type))
+    rows = 1
+    columns: KeyColumns = []
+    for array in values:
+        count = len(array)
+        before, after = np.repeat(np.arange(rows), count), np.tile(np.arange(count), rows)
+        columns = [column.take(pa.array(before)) for column in columns]
+        columns.append(array.take(pa.array(after)))
+        rows *= count
+    return columns
+
+
+def _elements(part: Elements, type: SqlType, bindings: Replace) -> pa.Array:
+    """Return the elements that values of `type` may equal."""
+    array = bind_scalar(part.array, bindings)
+    if isinstance(array, Literal):
+        values = to_array(array.value or (), part.type)
+    else:
+        lists, errors = outcome(array, (), 1)
+        if errors is not None and errors.null_count < len(errors):
+            raise DataError.parse(errors[0].as_py())
+        values = lists.flatten()
+    return _of_type(values.drop_null(), type)
+
+
+def _of_type(values: pa.Array, type: SqlType) -> pa.Array:
+    """Return values that are comparable with `type` in that type; NULL if out of range."""
+    wanted = arrow_type(type)
+    if values.type == wanted:
+        return values
+    if pa.types.is_integer(wanted):
+        bound = 2 ** (wanted.bit_width - 1)
+        least, most = (pa.scalar(each, pa.int64()) for each in (-bound, bound - 1))
+        wide = values.cast(pa.int64())
+        fits = pc.and_(pc.greater_equal(wide, least), pc.less_equal(wide, most))
+        return pc.if_else(fits, wide, pa.scalar(None, pa.int64())).cast(wanted)
+    return values.cast(wanted)
+
+
+# --- one by one ----------------------------------------------------------------------------
+
+
+def literal_keys(keys: Iterable[Key], bindings: Replace) -> LiteralKeys:
+    """Return `keys`, each once, as literals."""
+    found: dict[tuple[int, ...], tuple[Literal, ...]] = {}
+    for key in keys:
+        for literals in _literals(key, bindings):
+            present = tuple(each for each in literals if each is not None)
+            if len(present) == len(literals):
+                words = key_words([each.value for each in present], [each.type for each in present])
+                if words is not None:
+                    found.setdefault(words, present)
+    return tuple(found.values())
+
+
+def _literals(key: Key, bindings: Replace) -> list[list[Literal | None]]:
+    """Return the combinations of the parts' values; None is a value out of the key's range."""
+    combined: list[list[Literal | None]] = [[]]
+    for part in key:
+        choices: list[Literal | None]
+        if isinstance(part, Elements):
+            array = bind_scalar(part.array, bindings)
+            bound = array if isinstance(array, Literal) else constant(array)
+            assert isinstance(bound, Literal), bound
+            choices = [Literal(each, part.type) for each in dict.fromkeys(bound.value or ())]
+        else:
+            choices = [_literal(part, bindings)]
+        combined = [[*before, each] for before in combined for each in choices]
+    return combined
+
+
+def _literal(scalar: Scalar, bindings: Replace) -> Literal | None:
+    """Return the value of a part of a key; None if it is out of the type's range."""
+    value = bind_scalar(scalar, bindings)
+    if isinstance(value, Literal):
+        return value
+    found = constant(value)
+    return None if isinstance(found, str) else found

@@ -1,0 +1,341 @@
+"""Find queries that read few rows of each table: those under keys that the query names.
+
+    SELECT ... FROM t JOIN (VALUES (1), (2)) AS v (x) ON t.id = v.x       t: rows with id = 1 or 2
+    SELECT ... FROM orders o JOIN customers c ON c.id = o.customer WHERE o.id = 7
+                                              orders: id = 7, then customers: id = customer of these
+
+A plan of *steps* finds rows of one table after the other. The answer is the query's relation over
+these rows alone. A table's rows are restricted where it is read: by equalities with constants above
+it (`lookup.py`), or by an equivalence of a join with another input, whose rows are the keys.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from foreshore.constraint import Unique
+from foreshore.expr.evaluate import fallible
+from foreshore.expr.ir import (
+    Column,
+    Environment,
+    Get,
+    Join,
+    Let,
+    LocalGet,
+    Map,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    columns_of,
+    inputs_of,
+    single_input,
+    sources_of,
+    type_of,
+    walk_relations,
+    walk_scalars,
+)
+from foreshore.expr.scalars import scalars_of
+from foreshore.expr.split import columns_used
+from foreshore.ids import GlobalId
+from foreshore.sql.optimize.lookup import (
+    Elements,
+    Key,
+    definitions_of,
+    is_comparable,
+    literal_lookup,
+    without_widening,
+)
+from foreshore.sql.optimize.scalars import remap, substitute
+
+SMALL = 10_000  # rows of a table up to which it is read to find rows of others
+
+_CHANGING_VALUES = ("mz_now", "sequence:", "pg_advisory_unlock_all")
+
+Lets: TypeAlias = tuple[tuple[int, Relation], ...]  # those around a relation, outermost first
+
+
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """Columns of a table by which rows are found; with `prefix`, or by the first of them."""
+
+    name: str
+    columns: tuple[int, ...]
+    prefix: bool = False
+    constraint: Unique | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableKeys:
+    """The keys of a table, unique ones first.
+
+    `rows` is about how many rows it has; None if they cannot be read all in this process. They are
+    `given` if only the statement knows them.
+    """
+
+    keys: tuple[TableKey, ...] = ()
+    rows: int | None = None
+    given: bool = False
+
+    @classmethod
+    def of(cls, constraints: Sequence[Unique]) -> "TableKeys":
+        """Return the keys of unique constraints, looked up as a whole."""
+        return cls(tuple(TableKey(e.name, e.columns, False, e) for e in constraints))
+
+
+KeysOf: TypeAlias = Callable[[GlobalId], TableKeys]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStep:
+    """The rows of `table` in which the columns are equal to one of `keys`, or to a source's row.
+
+    The columns are those of `by`, or the first of them. `sources` read only the tables of earlier
+    steps.
+    """
+
+    table: GlobalId
+    by: TableKey
+    columns: tuple[int, ...]
+    keys: tuple[Key, ...] = ()
+    sources: tuple[Relation, ...] = ()
+
+    @property
+    def constraint(self) -> Unique | None:
+        """The unique constraint whose key the columns are."""
+        return self.by.constraint if self.columns == self.by.columns else None
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether waiting for locks changes no value in its keys."""
+        parts = [part for key in self.keys for part in key]
+        scalars = [part.array if isinstance(part, Elements) else part for part in parts]
+        nodes = (node for source in self.sources for node in walk_relations(source))
+        scalars += (scalar for node in nodes for scalar in scalars_of(node))
+        return not any(may_change_while_waiting(e) for s in scalars for e in walk_scalars(s))
+
+
+@dataclass(frozen=True, slots=True)
+class WholeStep:
+    """All rows of `table`, which has to be small."""
+
+    table: GlobalId
+
+
+Step: TypeAlias = KeyStep | WholeStep
+
+
+@dataclass(frozen=True, slots=True)
+class Restricted:
+    """Steps, and the relation over the rows that they find."""
+
+    steps: tuple[Step, ...]
+    relation: Relation
+
+
+def may_change_while_waiting(scalar: Scalar) -> bool:
+    """Return whether an environment value may change while a statement waits."""
+    return isinstance(scalar, Environment) and scalar.name.startswith(_CHANGING_VALUES)
+
+
+def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
+    """Return the steps that restrict each table that `relation` reads; None if one reads it all.
+
+    Small tables may be read as a whole to restrict others.
+    """
+    get = single_input(relation)
+    if get is not None:
+        return _restricted_by_constants(relation, get, keys(get.id).keys)
+    reads: dict[GlobalId, list[_Read]] = {}
+    for read in _reads(relation):
+        reads.setdefault(read.get.id, []).append(read)
+    tables = {id: keys(id) for id in reads}
+    left = dict.fromkeys(id for id in reads if not tables[id].given)
+    if not all(tables[id].keys for id in left):
+        return None
+    steps: list[Step] = []
+    while left:
+        known = frozenset(reads) - left.keys()
+        found = next((e for id in left if (e := _step(reads[id], tables[id].keys, known))), None)
+        if found is None:
+            sizes = [(rows, id) for id in left if (rows := tables[id].rows) is not None]
+            if not sizes or min(sizes)[0] > SMALL:
+                return None
+            steps.append(WholeStep(min(sizes)[1]))
+        else:
+            steps.append(found)
+        left.pop(steps[-1].table)
+    return Restricted(tuple(steps), relation) if any(map(_is_key, steps)) else None
+
+
+def _is_key(step: Step) -> bool:
+    return isinstance(step, KeyStep)
+
+
+def _restricted_by_constants(
+    relation: Relation, get: Get, keys: Sequence[TableKey]
+) -> Restricted | None:
+    """Return how a linear relation is restricted; what the keys imply is not tested again."""
+    best: tuple[int, Restricted] | None = None
+    for key in keys:
+        found = literal_lookup(relation, _columns(get, key.columns), prefix=key.prefix)
+        if found is None:
+            continue
+        step = KeyStep(get.id, key, key.columns[: found.width], found.keys)
+        result = Restricted((step,), found.residual)
+        if step.constraint is not None:
+            return result
+        if best is None or found.width > best[0]:
+            best = found.width, result
+    return None if best is None else best[1]
+
+
+def _columns(get: Get, places: Sequence[int]) -> list[Scalar]:
+    return [Column(i, get.columns[i].type, get.columns[i].nullable) for i in places]
+
+
+# --- where tables are read -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Map, Filter, Project over a table, perhaps as an input of a join."""
+
+    get: Get
+    chain: Relation
+    join: Join | None
+    place: int  # among the inputs of the join
+    lets: Lets
+
+
+def _reads(
+    relation: Relation, lets: Lets = (), join: Join | None = None, place: int = 0
+) -> Iterator[_Read]:
+    get = single_input(relation)
+    if get is not None:
+        yield _Read(get, relation, join, place, lets)
+        return
+    match relation:
+        case Let(number=number, value=value, body=body):
+            yield from _reads(value, lets)
+            yield from _reads(body, (*lets, (number, value)))
+        case Join(inputs=inputs):
+            for i, input in enumerate(inputs):
+                yield from _reads(input, lets, relation, i)
+        case _:
+            for input in inputs_of(relation):
+                yield from _reads(input, lets)
+
+
+def _step(
+    reads: Sequence[_Read], keys: Sequence[TableKey], known: frozenset[GlobalId]
+) -> KeyStep | None:
+    """Return the step that finds the rows of one table for all its `reads`, by most columns."""
+    best: KeyStep | None = None
+    for key in keys:
+        width = min(_width(read, key, known) for read in reads)
+        if not width or (best is not None and len(best.columns) >= width):
+            continue
+        columns = key.columns[:width]
+        found: dict[Key, None] = {}
+        sources: dict[Relation, None] = {}
+        for read in reads:
+            lookup = literal_lookup(read.chain, _columns(read.get, columns))
+            if lookup is not None:
+                found.update(dict.fromkeys(lookup.keys))
+            else:
+                sources[_sources(read, columns, known)[0]] = None
+        best = KeyStep(reads[0].get.id, key, columns, tuple(found), tuple(sources))
+        if best.constraint is not None:
+            return best
+    return best
+
+
+def _width(read: _Read, key: TableKey, known: frozenset[GlobalId]) -> int:
+    """Return how many of the first columns of `key` are restricted where a table is read."""
+    found = literal_lookup(read.chain, _columns(read.get, key.columns), prefix=key.prefix)
+    best = 0 if found is None else found.width
+    for width in range(len(key.columns), best, -1):
+        if width < len(key.columns) and not key.prefix:
+            break
+        if _sources(read, key.columns[:width], known):
+            return width
+    return best
+
+
+def _sources(read: _Read, columns: Sequence[int], known: frozenset[GlobalId]) -> list[Relation]:
+    """Return the inputs of a join that have values of all `columns`, as relations of these."""
+    if read.join is None:
+        return []
+    found = []
+    inputs = read.join.inputs
+    starts = [0]
+    for input in inputs:
+        starts.append(starts[-1] + len(columns_of(input)))
+    for i, input in enumerate(inputs):
+        if i == read.place:
+            continue
+        scalars = [_partner(read, column, starts, i) for column in columns]
+        if any(each is None for each in scalars):
+            continue
+        relation = _with_lets(_key_rows(input, [each for each in scalars if each]), read.lets)
+        if sources_of(relation) <= known:
+            found.append(relation)
+    return found
+
+
+def _partner(read: _Read, column: int, starts: Sequence[int], other: int) -> Scalar | None:
+    """Return the scalar over another input of the join that equals a column of the table."""
+    assert read.join is not None
+    definitions = definitions_of(read.chain)
+    if definitions is None:
+        return None
+    own = range(starts[read.place], starts[read.place + 1])
+    theirs = range(starts[other], starts[other + 1])
+    type = read.get.columns[column].type
+    for number, equivalence in enumerate(read.join.equivalences):
+        if number in read.join.null_safe and read.get.columns[column].nullable:
+            continue
+        is_equal = False
+        for scalar in equivalence:
+            if columns_used(scalar) <= set(own):
+                moved = substitute(_moved(scalar, -own.start), definitions)
+                bare = without_widening(moved)
+                is_equal |= isinstance(bare, Column) and bare.index == column
+        for scalar in equivalence if is_equal else ():
+            used = columns_used(scalar)
+            if used and used <= set(theirs) and is_comparable(type_of(scalar), type):
+                return _moved(scalar, -theirs.start)
+    return _constant_part(read, column)
+
+
+def _constant_part(read: _Read, column: int) -> Scalar | None:
+    """Return the only constant that a column of the table equals."""
+    found = literal_lookup(read.chain, _columns(read.get, (column,)))
+    if found is None or len(found.keys) != 1 or isinstance(found.keys[0][0], Elements):
+        return None
+    part = found.keys[0][0]
+    return None if fallible(part) else part
+
+
+def _moved(scalar: Scalar, by: int) -> Scalar:
+    used = columns_used(scalar)
+    return remap(scalar, {index: index + by for index in used})
+
+
+def _key_rows(input: Relation, scalars: Sequence[Scalar]) -> Relation:
+    """Return the values of `scalars` for the rows of `input`, perhaps repeated."""
+    if isinstance(input, Reduce) and not input.aggregates:  # DISTINCT
+        scalars = [substitute(each, input.group_key) for each in scalars]
+        input = input.input
+    width = len(columns_of(input))
+    return Project(Map(input, tuple(scalars)), tuple(range(width, width + len(scalars))))
+
+
+def _with_lets(relation: Relation, lets: Lets) -> Relation:
+    """Return `relation` within those of `lets` that it uses."""
+    for number, value in reversed(lets):
+        used = (e.number for e in walk_relations(relation) if isinstance(e, LocalGet))
+        if number in used:
+            relation = Let(number, value, relation)
+    return relation

@@ -1,0 +1,188 @@
+"""Statements that name keys: their rows are those of a scan, and nothing is scanned for them.
+
+Table `t` has keys and indexes; `scanned` has the same columns without any, so each statement about
+it reads all rows.
+"""
+
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from foreshore.compute.controller.controller import ComputeController
+from foreshore.storage.controller import StorageController
+from tests.adapter.harness import TestEnvironment
+
+COLUMNS = "a int NOT NULL, b bigint NOT NULL, c text, d varchar(5), e char(3), f numeric(6, 2)"
+TABLES = (
+    "DROP TABLE IF EXISTS t, scanned",
+    f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY (a, b), UNIQUE (c, d))",
+    "CREATE INDEX by_d ON t (d)",
+    "CREATE INDEX by_e_f ON t (e, f)",
+    f"CREATE TABLE scanned ({COLUMNS})",
+)
+SHOWN = "a, b, c, d, e, f"
+
+
+def row(number: int) -> str:
+    """Return the row that has this number, as values."""
+    a, b = number % 5, number // 5
+    c = "NULL" if number % 3 == 0 else f"'c{number}'"
+    d = "NULL" if number % 4 == 0 else f"'d{number % 3}'"
+    e = "NULL" if number % 7 == 0 else f"'{'xyz'[: number % 3 + 1]}'"
+    f = "NULL" if number % 6 == 0 else f"{number % 4}.50"
+    return f"({a}, {b}, {c}, {d}, {e}, {f})"
+
+
+def a_value(dice: random.Random, column: str) -> str:
+    return {
+        "a": lambda: dice.choice(["0", "1", "2", "3", "9", "NULL", "2::bigint", "3.0", "1.5"]),
+        "b": lambda: dice.choice(["0", "1", "2", "7", "1::smallint", "99999999999", "2.0"]),
+        "c": lambda: dice.choice(["'c1'", "'c2'", "'c4'", "'none'", "'c5'::varchar"]),
+        "d": lambda: dice.choice(["'d0'", "'d1'", "'d2'", "NULL", "'d1'::text", "'d1     '"]),
+        "e": lambda: dice.choice(["'x'", "'xy '", "'xyz'", "'x  '::char(3)", "'q'"]),
+        "f": lambda: dice.choice(["0.5", "1.50", "2.500", "3", "1.505"]),
+    }[column]()
+
+
+def a_condition(dice: random.Random, depth: int = 2) -> str:
+    """Return a condition, which may name keys or not."""
+
+    def values(column: str, most: int = 4) -> str:
+        return ", ".join(a_value(dice, column) for _ in range(dice.randint(1, most)))
+
+    def conjunction() -> str:
+        parts = dice.sample(["a", "b", "c", "d", "e", "f"], dice.randint(1, 2))
+        return " AND ".join(f"{column} = {a_value(dice, column)}" for column in parts)
+
+    def array(column: str) -> str:
+        type = {"a": "int", "b": "bigint", "c": "text", "d": "varchar", "e": "char(3)"}[column]
+        return f"{column} = ANY(ARRAY[{values(column)}]::{type}[])"
+
+    def rows() -> str:
+        pairs = (f"({a_value(dice, 'a')}, {a_value(dice, 'b')})" for _ in range(dice.randint(1, 3)))
+        return f"(a, b) IN ({', '.join(pairs)})"
+
+    forms: list[Callable[[], str]] = [
+        conjunction,
+        lambda: f"a IN ({values('a')})",
+        lambda: f"d IN ({values('d')}) AND c IS NOT NULL",
+        lambda: f"e = {a_value(dice, 'e')} AND f IN ({values('f')})",
+        lambda: array(dice.choice("abcde")),
+        rows,
+        lambda: f"a = {a_value(dice, 'a')} AND b > 1",
+        lambda: f"a = {a_value(dice, 'a')} AND a = {a_value(dice, 'a')}",
+        lambda: f"b = {a_value(dice, 'b')}",
+        lambda: f"NOT a = {a_value(dice, 'a')}",
+    ]
+    if depth:
+        forms += [
+            lambda: f"({a_condition(dice, 0)}) OR ({a_condition(dice, 0)})",
+            lambda: f"({a_condition(dice, depth - 1)}) AND ({a_condition(dice, 0)})",
+        ]
+    return dice.choice(forms)()
+
+
+def a_statement(dice: random.Random, table: str) -> str:
+    condition = a_condition(dice)
+    return dice.choice(
+        [
+            f"SELECT {SHOWN} FROM {table} WHERE {condition} ORDER BY a, b",
+            f"SELECT {SHOWN} FROM {table} WHERE {condition} ORDER BY a, b",
+            f"SELECT {SHOWN} FROM {table} WHERE {condition} ORDER BY b, a LIMIT 2",
+            f"SELECT count(*), max(c) FROM {table} WHERE {condition}",
+            f"SELECT d, count(*) FROM {table} WHERE {condition} GROUP BY d ORDER BY d",
+            f"UPDATE {table} SET f = f + 1 WHERE {condition}",
+            f"UPDATE {table} SET d = 'd2', c = NULL WHERE {condition}",
+            f"UPDATE {table} SET b = b + 100 WHERE {condition} AND b < 100",
+            f"DELETE FROM {table} WHERE ({condition}) AND b > 2",
+            f"INSERT INTO {table} VALUES {row(dice.randint(100, 999))}",
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_answers_are_those_of_scan(env: TestEnvironment, seed: int) -> None:
+    dice = random.Random(seed)
+    rows = ", ".join(row(number) for number in range(40))
+    await env.ran("x", *TABLES, f"INSERT INTO t VALUES {rows}", "INSERT INTO scanned TABLE t")
+    await env.ran("y", "SELECT 1")
+    times: list[str] = []
+    for _ in range(50):
+        match dice.random():
+            case chance if chance < 0.08:
+                status = env.sessions["x"].transaction_status
+                await env.query("x", "BEGIN" if status == "I" else dice.choice(["COMMIT", "ABORT"]))
+                continue
+            case chance if chance < 0.16 and env.sessions["x"].transaction_status == "I":
+                times.append((await env.ran("y", "SELECT mz_now()")).split("\n")[0])
+                condition = a_condition(dice)
+                of = f"WHERE {condition} ORDER BY a, b AS OF {dice.choice(times)}"
+                found = await env.query("y", f"SELECT {SHOWN} FROM t {of}")
+                assert found == await env.query("y", f"SELECT {SHOWN} FROM scanned {of}"), of
+                continue
+        statement = a_statement(dice, "t")
+        found = await env.query("x", statement)
+        if "23505" in found:
+            await env.query("x", "ABORT")
+            continue
+        assert found == await env.query("x", statement.replace(" t ", " scanned ")), statement
+        assert "ERROR" not in found, statement
+    await env.query("x", "ABORT")
+    everything = f"SELECT {SHOWN} FROM t ORDER BY a, b"
+    assert await env.ran("x", everything) == await env.ran(
+        "x", everything.replace("t O", "scanned O")
+    )
+
+
+NAMED = (
+    "(a, b) IN ((1, 2), (3, 4))",
+    "a = 2 AND b = 1 OR a = 3 AND b = 1",
+    "a IN (1, 2)",
+    "a = 4",
+    "a = ANY('{1, 3}'::bigint[])",
+    "d = 'd1'",
+    "e = 'x' AND f = 0.5",
+    "c = 'c7'",
+    "a = 1 AND f > 1",
+    "a = 99999999999",
+    "a = 3.0",
+)
+
+
+@pytest.mark.parametrize("where", NAMED)
+async def test_nothing_is_scanned_for_named_keys(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    rows = ", ".join(row(number) for number in range(40))
+    await env.ran("x", *TABLES, f"INSERT INTO t VALUES {rows}")
+
+    def scanned(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a table is scanned")
+
+    monkeypatch.setattr(ComputeController, "peek", scanned)
+    monkeypatch.setattr(StorageController, "snapshot", scanned)
+
+    async def count() -> int:
+        found = re.search(r"^SELECT (\d+)$", await env.ran("x", read), re.MULTILINE)
+        assert found is not None
+        return int(found[1])
+
+    read = f"SELECT {SHOWN} FROM t WHERE {where}"
+    found = await env.ran("x", read)
+    assert await env.ran("x", f"{read} FOR UPDATE") == found
+    assert (
+        await env.ran("x", f"SELECT count(*) FROM t WHERE {where}") == f"{await count()}\nSELECT 1"
+    )
+    assert "Used key" in await env.ran("x", f"EXPLAIN {read}")
+    await env.ran("x", "BEGIN", "UPDATE t SET f = 0.5 WHERE a = 1 AND b = 2")
+    assert f"SELECT {await count()}" in await env.ran("x", f"{read} FOR UPDATE")
+    tag = f"UPDATE {await count()}"
+    assert (await env.ran("x", f"UPDATE t SET f = f + 0 WHERE {where}")).startswith(tag)
+    await env.ran("x", "COMMIT")
+    tag = f"UPDATE {await count()}"
+    assert await env.ran("x", f"UPDATE t SET f = 0.5 WHERE {where}") == tag
+    deleted = await count()
+    assert f"DELETE {deleted}" in await env.ran("x", f"DELETE FROM t WHERE {where} RETURNING a")
+    assert await count() == 0
