@@ -7,6 +7,7 @@ from foreshore.compute.delta.temporal import cut
 from foreshore.compute.replica.linear import is_linear
 from foreshore.expr.explain import NameOf, explain_operator, explain_relation
 from foreshore.expr.ir import Relation
+from foreshore.expr.recursion import has_recursion
 from foreshore.ids import GlobalId
 
 
@@ -35,13 +36,19 @@ def _changes(engine: str, relation: Relation, name_of: NameOf, mark: str = "") -
     """Return the plans of changes of an engine: of each temporal filter's input, then the rest."""
     cuts, rest = cut(relation)
 
+    def described(relation: Relation) -> str:
+        if not has_recursion(relation):
+            return describe_plan(differentiate(plans_of(relation).all), name, mark)
+        tree = explain_relation(relation, name, depth=1)
+        return f"Rows, computed anew at each change:\n{tree}"
+
     def name(id: GlobalId) -> str:
         return id if any(id == each.id for each in cuts) else name_of(id)
 
     parts = [f"Engine: {engine}"]
     for each in cuts:
         parts += [f"{each.id} = {explain_operator(each.filter)} on:"]
-        parts += [describe_plan(differentiate(plans_of(each.relation).all), name, mark)]
+        parts += [described(each.relation)]
     if cuts:
         parts.append("Result:")
-    return "\n".join([*parts, describe_plan(differentiate(plans_of(rest).all), name, mark)])
+    return "\n".join([*parts, described(rest)])

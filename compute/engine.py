@@ -161,6 +161,13 @@ class Dataflow(Protocol):
         """
         ...
 
+    def cancel(self) -> None:
+        """Make a call that is under way raise soon, if it can: the dataflow was dropped.
+
+        Any thread may call it.
+        """
+        ...
+
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`, whether or not inputs change.
 

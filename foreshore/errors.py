@@ -485,6 +485,13 @@ def disk_fault(error: BaseException) -> Unavailable | None:
     return None
 
 
+def not_converged(rounds: int) -> DataError:
+    """Return the error of a recursion that has reached its limit."""
+    return DataError.parse(
+        data_error("54000", f"recursion did not converge within {rounds} iterations")
+    )
+
+
 def data_error(sqlstate: str, message: str) -> str:
     """Return the encoding of an error in an error collection."""
     assert len(sqlstate) == 5, sqlstate

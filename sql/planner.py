@@ -16,7 +16,7 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
-from foreshore.expr.block import Recursion
+from foreshore.expr.block import AnyRecursion, MutualRecursion, Recursion
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
@@ -461,18 +461,29 @@ def _explained(query: Query, name_of: NameOf) -> str:
     return "\n".join([*recursions, f"Finish {' '.join(parts)}", *_indented(text.splitlines())])
 
 
-def _explained_recursions(recursions: Sequence[Recursion], name_of: NameOf) -> list[str]:
-    """Return recursions as lines: the base and the step of each."""
+def _explained_recursions(recursions: Sequence[AnyRecursion], name_of: NameOf) -> list[str]:
+    """Return recursions as lines: the base and the step of each, or all values."""
     lines = []
     for each in recursions:
-        lines.append(f"Recursion {each.result} (found last: {each.working})")
-        for word, block in (("base", each.base), ("step", each.step)):
+        if isinstance(each, Recursion):
+            lines.append(f"Recursion {each.result} (found last: {each.working})")
+            words: tuple[str, ...] = ("base", "step")
+        else:
+            lines.append(f"Mutual recursion{_explained_limit(each)}")
+            words = each.collections
+        for word, block in zip(words, each.blocks, strict=True):
             inner = [
                 *_explained_recursions(block.recursions, name_of),
                 *explain_relation(block.relation, name_of).splitlines(),
             ]
             lines += [f"  {word}", *_indented(_indented(inner))]
     return lines
+
+
+def _explained_limit(recursion: MutualRecursion) -> str:
+    if recursion.limit is None:
+        return ""
+    return f" ({'error' if recursion.fails else 'return'} at {recursion.limit})"
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -26,8 +26,10 @@ from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of
 from foreshore.compute.describe import describe_maintenance
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.block import Block
 from foreshore.expr.explain import explain_scalar
 from foreshore.expr.ir import Column, sources_of
+from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import Key
@@ -176,7 +178,8 @@ async def _maintenance(context: StatementContext, peek: PeekPlan, engine: str) -
     """Return how a cluster with `engine` would maintain the query's relation, or why not."""
     coordinator = context.coordinator
     try:
-        relation = temporal_filters(peek.path.relation)
+        block = Block(peek.path.relation, peek.query.recursions)
+        relation = temporal_filters(single_relation(block))
     except FeatureNotSupported as error:
         return error.message
     relation = bind_relation(relation, context.bindings(coordinator.oracle.read_ts()))

@@ -15,12 +15,14 @@ import pyarrow as pa
 from foreshore.compute.bulk.evaluate import Plans, check_result, plans_of, raise_least
 from foreshore.compute.bulk.session import Session
 from foreshore.compute.delta.differentiate import differentiate
+from foreshore.compute.delta.recomputed import RecomputedDataflow
 from foreshore.compute.delta.temporal import TemporalDataflow
 from foreshore.compute.delta.tick import Store, TickDataflow
 from foreshore.compute.engine import ArrangementSize, Cancellation, Dataflow, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
 from foreshore.expr.ir import Relation
+from foreshore.expr.recursion import has_recursion
 from foreshore.expr.temporal import has_temporal_filter
 from foreshore.ids import GlobalId
 
@@ -105,6 +107,8 @@ class BulkEngine(ABC):
         """Return a dataflow that is not hydrated yet."""
         if has_temporal_filter(description.relation):
             return TemporalDataflow(self, description, schemas)
+        if has_recursion(description.relation):
+            return RecomputedDataflow(description, self.evaluations)
         plan = differentiate(plans_of(description.relation).all)
         missing = set(plan.inputs) - set(schemas)
         assert not missing, f"no schema of {missing}"

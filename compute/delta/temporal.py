@@ -216,6 +216,11 @@ class TemporalDataflow:
         errors = pa.concat_tables([output.errors for output in outputs])
         return TableOutput(outputs[-1].rows, errors)
 
+    def cancel(self) -> None:
+        """Make a call that is under way raise soon, if it can."""
+        for stage in self._stages:
+            stage.dataflow.cancel()
+
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""
         return sum(int(np.searchsorted(stage.times, upper)) for stage in self._stages)

@@ -198,6 +198,9 @@ class TickDataflow:
         self._store.commit()
         return output
 
+    def cancel(self) -> None:
+        """Do nothing: a window takes a short time."""
+
     def due(self, upper: int) -> int:
         """Return 0: only changes of inputs change the output."""
         return 0

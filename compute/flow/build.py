@@ -96,7 +96,9 @@ class Builder:
     @property
     def failing(self) -> tuple[int, ...]:
         """Return the numbers of the operators that note errors, in order."""
-        return tuple(sorted({self._built[relation] for relation in self._ports_of}))
+        numbers = {relation: loop.number for relation, loop in self.loops.items()}
+        built = {**self._built, **numbers}
+        return tuple(sorted({built[relation] for relation in self._ports_of}))
 
     def _import_joined(self, relation: ir.Relation) -> None:
         """Import the collections that are inputs of joins, perhaps filtered and mapped."""

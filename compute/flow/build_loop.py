@@ -12,11 +12,12 @@ from foreshore.compute.flow.errors import Port, may_be_negative
 from foreshore.compute.flow.iteration import Iteration
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.linear_chain import linear_chain
-from foreshore.compute.flow.operators.loop import ROUNDS, Loop, LoopValue
+from foreshore.compute.flow.operators.loop import Loop, LoopValue
 from foreshore.compute.flow.operators.operator import Source
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
 from foreshore.expr.ir import columns_of
+from foreshore.expr.recursion import MOST_ROUNDS
 from foreshore.ids import GlobalId
 
 if TYPE_CHECKING:
@@ -25,11 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BuiltLoop:
-    """What was built of a recursion: its operator's number, and the parts outside of it."""
+    """What was built of a recursion: its operator's number, and the parts outside of it.
+
+    `inner` has the operators of an iteration, of which `results` give the values.
+    """
 
     number: int
-    outside: tuple[ir.Relation, ...]
+    outside: Mapping[ir.Relation, ir.Get]
     inner: "Builder"
+    previous: Sequence[GlobalId]
+    results: Sequence[int]
+    limit: int
 
 
 def build_loop(builder: "Builder", loop: ir.LetRec) -> BuiltLoop:
@@ -67,18 +74,19 @@ class _LoopBuilder:
             inner.context,
         )
         given = [id for id in inner.sources if id not in previous]
+        limit = loop.limit or MOST_ROUNDS
         port = outer.port_of(loop, Port(signed=False))
         operator = Loop(
             [self._input(inner, id) for id in given], given, previous, layouts, fresh,
             self._unsettled(previous) if loop.fails else None,
-            loop.limit or ROUNDS, port, outer.context,
+            limit, port, outer.context,
         )  # fmt: skip
         made = outer.add(outer.context.own(operator))
         for place, (number, layout) in enumerate(zip(loop.numbers, layouts, strict=True)):
             get = ir.Get(GlobalId(f"v{number}"), loop.columns[place])
             outer.built_as(get, outer.add(LoopValue(made, operator, place, layout)))
             outer.bind(number, get, negative=signed)
-        return BuiltLoop(made, tuple(self.outside), inner)
+        return BuiltLoop(made, self.outside, inner, previous, results, limit)
 
     def _input(self, inner: "Builder", id: GlobalId) -> int:
         """Return the outer operator of a collection that iterations read."""

@@ -133,6 +133,10 @@ class FlowDataflow:
     def _consolidated(self, batch: Batch) -> Batch:
         return consolidated(batch, self._context.seed) if len(batch) else batch
 
+    def cancel(self) -> None:
+        """Make a recursion that is under way raise QueryCanceled."""
+        self._context.cancelled = True
+
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""
         return sum(each.due(upper) for each in self._temporal)

@@ -18,6 +18,7 @@ from foreshore.compute.flow.join_plan import plans_of
 from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
+from foreshore.compute.flow.operators.loop import Loop, LoopValue
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
 from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.operators.temporal import TemporalFilter
@@ -32,13 +33,19 @@ from foreshore.expr.explain import (
     explain_relation,
     explain_scalar,
 )
+from foreshore.ids import GlobalId
 
 
 def describe_operators(relation: ir.Relation, name_of: NameOf = str) -> str:
     """Return the operators that maintain `relation`; raises Unsupported."""
     builder = Builder(Collections(_Numbers(), 0), 0)
     rows, errors = builder.output(relation)
-    return "\n".join(_Description(builder, name_of).lines(rows, can_fail=errors.can_fail))
+    description = _Description(builder, name_of)
+    lines = [*description.lines((rows,))]
+    if errors.can_fail:
+        failing = builder.failing
+        lines.append(f"Errors: {_operators(failing)}" if failing else "Errors: constant")
+    return "\n".join(lines)
 
 
 class _Numbers(Interner):
@@ -58,22 +65,21 @@ class _Description:
     def __init__(self, builder: Builder, name_of: NameOf) -> None:
         self._operators = builder.operators
         self._sources = {number: id for id, number in builder.sources.items()}
-        self._failing = builder.failing
+        self._numbers = builder.built
         self._name_of = name_of
+        self._loops = {each.number: each for each in builder.loops.values()}
         self._relations: dict[int, ir.Relation] = {}
         for relation, number in builder.built.items():
             if not isinstance(relation, ir.Let | ir.LocalGet):
                 self._relations.setdefault(number, relation)
 
-    def lines(self, rows: int, *, can_fail: bool) -> Iterator[str]:
-        """Yield the lines of all operators and of the output."""
+    def lines(self, results: Sequence[int]) -> Iterator[str]:
+        """Yield the lines of all operators, and which give the results."""
         for number, operator in enumerate(self._operators):
             title, details = self._operator(number, operator)
             yield f"Operator {number}: {title}"
             yield from (f"  {line}" for line in details)
-        yield f"Rows: operator {rows}"
-        if can_fail:
-            yield f"Errors: {_operators(self._failing)}" if self._failing else "Errors: constant"
+        yield f"Rows: {_operators(results)}"
 
     def _operator(self, number: int, operator: Operator) -> tuple[str, Sequence[str]]:
         """Return the title of an operator, and its details."""
@@ -110,11 +116,32 @@ class _Description:
                 return f"{explain_operator(window)} {on}", (kept,)
             case Threshold(), _:
                 return f"Threshold {on}", ("Arrangement: counts of rows",)
+            case Loop(), _:
+                return self._loop(number, on)
+            case LoopValue(), _:
+                return f"Value {operator.place + 1} of recursion {on}", ()
             case TemporalFilter(), _ if relation is not None:
                 return f"{explain_operator(relation)} {on}", ("Arrangement: scheduled rows",)
             case FlatMap(), _ if relation is not None:
                 return f"{explain_operator(relation)} {on}", ()
         raise AssertionError(operator)
+
+    def _loop(self, number: int, on: str) -> tuple[str, Sequence[str]]:
+        """Return the title of a recursion, and the operators of one of its iterations."""
+        built = self._loops[number]
+        outside = {get.id: self._built(relation) for relation, get in built.outside.items()}
+
+        def name_of(id: GlobalId) -> str:
+            if id in built.previous:
+                return f"value {built.previous.index(id) + 1} of the iteration before"
+            return outside.get(id) or self._name_of(id)
+
+        limit = f", at most {built.limit} iterations"
+        inner = _Description(built.inner, name_of)
+        return f"Recursion {on}{limit}", [*inner.lines(built.results)]
+
+    def _built(self, relation: ir.Relation) -> str:
+        return f"operator {self._numbers[relation]}"
 
     def _join(self, operator: Join, relation: ir.Relation | None) -> tuple[str, Sequence[str]]:
         assert relation is not None

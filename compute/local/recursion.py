@@ -1,4 +1,6 @@
-"""WITH RECURSIVE: runs a recursion's step over the rows of the step before, until it adds none.
+"""Recursion. WITH RECURSIVE runs its step over the rows of the step before, until it adds none.
+
+WITH MUTUALLY RECURSIVE computes all values again and again, until none changes.
 
 The results of recursions are inputs of the engine, like stored collections. A recursion within a
 step runs again at each step, since it may read what was found. A recursion ends early when the
@@ -20,16 +22,17 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.compute.arrange.key import hash_columns
+from foreshore.compute.bulk.evaluate import plans_of, raise_least
 from foreshore.compute.engine import Evaluations, Input, check_size, result_schema
 from foreshore.compute.finish import MAX_RESULT_BYTES
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.compute.local.row_goal import RowGoals, row_goals
-from foreshore.errors import DatabaseError
-from foreshore.expr.block import Block, Recursion
+from foreshore.errors import DatabaseError, not_converged
+from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
 from foreshore.expr.ir import Relation, columns_of, sources_of
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
-from foreshore.types import SqlType
+from foreshore.types import ColumnType, SqlType
 from foreshore.update import DIFF, Timestamp, at_time
 
 MOST_ROWS = 20_000_000  # of a recursion's result, which is in memory
@@ -88,6 +91,9 @@ class Evaluation:
     def _results(self, block: Block, found: Found) -> Steps[Found]:
         """Return `found` and the results of the block's recursions."""
         for place, each in enumerate(block.recursions):
+            if isinstance(each, MutualRecursion):
+                found = yield from self._mutual(each, found)
+                continue
             goals = _row_goals(block, place)
             rows = yield from self._result(each, found, goals)
             found = {**found, each.result: rows}
@@ -117,6 +123,36 @@ class Evaluation:
             self._check()
             rows = yield from self._block(recursion.step, {**found, recursion.working: rows})
         return result.table()
+
+    def _mutual(self, recursion: MutualRecursion, found: Found) -> Steps[Found]:
+        """Return `found` and the values of a mutual recursion.
+
+        Only the errors of the last round count.
+        """
+        ids, types = recursion.collections, recursion.columns
+        for id, columns in zip(ids, types, strict=True):
+            found = {**found, id: result_schema(columns).empty_table()}
+        plans = [plans_of(block.relation) for block in recursion.blocks]
+        rounds, settled = 0, False
+        while not settled and rounds != recursion.limit:
+            settled, size, failing = True, 0, []
+            for id, columns, block, plan in zip(ids, types, recursion.blocks, plans, strict=True):
+                read = yield from self._results(block, found)
+                if plan.errors is not None:
+                    failing.append((plan.errors, read))
+                rows = self._rows(plan.rows, read).cast(result_schema(columns))
+                settled &= _are_equal(rows, found[id], columns)
+                found = {**found, id: rows}
+                size += rows.nbytes
+            check_size(size, MOST_BYTES)
+            rounds += 1
+            yield
+            self._check()
+        for errors, read in failing:
+            raise_least(self._rows(errors, read))
+        if not settled and recursion.fails:
+            raise not_converged(rounds)
+        return found
 
     def _block(self, block: Block, found: Found) -> Steps[pa.Table]:
         """Return the rows, with `__diff`, of `block`."""
@@ -161,20 +197,38 @@ def _row_goals(block: Block, place: int) -> RowGoals:
 
     They can be tested only if they read none of the results that are computed later.
     """
-    result, later = block.recursions[place].result, block.recursions[place + 1 :]
+    recursion, later = block.recursions[place], block.recursions[place + 1 :]
+    assert isinstance(recursion, Recursion)
+    result = recursion.result
     if any(result in _read_by(other) for other in later):
         return None
     goals = row_goals(block.relation, result, block.rows_wanted)
-    unknown = {other.result for other in later}
+    unknown = {id for other in later for id in other.collections}
     if goals is not None and any(unknown & sources_of(each.relation) for each in goals):
         return None
     return goals
 
 
-def _read_by(recursion: Recursion) -> set[GlobalId]:
+def _read_by(recursion: AnyRecursion) -> set[GlobalId]:
     """Return the collections that a recursion reads."""
-    relations = (*recursion.base.relations(), *recursion.step.relations())
+    relations = (relation for block in recursion.blocks for relation in block.relations())
     return set().union(*map(sources_of, relations))
+
+
+def _are_equal(some: pa.Table, others: pa.Table, columns: Sequence[ColumnType]) -> bool:
+    """Whether rows occur equally often in both; rows are compared by a 64-bit hash."""
+    counts = [_counted(rows, columns) for rows in (some, others)]
+    return all(map(np.array_equal, *counts))
+
+
+def _counted(rows: pa.Table, columns: Sequence[ColumnType]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hashes of rows, in order, and how often each occurs."""
+    values, diffs = split_diffs(rows)
+    hashes = hash_columns(values, [column.type for column in columns], len(diffs))
+    distinct, places = np.unique(hashes, return_inverse=True)
+    counts = np.zeros(len(distinct), np.int64)
+    np.add.at(counts, places, diffs.to_numpy())
+    return distinct[counts != 0], counts[counts != 0]
 
 
 class _Result:

@@ -513,6 +513,11 @@ class DataflowState:
         self.errors.compact(held)
         self._since = held
 
+    def cancel(self) -> None:
+        """Make the worker's call end soon, if it can."""
+        if self._dataflow is not None:
+            self._dataflow.cancel()
+
     def close(self) -> None:
         """On the worker: free the engine's resources."""
         if self._dataflow is not None:

@@ -35,6 +35,7 @@ from foreshore.expr.ir import (
     columns_of,
     walk_relations,
 )
+from foreshore.expr.recursion import has_recursion
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -98,6 +99,9 @@ class LinearDataflow:
         table = pa.Table.from_arrays([*rows.columns, *rows.along], schema=output_schema(columns))
         return consolidate(table, rows_schema(columns), 0) if rows.count > 1 else table
 
+    def cancel(self) -> None:
+        """Do nothing: a window takes a short time."""
+
     def due(self, upper: int) -> int:
         """Return 0: only changes of inputs change the output."""
         return 0
@@ -139,6 +143,8 @@ class LinearFirst:
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
     ) -> Dataflow:
         """Return a dataflow that is not hydrated yet."""
+        if has_recursion(description.relation):
+            return self._engine.create(description, schemas)
         rows, errors = split_errors(description.relation)
         if is_linear(rows) and (errors is None or is_linear(errors)):
             return LinearDataflow(description, self._engine, rows, errors)

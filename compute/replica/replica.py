@@ -255,7 +255,9 @@ class Replica:
                 importers.remove(dataflow)
             if not importers:
                 self._importers.pop(id, None)
-        if not dataflow.busy:
+        if dataflow.busy:
+            dataflow.cancel()
+        else:
             self._close(dataflow)
 
     def _close(self, dataflow: DataflowState) -> None:

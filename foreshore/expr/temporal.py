@@ -18,7 +18,10 @@ from foreshore.expr.ir import (
     Column,
     Environment,
     Filter,
+    Let,
+    LetRec,
     Literal,
+    LocalGet,
     Map,
     Project,
     Relation,
@@ -62,11 +65,33 @@ def temporal_filters(relation: Relation) -> Relation:
     converted = tuple(map(temporal_filters, inputs))
     if any(a is not b for a, b in zip(inputs, converted, strict=True)):
         relation = with_inputs(relation, converted)
+    if isinstance(relation, LetRec):
+        _check_outside(relation)
     if not any(map(reads_now, scalars_of(relation))):
         return relation
     if not isinstance(relation, Filter):
         raise _unsupported("outside of WHERE and HAVING")
     return _temporal_filter(relation)
+
+
+def _check_outside(loop: LetRec) -> None:
+    """Check that no temporal filter of a recursion is over what it computes."""
+    varying = set(loop.numbers)
+
+    def reads(node: Relation) -> bool:
+        found = walk_relations(node)
+        return any(isinstance(each, LocalGet) and each.number in varying for each in found)
+
+    def check(node: Relation) -> None:
+        if isinstance(node, Let) and reads(node.value):
+            varying.add(node.number)
+        if isinstance(node, TemporalFilter) and reads(node):
+            raise _unsupported("over the rows of a recursion")
+        for each in inputs_of(node):
+            check(each)
+
+    for value in loop.values:
+        check(value)
 
 
 def at_time(relation: Relation, time: int) -> Relation:

@@ -7,6 +7,7 @@ from foreshore.sql.ast.query import (
     CommonTable,
     Expression,
     FromItem,
+    MutualRecursion,
     Query,
     SortKey,
     Syntax,
@@ -120,7 +121,7 @@ class InsertStatement(Syntax):
     overriding: OneOf["system", "user"] | None = None
     as_of: AsOf | None = None
     ctes: tuple[CommonTable, ...] = ()
-    recursive: bool = False
+    recursive: bool | MutualRecursion = False
 
 
 class MergeUpdate(Syntax):
@@ -163,7 +164,7 @@ class MergeStatement(Syntax):
     clauses: tuple[MergeClause, ...]
     returning: tuple[Target, ...]
     ctes: tuple[CommonTable, ...] = ()
-    recursive: bool = False
+    recursive: bool | MutualRecursion = False
 
 
 class UpdateStatement(Syntax):
@@ -175,7 +176,7 @@ class UpdateStatement(Syntax):
     where: Expression | None
     returning: tuple[Target, ...]
     ctes: tuple[CommonTable, ...] = ()
-    recursive: bool = False
+    recursive: bool | MutualRecursion = False
 
 
 class DeleteStatement(Syntax):
@@ -186,7 +187,7 @@ class DeleteStatement(Syntax):
     where: Expression | None
     returning: tuple[Target, ...]
     ctes: tuple[CommonTable, ...] = ()
-    recursive: bool = False
+    recursive: bool | MutualRecursion = False
 
 
 class CopyStatement(Syntax):

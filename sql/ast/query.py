@@ -463,12 +463,20 @@ class SetOperation(Syntax):
 
 
 class CommonTable(Syntax):
-    """One query of WITH."""
+    """One query of WITH; of WITH MUTUALLY RECURSIVE also the types of its columns."""
 
     name: str
     columns: tuple[str, ...]
     query: "Query"
     at: int
+    types: tuple[TypeName, ...] = ()
+
+
+class MutualRecursion(Syntax):
+    """MUTUALLY RECURSIVE: the limit of its rounds, and whether it is an error to reach it."""
+
+    limit: int | None
+    fails: bool
 
 
 class LockingClause(Syntax):
@@ -486,7 +494,7 @@ class Query(Syntax):
     body: "Select | Values | SetOperation | Query"
     at: int
     ctes: tuple[CommonTable, ...] = ()
-    recursive: bool = False
+    recursive: bool | MutualRecursion = False
     order_by: tuple[SortKey, ...] = ()
     limit: Expression | None = None
     offset: Expression | None = None

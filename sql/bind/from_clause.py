@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 from typing import assert_never
 
+import msgspec
+
 from foreshore.errors import (
     AmbiguousColumn,
     FeatureNotSupported,
@@ -28,6 +30,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -177,16 +180,22 @@ def _renumbered(planning: Planning, relation: Relation) -> Relation:
         has_side_effects(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
     ):
         relation = map_relation(relation, distinct_calls(planning), 0)
-    if not any(isinstance(node, Let) for node in walk_relations(relation)):
+    if not any(isinstance(node, Let | LetRec) for node in walk_relations(relation)):
         return relation
     numbers: dict[int, int] = {}
 
     def rebuild(node: Relation) -> Relation:
         if isinstance(node, Let):
             numbers[node.number] = planning.new_let()
+        elif isinstance(node, LetRec):
+            numbers.update((number, planning.new_let()) for number in node.numbers)
         elif isinstance(node, LocalGet):
             return LocalGet(numbers[node.number], node.columns)
         new = with_inputs(node, tuple(rebuild(each) for each in inputs_of(node)))
+        if isinstance(new, LetRec):
+            return msgspec.structs.replace(
+                new, numbers=tuple(numbers[number] for number in new.numbers)
+            )
         return Let(numbers[new.number], new.value, new.body) if isinstance(new, Let) else new
 
     return rebuild(relation)

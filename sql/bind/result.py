@@ -12,6 +12,7 @@ from foreshore.expr.ir import (
     Scalar,
     columns_of,
 )
+from foreshore.expr.recursion import single_relation
 from foreshore.expr.split import columns_used
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
 from foreshore.sql.bind.side_effects import (
@@ -41,19 +42,9 @@ def lower_and_optimize(relation: Relation) -> Relation:
 def lower_and_optimize_block(relation: Relation) -> Block:
     """Return a bound relation and its recursions in the form that engines run."""
     calls = RemainingCalls.within(relation)
-    block = _optimized(lower_block(relation))
+    block = lower_block(relation).with_relations(optimize)
     calls.check_all_used(block.relations())
     return block
-
-
-def _optimized(block: Block) -> Block:
-    return Block(
-        optimize(block.relation),
-        tuple(
-            replace(each, base=_optimized(each.base), step=_optimized(each.step))
-            for each in block.recursions
-        ),
-    )
 
 
 def finished_query(bound: BoundQuery) -> Query:
@@ -108,9 +99,8 @@ def plain_query(bound: BoundQuery, names: tuple[str, ...] | None = None) -> Quer
     plain = plain_relation(bound)
     columns = columns_of(plain)
     desc = RelationDesc(names or bound.names, columns)
-    return Query(
-        lower_and_optimize(plain), Finishing((), None, 0, tuple(range(len(columns)))), desc
-    )
+    relation = single_relation(lower_and_optimize_block(plain))
+    return Query(relation, Finishing((), None, 0, tuple(range(len(columns)))), desc)
 
 
 def query_over(relation: Relation, names: tuple[str, ...]) -> Query:

@@ -30,6 +30,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     Map,
     Project,
@@ -247,7 +248,10 @@ class RemainingCalls:
                 and relation.lateral
                 and input is relation.right
                 and not self._is_uncorrelated(input)
-            ) or (isinstance(relation, Recursive) and input is relation.step)
+            ) or (
+                (isinstance(relation, Recursive) and input is relation.step)
+                or (isinstance(relation, LetRec) and input is not relation.body)
+            )
             self._find(input, once and not again)
 
     def _is_uncorrelated(self, relation: Relation) -> bool:

@@ -1,11 +1,14 @@
 """Bind WITH: common tables, which other queries read by name, and recursive ones.
 
 A recursive query is `base UNION [ALL] step`, where the step reads the table that is being defined,
-once, in its FROM list. It becomes a `Recursive` relation.
+once, in its FROM list. It becomes a `Recursive` relation. The queries of WITH MUTUALLY RECURSIVE
+read each other in any way; together they become a `LetRec`.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import msgspec
 
 from foreshore.errors import (
     AmbiguousColumn,
@@ -15,8 +18,13 @@ from foreshore.errors import (
     SyntaxError_,
 )
 from foreshore.expr.ir import (
+    Column,
+    Constant,
     Let,
+    LetRec,
     LocalGet,
+    Map,
+    Project,
     Recursive,
     Reduce,
     Relation,
@@ -25,11 +33,15 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import Body, BoundQuery, ordered_relation, plain_relation
+from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.scope import Scope
+from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.planning import CommonTable, Planning
-from foreshore.types import ColumnType, format_type
+from foreshore.types import ColumnType, SqlType, format_type
 
-Lets = tuple[tuple[int, Relation], ...]  # number and value; each may use those before it
+Lets = tuple[Let | LetRec, ...]  # without bodies; each may use those before it
+
+_NO_BODY = Constant((), ())
 
 
 @contextmanager
@@ -38,7 +50,7 @@ def common_tables(
     ctes: tuple[ast.CommonTable, ...],
     parent: Scope | None,
     *,
-    recursive: bool,
+    recursive: bool | ast.MutualRecursion,
 ) -> Iterator[Lets]:
     """Make the queries of a WITH visible inside the block; `with_lets` then defines them."""
     if not ctes:
@@ -46,15 +58,23 @@ def common_tables(
         return
     planning.common_tables.append({})
     try:
-        yield tuple([_bound(planning, each, parent, recursive=recursive) for each in ctes])
+        if isinstance(recursive, ast.MutualRecursion):
+            yield (_mutual(planning, ctes, parent, recursive),)
+        else:
+            yield tuple(
+                [
+                    Let(*_bound(planning, each, parent, recursive=recursive), _NO_BODY)
+                    for each in ctes
+                ]
+            )
     finally:
         planning.common_tables.pop()
 
 
 def with_lets(lets: Lets, body: Relation) -> Relation:
     """Return `body`, which reads queries of a WITH, with their definitions."""
-    for number, value in reversed(lets):
-        body = Let(number, value, body)
+    for let in reversed(lets):
+        body = msgspec.structs.replace(let, body=body)
     return body
 
 
@@ -65,12 +85,7 @@ def _bound(
     from foreshore.sql.bind.query import bind_query
 
     tables = planning.common_tables[-1]
-    if common.name in tables:
-        raise AmbiguousColumn(
-            f'WITH query name "{common.name}" specified more than once',
-            sqlstate="42712",
-            position=common.at + 1,
-        )
+    _check_new(planning, common)
     if recursive and _mentions(common.query, common.name):
         return _recursive(planning, common, parent)
     bound = bind_query(planning, common.query, parent, locking=True)
@@ -79,6 +94,69 @@ def _bound(
     number = planning.new_let()
     tables[common.name] = CommonTable(number, names, columns_of(relation), order)
     return number, relation
+
+
+def _check_new(planning: Planning, common: ast.CommonTable) -> None:
+    if common.name in planning.common_tables[-1]:
+        raise AmbiguousColumn(
+            f'WITH query name "{common.name}" specified more than once',
+            sqlstate="42712",
+            position=common.at + 1,
+        )
+
+
+def _mutual(
+    planning: Planning,
+    ctes: tuple[ast.CommonTable, ...],
+    parent: Scope | None,
+    recursion: ast.MutualRecursion,
+) -> LetRec:
+    """Return the queries of WITH MUTUALLY RECURSIVE, all of which see each other."""
+    numbers, columns = [], []
+    for common in ctes:
+        _check_new(planning, common)
+        types = tuple(ColumnType(type_of_name(each)) for each in common.types)
+        numbers.append(planning.new_let())
+        columns.append(types)
+        planning.common_tables[-1][common.name] = CommonTable(numbers[-1], common.columns, types)
+    values = tuple(
+        _typed(planning, common, parent, [column.type for column in types])
+        for common, types in zip(ctes, columns, strict=True)
+    )
+    return LetRec(
+        tuple(numbers), tuple(columns), values, _NO_BODY, recursion.limit, recursion.fails
+    )
+
+
+def _typed(
+    planning: Planning, common: ast.CommonTable, parent: Scope | None, types: list[SqlType]
+) -> Relation:
+    """Return a query of WITH MUTUALLY RECURSIVE with columns of the types declared."""
+    from foreshore.sql.bind.query import bind_query
+
+    value = plain_relation(bind_query(planning, common.query, parent, types))
+    found = columns_of(value)
+    if len(found) != len(types):
+        raise InvalidColumnReference(
+            f'WITH query "{common.name}" has {len(found)} columns available '
+            f"but {len(types)} columns specified",
+            position=common.at + 1,
+        )
+    scalars = []
+    for place, (column, type) in enumerate(zip(found, types, strict=True)):
+        given = Column(place, column.type, column.nullable)
+        scalar = coerce(planning, given, type, "assignment", common.at)
+        if scalar is None:
+            raise DatatypeMismatch(
+                f'WITH query "{common.name}" column {place + 1} has type '
+                f"{format_type(column.type)} but type {format_type(type)} is specified",
+                position=common.at + 1,
+            )
+        scalars.append(scalar)
+    if all(isinstance(scalar, Column) for scalar in scalars):
+        return value
+    width = len(found)
+    return Project(Map(value, tuple(scalars)), tuple(range(width, 2 * width)))
 
 
 def _common_names(common: ast.CommonTable, bound: BoundQuery) -> tuple[str, ...]:

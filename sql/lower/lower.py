@@ -27,7 +27,7 @@ TRUE (`single_row_check`) beside its rows.
 from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.block import Block, Recursion
+from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -94,7 +94,7 @@ class _PlanLowering(JoinLowering):
 
     def __init__(self, relation: Relation, fallible: Test) -> None:
         super().__init__(relation, fallible)
-        self.recursions: list[Recursion] = []  # of the current block
+        self.recursions: list[AnyRecursion] = []  # of the current block
         self.next_recursion = 1
 
     def run(self, relation: Relation) -> Block:
@@ -137,6 +137,23 @@ class _PlanLowering(JoinLowering):
         step = substitute(step, node.number, found)
         based, stepped = self.block(base, outer), self.block(step, outer)
         self.recursions.append(Recursion(working.id, result.id, based, stepped, not node.all))
+        return result
+
+    def let_rec(self, node: LetRec, outer: Outer) -> Relation:
+        """Return the body of a mutual recursion, which reads its values as collections."""
+        if any(map(self.scopes.of_relation, node.values)):
+            raise FeatureNotSupported("WITH MUTUALLY RECURSIVE that depends on outer rows")
+        gets = []
+        for columns in node.columns:
+            gets.append(Get(GlobalId(f"r{self.next_recursion}"), columns))
+            self.next_recursion += 1
+        shadowed = dict(self.locals)
+        self.locals.update(zip(node.numbers, gets, strict=True))
+        blocks = tuple(self.block(value, NOTHING_OUTSIDE) for value in node.values)
+        ids = tuple(get.id for get in gets)
+        self.recursions.append(MutualRecursion(ids, node.columns, blocks, node.limit, node.fails))
+        result = self.apply(node.body, outer)
+        self.locals = shadowed
         return result
 
     def apply(self, relation: Relation, outer: Outer) -> Relation:
@@ -201,7 +218,9 @@ class _PlanLowering(JoinLowering):
                 return self.join_on(relation, outer)
             case Recursive():
                 return self.recursive(relation, outer)
-            case TemporalFilter() | LetRec():
+            case LetRec():
+                return self.let_rec(relation, outer)
+            case TemporalFilter():
                 raise AssertionError(f"lowered already: {relation}")
             case _:
                 assert_never(relation)

@@ -11,6 +11,7 @@ from sqlglot import exp
 from foreshore.sql import ast
 from foreshore.sql.parse.expression_from_sqlglot import ExpressionConverter
 from foreshore.sql.parse.grammar import nodes
+from foreshore.sql.parse.grammar.with_clause import MUTUALLY
 
 _SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
@@ -58,7 +59,9 @@ class Converter(ExpressionConverter):
             return ast.Null(self.at(value))
         return self.expression(value)
 
-    def with_clause(self, with_: exp.With | None) -> tuple[tuple[ast.CommonTable, ...], bool]:
+    def with_clause(
+        self, with_: exp.With | None
+    ) -> tuple[tuple[ast.CommonTable, ...], bool | ast.MutualRecursion]:
         """Convert WITH."""
         if with_ is None:
             return (), False
@@ -68,11 +71,11 @@ class Converter(ExpressionConverter):
                 return self.refuse("a data-modifying statement in WITH", cte)
             alias = cte.args["alias"]
             columns = tuple(map(self.name, alias.args.get("columns") or ()))
-            tables.append(
-                ast.CommonTable(
-                    self.name(alias.this), columns, self.query(cte.this), self.at(alias)
-                )
-            )
+            types = tuple(map(self.type, cte.meta.get("types", ())))
+            name, query = self.name(alias.this), self.query(cte.this)
+            tables.append(ast.CommonTable(name, columns, query, self.at(alias), types))
+        if MUTUALLY in with_.meta:
+            return tuple(tables), ast.MutualRecursion(*with_.meta[MUTUALLY])
         return tuple(tables), bool(with_.args.get("recursive"))
 
     def _body(self, node: exp.Expr, *, whole: bool = False) -> Any:

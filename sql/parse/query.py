@@ -88,7 +88,7 @@ class QueryParser(Cursor):
         """Parse an item of FROM with the joins that follow it."""
         return self._through(lambda parser: parser.parse_from_item(), self._converter.from_item)
 
-    def with_clause(self) -> tuple[tuple[ast.CommonTable, ...], bool]:
+    def with_clause(self) -> tuple[tuple[ast.CommonTable, ...], bool | ast.MutualRecursion]:
         """Parse WITH, if present."""
         if not self.at_word("with"):
             return (), False

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from foreshore.expr.block import Block, Recursion
+from foreshore.expr.block import AnyRecursion, Block
 from foreshore.expr.envelope import Envelope
 from foreshore.expr.ir import Finishing, Relation, Scalar
 from foreshore.ids import GlobalId
@@ -96,7 +96,7 @@ class Query:
     limit: Scalar | None = None
     offset: Scalar | None = None
     # collections that `relation` reads besides those of the catalog
-    recursions: tuple[Recursion, ...] = ()
+    recursions: tuple[AnyRecursion, ...] = ()
     changes: tuple[Changes, ...] = ()  # likewise
     init_plans: tuple[InitPlan, ...] = ()  # likewise
     # If the query calls functions with side effects: the columns of `desc` as scalars over the

@@ -7,8 +7,9 @@ current user. Plans without either are not changed.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from foreshore.expr.block import Block, Recursion
+from foreshore.expr.block import Block
 from foreshore.expr.ir import (
     Column,
     Environment,
@@ -120,14 +121,4 @@ def bind_relation(relation: Relation, replace: Replace) -> Relation:
 
 def bind_block(block: Block, replace: Replace) -> Block:
     """Return `block` with all its scalars bound; see `bind_scalar`."""
-    recursions = (
-        Recursion(
-            each.working,
-            each.result,
-            bind_block(each.base, replace),
-            bind_block(each.step, replace),
-            each.distinct,
-        )
-        for each in block.recursions
-    )
-    return Block(bind_relation(block.relation, replace), tuple(recursions), block.rows_wanted)
+    return block.with_relations(partial(bind_relation, replace=replace))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from foreshore.compute.describe import describe_maintenance
+from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.parse.parse import parse
@@ -23,7 +24,8 @@ def explained(name: str, options: dict[str, str], sql: str) -> str:
     plan = plan_statement(statement, CATALOG)
     assert isinstance(plan, Select)
     names = {CATALOG.resolve_item((each,)).id: each for each in ("orders", "customers")}
-    relation = temporal_filters(optimize(plan.query.relation))
+    block = plan.query.block.with_relations(optimize)
+    relation = temporal_filters(single_relation(block))
     return describe_maintenance(options["engine"], relation, names.__getitem__)
 
 

@@ -24,7 +24,6 @@ from foreshore.compute.flow.program import Context
 from foreshore.errors import DatabaseError, data_error
 from foreshore.ids import GlobalId
 
-ROUNDS = 1000  # after which a recursion without a limit of its own fails
 MOST_ROWS = 20_000_000  # updates of all iterations in a step
 SPARE = 2  # iterations that are kept although fewer would do, at least
 
@@ -192,8 +191,8 @@ class LoopValue(Stateless):
         self.inputs: tuple[int, ...] = (loop,)
         self.layout = layout
         self._of = of
-        self._place = place
+        self.place = place
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the changes of the value."""
-        return concat([self._of.values[self._place]], self.layout.words)
+        return concat([self._of.values[self.place]], self.layout.words)

@@ -6,15 +6,15 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
-from foreshore.sql.parse.grammar.windows import WindowParser
+from foreshore.sql.parse.grammar.with_clause import WithParser
 from foreshore.sql.parse.keywords import NEEDS_AS, NOT_COLUMN
 
 
-class Parser(WindowParser):
+class Parser(WithParser):
     """Parse PostgreSQL's queries from a given token on."""
 
     # A locking clause after the last operand applies to the whole set operation.
-    SET_OP_MODIFIERS = {*WindowParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
+    SET_OP_MODIFIERS = {*WithParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
 
     # --- entry points for statements
 

@@ -35,11 +35,11 @@ from foreshore.expr.ir import (
     count_all,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INT4, INT8, ColumnType
-from tests.compute.cases import Case, Contents, check_maintained
+from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
+from tests.compute.cases import START, Case, Contents, check_maintained, rows_of, run
 from tests.compute.plans import column
 from tests.effort import examples
-from tests.model import Rows
+from tests.model import Rows, evaluate
 
 INT = ColumnType(INT4)
 EDGES = Get(GlobalId("u7"), (ColumnType(INT4, False), INT))
@@ -208,6 +208,14 @@ def engine() -> Iterator[FlowEngine]:
     bulk.close()
 
 
+@pytest.fixture(scope="module")
+def duckdb() -> Iterator[DuckDbEngine]:
+    """Yield an engine that computes recursions anew."""
+    engine = DuckDbEngine(threads=1)
+    yield engine
+    engine.close()
+
+
 def graphs(random: Random, nodes: int, times: int, edges: int) -> list[Contents]:
     """Return graphs at successive times, each with a few changes of the one before."""
     found: Rows = Counter()
@@ -236,6 +244,36 @@ def test_recursion_is_exact_at_every_time(engine: FlowEngine, name: str) -> None
         history = graphs(random, nodes, times := random.randint(2, 14), nodes + 2)
         cuts = frozenset(random.sample(range(2, times + 1), random.randint(0, times - 1)))
         check_maintained(engine, Case(LOOPS[name], history, cuts))
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_recursion_on_duckdb_is_exact_at_every_time(duckdb: DuckDbEngine, name: str) -> None:
+    random = Random(name)
+    for _ in range(examples(10)):
+        nodes = random.randint(2, 4)
+        history = graphs(random, nodes, 4, nodes + 1)
+        cuts = frozenset(random.sample(range(2, 4), random.randint(0, 2)))
+        case = Case(LOOPS[name], history, cuts)
+        if name == "failing":
+            check_failing(duckdb, case)
+        else:
+            check_maintained(duckdb, case)
+
+
+def check_failing(engine: DuckDbEngine, case: Case) -> None:
+    """Assert that there is an error exactly when there should be, and that rows are right if not.
+
+    An engine that computes all anew has no rows beside an error, and only one error.
+    """
+    outputs = run(engine, case)
+    rows = pa.concat_tables([output.rows for output in outputs])
+    errors = pa.concat_tables([output.errors for output in outputs])
+    for i, contents in enumerate(case.history):
+        wanted, failures = evaluate(case.relation, contents)
+        found = rows_of(errors, (ColumnType(TEXT),), START + i)
+        assert found.total() == bool(failures)
+        assert {text for (text,) in found} <= set(failures)
+        assert failures or rows_of(rows, (INT, INT), START + i) == wanted
 
 
 def test_recursion_that_does_not_converge_is_an_error(engine: FlowEngine) -> None:

@@ -1,0 +1,197 @@
+"""Recursions in one relation, as `LetRec`, and as the recursions of a block."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import msgspec
+
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
+from foreshore.expr.ir import (
+    Column,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    Let,
+    LetRec,
+    LocalGet,
+    Map,
+    Negate,
+    Project,
+    Reduce,
+    Relation,
+    Union,
+    columns_of,
+    inputs_of,
+    walk_relations,
+    with_inputs,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+
+MOST_ROUNDS = 1000  # of a maintained recursion without a limit of its own
+
+
+def single_relation(block: Block) -> Relation:
+    """Return a block as one relation; raises FeatureNotSupported.
+
+    The step of WITH RECURSIVE reads only new rows. As one relation it reads all of them, which is
+    the same if the step gives for several rows what it gives for each of them.
+    """
+    if not block.recursions:
+        return block.relation
+    numbers = count(_greatest_number(block) + 1)
+    return _assembled(block, numbers)
+
+
+def has_recursion(relation: Relation) -> bool:
+    """Whether a lowered relation has a recursion."""
+    return any(isinstance(node, LetRec) for node in walk_relations(relation))
+
+
+def with_limits(relation: Relation) -> Relation:
+    """Return a relation whose recursions all have a limit, as they are maintained."""
+    inputs = tuple(map(with_limits, inputs_of(relation)))
+    if inputs:
+        relation = with_inputs(relation, inputs)
+    if isinstance(relation, LetRec) and relation.limit is None:
+        return msgspec.structs.replace(relation, limit=MOST_ROUNDS)
+    return relation
+
+
+def block_of(relation: Relation) -> Block:
+    """Return a relation as a block, with its recursions in dependency order."""
+    return _Taking(count(1)).block(relation, {})
+
+
+def _greatest_number(block: Block) -> int:
+    found = [0]
+    for relation in block.relations():
+        for node in walk_relations(relation):
+            if isinstance(node, Let | LocalGet):
+                found.append(node.number)
+            elif isinstance(node, LetRec):
+                found += node.numbers
+    return max(found)
+
+
+def _assembled(block: Block, numbers: Iterator[int]) -> Relation:
+    found = block.relation
+    for each in reversed(block.recursions):
+        if isinstance(each, Recursion):
+            value = _union(each, numbers)
+            columns: tuple[tuple[ColumnType, ...], ...] = (_nullable(value),)
+            ids: tuple[GlobalId, ...] = (each.result,)
+            values: tuple[Relation, ...] = (value,)
+            limit, fails = None, True
+        else:
+            columns, ids, limit, fails = each.columns, each.collections, each.limit, each.fails
+            values = tuple(_assembled(inner, numbers) for inner in each.blocks)
+        locals = {
+            id: LocalGet(next(numbers), types) for id, types in zip(ids, columns, strict=True)
+        }
+        found = LetRec(
+            tuple(local.number for local in locals.values()),
+            columns,
+            tuple(_with_locals(value, locals) for value in values),
+            _with_locals(found, locals),
+            limit,
+            fails,
+        )
+    return found
+
+
+def _union(recursion: Recursion, numbers: Iterator[int]) -> Relation:
+    """Return the rows of one round of WITH RECURSIVE, which reads those of the round before."""
+    base, step = (_assembled(block, numbers) for block in recursion.blocks)
+    if not _is_row_by_row(step, recursion.working, distinct=recursion.distinct):
+        raise FeatureNotSupported(
+            "a recursive term that aggregates, orders or limits its rows is not supported in a view"
+        )
+    read = {recursion.working: Get(recursion.result, _nullable(base))}
+    found = Union((base, _replaced(step, read)))
+    if not recursion.distinct:
+        return found
+    columns = _nullable(base)
+    return Reduce(found, tuple(Column(i, each.type) for i, each in enumerate(columns)), ())
+
+
+def _is_row_by_row(relation: Relation, id: GlobalId, *, distinct: bool) -> bool:
+    """Whether what a step gives for rows is what it gives for each; `distinct`: as a set."""
+    varying: set[int] = set()  # numbers of Lets
+
+    def reads(node: Relation) -> bool:
+        return any(
+            (isinstance(each, Get) and each.id == id)
+            or (isinstance(each, LocalGet) and each.number in varying)
+            for each in walk_relations(node)
+        )
+
+    def check(node: Relation) -> bool:
+        if isinstance(node, Let) and reads(node.value):
+            varying.add(node.number)
+        if not reads(node):
+            return True
+        if isinstance(node, Join) and sum(map(reads, node.inputs)) > 1:
+            return False
+        plain = isinstance(node, Get | LocalGet | Let | Map | Filter | Project | FlatMap | Join)
+        plain |= isinstance(node, Union)
+        if distinct:
+            plain |= isinstance(node, Reduce) and bool(node.group_key) and not node.aggregates
+        else:
+            plain |= isinstance(node, Negate)
+        return plain and all(map(check, inputs_of(node)))
+
+    return check(relation)
+
+
+def _nullable(relation: Relation) -> tuple[ColumnType, ...]:
+    return tuple(ColumnType(column.type) for column in columns_of(relation))
+
+
+def _with_locals(relation: Relation, locals: dict[GlobalId, LocalGet]) -> Relation:
+    return _replaced(relation, dict(locals))
+
+
+def _replaced(relation: Relation, by: dict[GlobalId, Get] | dict[GlobalId, LocalGet]) -> Relation:
+    """Return a relation that reads others in place of some collections."""
+    if isinstance(relation, Get):
+        return by.get(relation.id, relation)
+    inputs = inputs_of(relation)
+    changed = tuple(_replaced(each, by) for each in inputs)
+    if all(a is b for a, b in zip(inputs, changed, strict=True)):
+        return relation
+    return with_inputs(relation, changed)
+
+
+class _Taking:
+    """Takes the recursions out of relations."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+        self._found: list[AnyRecursion] = []
+
+    def block(self, relation: Relation, bound: dict[int, Relation]) -> Block:
+        """Return a relation as a block; `bound` has what LocalGets stand for."""
+        before, self._found = self._found, []
+        rest = self._rest(relation, bound)
+        found, self._found = tuple(self._found), before
+        return Block(rest, found)
+
+    def _rest(self, node: Relation, bound: dict[int, Relation]) -> Relation:
+        match node:
+            case Let(number=number, value=value, body=body):
+                return self._rest(body, {**bound, number: self._rest(value, bound)})
+            case LocalGet(number=number):
+                return bound.get(number, node)
+            case LetRec(numbers=numbers, columns=columns):
+                ids = tuple(GlobalId(f"r{next(self._numbers)}") for _ in numbers)
+                gets = [Get(id, types) for id, types in zip(ids, columns, strict=True)]
+                bound = {**bound, **dict(zip(numbers, gets, strict=True))}
+                blocks = tuple(self.block(value, bound) for value in node.values)
+                self._found.append(MutualRecursion(ids, columns, blocks, node.limit, node.fails))
+                return self._rest(node.body, bound)
+            case _:
+                inputs = tuple(self._rest(each, bound) for each in inputs_of(node))
+                return with_inputs(node, inputs) if inputs else node

@@ -1,0 +1,124 @@
+"""Views with recursions: over random graphs they are what Python computes from scratch."""
+
+from collections import defaultdict
+from random import Random
+
+import pytest
+
+from tests.adapter.harness import TestEnvironment
+
+NODES = 6
+Edges = list[tuple[int, int]]
+QUERIES = {
+    "closure": "WITH MUTUALLY RECURSIVE r (a int, b int) AS ("
+    " SELECT a, b FROM edges UNION SELECT r.a, e.b FROM r JOIN edges e ON e.a = r.b)"
+    " SELECT a, b FROM r",
+    "recursive": "WITH RECURSIVE r (a, b) AS ("
+    " SELECT a, b FROM edges UNION SELECT r.a, e.b FROM r JOIN edges e ON e.a = r.b)"
+    " SELECT a, b FROM r",
+    "distances": "WITH MUTUALLY RECURSIVE d (a int, n bigint) AS ("
+    " SELECT a, min(n) FROM (SELECT 0 AS a, 0 AS n UNION ALL"
+    " SELECT e.b, d.n + 1 FROM d JOIN edges e ON e.a = d.a) s GROUP BY a)"
+    " SELECT a, n FROM d",
+    "components": "WITH MUTUALLY RECURSIVE"
+    " both (a int, b int) AS (SELECT a, b FROM edges UNION SELECT b, a FROM edges),"
+    " c (a int, least int) AS ("
+    " SELECT a, min(least) FROM (SELECT a, a AS least FROM both UNION ALL"
+    " SELECT s.b, c.least FROM c JOIN both s ON s.a = c.a) t GROUP BY a)"
+    " SELECT a, least FROM c",
+}
+
+
+def reached(edges: Edges, start: int) -> dict[int, int]:
+    """Return the nodes that can be reached from one, with their distances."""
+    following = defaultdict(set)
+    for a, b in edges:
+        following[a].add(b)
+    found, last = {start: 0}, {start}
+    while last:
+        last = {b for a in last for b in following[a]} - found.keys()
+        found |= dict.fromkeys(last, max(found.values()) + 1)
+    return found
+
+
+def wanted(name: str, edges: Edges) -> set[tuple[int, int]]:
+    """Return the rows of a view."""
+    both = [*edges, *((b, a) for a, b in edges)]
+    match name:
+        case "distances":
+            return set(reached(edges, 0).items())
+        case "components":
+            return {(a, min(reached(both, a))) for a, _ in both}
+    starts = {(a, b) for a, b in edges}
+    return {(a, end) for a, b in starts for end in reached(edges, b)}
+
+
+async def rows(env: TestEnvironment, sql: str) -> set[tuple[int, int]]:
+    """Return the rows of a query, which are all different."""
+    lines = (await env.ran("r", sql)).splitlines()[:-1]
+    found = [(int(a), int(b)) for a, b in (line.split("|") for line in lines)]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+@pytest.mark.parametrize("cluster", ["quickstart", "duckdb"])
+async def test_views_follow_random_changes_of_a_graph(
+    own_env: TestEnvironment, cluster: str
+) -> None:
+    env, random = own_env, Random(cluster)
+    await env.ran("w", "CREATE CLUSTER duckdb (SIZE 'duckdb')", f"SET cluster = {cluster}")
+    await env.ran("r", f"SET cluster = {cluster}")
+    await env.ran("w", "CREATE TABLE edges (a int, b int)")
+    for name, query in QUERIES.items():
+        await env.ran("w", f"CREATE MATERIALIZED VIEW {name}_mv AS {query}")
+        await env.ran("w", f"CREATE VIEW {name} AS {query}", f"CREATE INDEX ON {name} (a)")
+    edges: Edges = []
+    for step in range(14 if cluster == "quickstart" else 5):
+        if random.random() < 0.35 and edges:
+            gone = random.choice(edges)
+            edges = [edge for edge in edges if edge != gone]
+            await env.ran("w", f"DELETE FROM edges WHERE a = {gone[0]} AND b = {gone[1]}")
+        else:
+            new = [(random.randrange(NODES), random.randrange(NODES)) for _ in range(2)]
+            edges += new
+            await env.ran("w", f"INSERT INTO edges VALUES {new[0]}, {new[1]}")
+        for name, query in QUERIES.items():
+            found = [await rows(env, f"SELECT * FROM {view}") for view in (f"{name}_mv", name)]
+            if step % 4 == 0:
+                found.append(await rows(env, query))
+            assert found == [wanted(name, edges)] * len(found), (name, edges)
+        if step == 3:
+            await env.reopen()
+            await env.ran("w", f"SET cluster = {cluster}")
+            await env.ran("r", f"SET cluster = {cluster}")
+
+
+async def test_view_that_does_not_converge_stops_no_other(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("w", "CREATE TABLE t (n bigint)", "INSERT INTO t VALUES (1)")
+    endless = "d (n bigint) AS (SELECT n FROM t UNION ALL SELECT n + 1 FROM d)"
+    await env.ran(
+        "w",
+        f"CREATE MATERIALIZED VIEW endless AS WITH MUTUALLY RECURSIVE {endless} TABLE d",
+        "CREATE MATERIALIZED VIEW other AS SELECT count(*) AS n FROM t",
+    )
+    answer = await env.query("r", "SELECT count(*) FROM endless")
+    assert answer == "ERROR 54000: recursion did not converge within 1000 iterations"
+    assert (await env.ran("r", "SELECT n FROM other")).startswith("1\n")
+    await env.ran("w", "DELETE FROM t")
+    assert (await env.ran("r", "SELECT count(*) FROM endless")).startswith("0\n")
+    await env.ran("w", "INSERT INTO t VALUES (1)")
+    answer = await env.query("r", "SELECT count(*) FROM endless")
+    assert answer.startswith("ERROR 54000")
+    await env.ran("w", "DROP MATERIALIZED VIEW endless", "INSERT INTO t VALUES (1)")
+    assert (await env.ran("r", "SELECT n FROM other")).startswith("2\n")
+
+
+async def test_query_that_does_not_converge_ends_by_its_timeout(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("r", "SET statement_timeout = '300ms'")
+    answer = await env.query(
+        "r",
+        "WITH MUTUALLY RECURSIVE d (n bigint) AS (SELECT 1 UNION SELECT n + 1 FROM d) TABLE d",
+    )
+    assert answer == "ERROR 57014: canceling statement due to statement timeout"
