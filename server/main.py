@@ -17,8 +17,9 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -41,7 +42,7 @@ from foreshore.server.descriptors import connections_that_fit
 from foreshore.server.http.app import HttpServer
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
-from foreshore.server.ports import bind
+from foreshore.server.ports import Address, bind_all, bind_all_within
 from foreshore.server.server_lock import ServerLock
 from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
@@ -55,6 +56,7 @@ logger = logging.getLogger(__name__)
 FC = TypeVar("FC", bound=Callable[..., Any])
 
 ROLE = "foreshore"  # the first role, and the first database
+PORTS_FREE_SECONDS = 10.0  # after a take-over, until the other server's ports are free
 YOUNG_OBJECTS = 10_000  # objects made and not freed after which young garbage is collected
 
 
@@ -99,10 +101,15 @@ async def serve(options: ServeOptions) -> None:
     max_connections = connections_that_fit(options.max_connections)
     ready = False
     http = HttpServer(lambda: ready, lambda: environment.coordinator.check_settled())
-    ports = await bind(*address(options.pg_listen), "--pg-listen")
-    await http.listen(await bind(*address(options.http_listen), "--http-listen"))
+    addresses = (
+        (*address(options.pg_listen), "--pg-listen"),
+        (*address(options.http_listen), "--http-listen"),
+    )
+    ports = await _bind(options, addresses)
     async with contextlib.AsyncExitStack() as closing:
         closing.push_async_callback(http.close)
+        if ports is not None:
+            await http.listen(ports[1])
         await blocking.run(None, remove_abandoned)
         lock = await _server_lock(options)
         closing.push_async_callback(lock.close)
@@ -123,9 +130,12 @@ async def serve(options: ServeOptions) -> None:
         await lock.wait_for_others(stop)
         if stop.is_set():
             return
+        if ports is None:
+            ports = await bind_all_within(PORTS_FREE_SECONDS, addresses)
+            await http.listen(ports[1])
         lease = await closing.enter_async_context(Lease(storage.check_owned))
         listener = Listener(environment, authenticator, lease, max_connections)
-        port = await listener.listen(ports)
+        port = await listener.listen(ports[0])
         # Exclude the loaded modules from garbage collection, which would take 0.15 s of the loop.
         # Collect young objects less often, when fewer of them are still in use.
         gc.freeze()
@@ -144,6 +154,19 @@ async def serve(options: ServeOptions) -> None:
             ready = False
             lock.announce_end()
             await listener.close(reason)
+
+
+async def _bind(
+    options: ServeOptions, addresses: Sequence[Address]
+) -> list[list[socket.socket]] | None:
+    """Bind the server's ports; None if a server to be taken over from may have them."""
+    try:
+        return await bind_all(addresses)
+    except Unavailable as error:
+        if not options.take_over:
+            raise
+        logger.warning("%s; this is tried again after the take-over", error.message)
+        return None
 
 
 async def _server_lock(options: ServeOptions) -> ServerLock:

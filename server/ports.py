@@ -1,13 +1,47 @@
 """Ports: bind the server's ports before it touches any data.
 
-So a server whose port is taken ends without effect. A bound port refuses connections until the
-server listens on it.
+So a server whose port is taken ends without effect. Only a server that takes over may find its
+ports at the live server: it binds them once that has ended. A bound port refuses connections until
+the server listens on it.
 """
 
 import asyncio
 import socket
+from collections.abc import Sequence
 
 from foreshore.errors import Unavailable
+
+POLL_SECONDS = 0.05
+
+Address = tuple[str, int, str]  # host, port, and the option that gives them
+
+
+async def bind_all(addresses: Sequence[Address]) -> list[list[socket.socket]]:
+    """Return the sockets of each address; raises Unavailable, with none bound, if one is in use."""
+    bound: list[list[socket.socket]] = []
+    try:
+        for each in addresses:
+            bound.append(await bind(*each))
+    except Unavailable:
+        for port in (port for ports in bound for port in ports):
+            port.close()
+        raise
+    return bound
+
+
+async def bind_all_within(
+    seconds: float, addresses: Sequence[Address]
+) -> list[list[socket.socket]]:
+    """Return what `bind_all` returns once it succeeds; raises its error after so many seconds."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while True:
+        try:
+            return await bind_all(addresses)
+        except Unavailable:
+            if loop.time() > end:
+                raise
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def bind(host: str, port: int, option: str) -> list[socket.socket]:

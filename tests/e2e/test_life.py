@@ -2,9 +2,11 @@
 
 import queue
 import re
+import socket
 import subprocess
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,35 @@ def test_a_view_changes_by_itself_and_survives_a_kill(data_dir: Path) -> None:
             assert connection.execute(dear).fetchall() == [(1,)]
     finally:
         assert server.stop() == 0
+
+
+def test_take_over_on_the_addresses_of_the_live_server(data_dir: Path) -> None:
+    first = Server(data_dir).start()
+    second = Server(data_dir, ("--take-over",), port=first.port, http_port=first.http_port)
+    try:
+        with first.connect() as connection:
+            connection.execute("CREATE TABLE kept (i int)")
+            connection.execute("INSERT INTO kept VALUES (1)")
+        second.start()
+        assert first.process is not None
+        assert first.process.wait(30) != 0
+        with second.connect() as connection:
+            assert connection.execute("SELECT i FROM kept").fetchall() == [(1,)]
+        health = f"http://127.0.0.1:{second.http_port}/health"
+        with urllib.request.urlopen(health, timeout=10) as answer:
+            assert answer.status == 200
+    finally:
+        first.stop()
+        assert second.stop() == 0
+
+
+def test_take_over_fails_if_another_program_keeps_an_address(data_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        second = Server(data_dir, ("--take-over",), port=taken.getsockname()[1])
+        second.spawn()
+        assert second.process is not None
+        assert second.process.wait(60) == 1
+        assert "could not bind address" in second.log.read_text()
 
 
 def test_a_directory_may_be_named_by_any_path(tmp_path: Path) -> None:
