@@ -17,7 +17,7 @@ from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_c
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
-from foreshore.adapter.introspection.explain import explain
+from foreshore.adapter.introspection.explain import explain, explain_maintained
 from foreshore.adapter.introspection.explain_freshness import explain_freshness
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
@@ -50,6 +50,7 @@ ROWS: Mapping[type, Statement] = {
     plans.CopyTo: copy_to,
     plans.Explain: explain,
     plans.ExplainFreshness: explain_freshness,
+    plans.ExplainMaintained: explain_maintained,
     plans.ShowCreate: show_create,
     plans.LockTable: lock_table,
 }

@@ -19,6 +19,7 @@ from foreshore.errors import (
 from foreshore.expr.block import AnyRecursion, MutualRecursion, Recursion
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.definitions import objects as ddl
@@ -54,6 +55,7 @@ from foreshore.sql.plan import (
     Execute,
     Explain,
     ExplainFreshness,
+    ExplainMaintained,
     Fetch,
     Insert,
     Merge,
@@ -375,11 +377,15 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
     return CopyTo(plan, options)
 
 
-def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | ExplainFreshness:
+def _explain(
+    planning: Planning, tree: ast.ExplainStatement
+) -> Explain | ExplainFreshness | ExplainMaintained:
     inner = tree.statement
     match inner:
-        case ast.ObjectRef():
+        case ast.ObjectRef() if tree.stage == "freshness":
             return _explain_freshness(planning, inner)
+        case ast.ObjectRef():
+            return ExplainMaintained(_object(planning, inner).id)
         case ast.SelectStatement(query=query, as_of=as_of):
             time = None if as_of is None else bind_as_of(planning, as_of)
             planning.locked = query
@@ -427,6 +433,14 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
 
 def _explain_freshness(planning: Planning, of: ast.ObjectRef) -> ExplainFreshness:
     """Return the plan for one object; a view is planned as a query over it."""
+    item = _object(planning, of)
+    if of.kind == "view":
+        return ExplainFreshness(finished_query(bind_query(planning, query_of(of.name), None)))
+    return ExplainFreshness(item.id)
+
+
+def _object(planning: Planning, of: ast.ObjectRef) -> ItemView:
+    """Return the object of EXPLAIN; raises UndefinedObject or WrongObjectType."""
     with located(of.name.at):
         try:
             item = planning.catalog.resolve_item(of.name.name)
@@ -437,9 +451,7 @@ def _explain_freshness(planning: Planning, of: ast.ObjectRef) -> ExplainFreshnes
         if item.kind != of.kind:
             article = "an" if of.kind == "index" else "a"
             raise WrongObjectType(f'"{item.name.item}" is not {article} {of.kind}')
-    if of.kind == "view":
-        return ExplainFreshness(finished_query(bind_query(planning, query_of(of.name), None)))
-    return ExplainFreshness(item.id)
+    return item
 
 
 def _explained(query: Query, name_of: NameOf) -> str:

@@ -27,7 +27,7 @@ from foreshore.compute.controller.cluster import engine_of
 from foreshore.compute.describe import describe_maintenance
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.block import Block
-from foreshore.expr.explain import explain_scalar
+from foreshore.expr.explain import explain_relation, explain_scalar
 from foreshore.expr.ir import Column, sources_of
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
@@ -35,7 +35,7 @@ from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import Key
 from foreshore.sql.optimize.restrict import Step, WholeStep
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.plan import EXPLAIN_DESC, Explain
+from foreshore.sql.plan import EXPLAIN_DESC, Explain, ExplainMaintained
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.sql.rewrite.full_names import dotted
 
@@ -54,6 +54,25 @@ async def explain(context: StatementContext, plan: Explain) -> Selected:
             text = f"{plan.text}{_used(context, peek)}"
         case _:
             text = plan.text
+    return _shown(text)
+
+
+async def explain_maintained(context: StatementContext, plan: ExplainMaintained) -> Selected:
+    """Run EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW."""
+    reader = context.planner.reader()
+    item, relation = reader.state.item(plan.view), reader.planned[plan.view].definition
+    assert item.cluster is not None, item
+    assert relation is not None, item
+    cluster = reader.state.objects[item.cluster]
+    assert isinstance(cluster, Cluster), cluster
+    name = partial(_name, context)
+    described = await _maintenance(context, Block(relation), engine_of(cluster.size)[0])
+    shown = explain_relation(relation, name)
+    where = _where(context, item.cluster)
+    return _shown(f"Materialized view, {where}\n{shown}\n\nMaintained:\n{described}")
+
+
+def _shown(text: str) -> Selected:
     rows = pa.RecordBatch.from_arrays([pa.array(text.splitlines(), pa.string())], names=["c0"])
     return Selected(EXPLAIN_DESC, BatchSource(rows), "EXPLAIN")
 
@@ -168,17 +187,17 @@ async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) ->
             cluster = coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
             where = "in this process" if cluster is None else _where(context, cluster.id)
             engine = "embedded" if cluster is None else engine_of(cluster.size)[0]
-            described = await _maintenance(context, peek, engine)
+            block = Block(peek.path.relation, peek.query.recursions)
+            described = await _maintenance(context, block, engine)
             return f"Bulk query, {where}\n{plan.text}\n\nIf maintained:\n{described}"
         case path:
             assert_never(path)
 
 
-async def _maintenance(context: StatementContext, peek: PeekPlan, engine: str) -> str:
-    """Return how a cluster with `engine` would maintain the query's relation, or why not."""
+async def _maintenance(context: StatementContext, block: Block, engine: str) -> str:
+    """Return how a cluster with `engine` maintains a block, or why it could not."""
     coordinator = context.coordinator
     try:
-        block = Block(peek.path.relation, peek.query.recursions)
         relation = temporal_filters(single_relation(block))
     except FeatureNotSupported as error:
         return error.message

@@ -7,7 +7,6 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.read.bind import value_of
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.planning_cost import is_short
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.errors import (
     DatatypeMismatch,
@@ -20,7 +19,6 @@ from foreshore.errors import (
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import Call, Literal, Scalar, type_of
 from foreshore.settings import split_names
-from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Deallocate, Execute, Fetch, Prepare
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.text import parse_text
@@ -60,7 +58,7 @@ class Statements(dict[str, Prepared]):
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
         """Prepare a statement that is not in the plan cache."""
         session = self._session
-        syntaxes = await session.run_aside(is_short(sql), parse, sql)
+        syntaxes = await session.parsed(sql)
         if len(syntaxes) > 1:
             raise SyntaxError_("cannot insert multiple commands into a prepared statement")
         if not syntaxes:
@@ -68,7 +66,7 @@ class Statements(dict[str, Prepared]):
         else:
             declared = tuple(type_of_oid(oid) if oid else None for oid in parameter_oids)
             prepared = Prepared(name, syntaxes[0], declared, batch=self.batch)
-            session.transactions.check_may_parse(syntaxes[0])
+            session.transactions.check_may_parse(syntaxes[0].text)
             await session.planner.ready(prepared)
             session.planner.remember(prepared, sql, parameter_oids)
         self[name] = prepared
@@ -92,7 +90,7 @@ async def prepare(session: "Session", context: StatementContext, plan: Prepare) 
     """Run PREPARE."""
     if plan.name in session.statements:
         raise DuplicatePreparedStatement(f'prepared statement "{plan.name}" already exists')
-    syntaxes = await session.run_aside(is_short(plan.sql), parse, plan.sql)
+    syntaxes = await session.parsed(plan.sql)
     if len(syntaxes) != 1:
         raise SyntaxError_("PREPARE takes one statement")
     prepared = Prepared(plan.name, syntaxes[0], plan.parameters)

@@ -42,12 +42,14 @@ from foreshore.catalog.item import Role
 from foreshore.errors import (
     Conflict,
     DatabaseError,
+    FeatureNotSupported,
     ObjectNotInPrerequisiteState,
     TableAltered,
     TableDropped,
 )
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
+from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CopyFrom
 from foreshore.text import OutputStyle
@@ -212,6 +214,17 @@ class Session:
             return work(*args, **kwargs)
         with self.interrupts.running():
             return await blocking.run(None, collection_paused()(work), *args, **kwargs)
+
+    async def parsed(self, sql: str) -> list[Syntax]:
+        """Return the statements of a text.
+
+        A failed transaction accepts none that PostgreSQL has, whether it is supported or not.
+        """
+        try:
+            return await self.run_aside(is_short(sql), parse, sql)
+        except FeatureNotSupported:
+            self.transactions.check_may_parse(sql)
+            raise
 
     def _begin_statement(self, text: str) -> None:
         self.activity.begin(text)
@@ -384,7 +397,7 @@ class Session:
             syntaxes = [known.syntax]
         else:
             known = None
-            syntaxes = await self.run_aside(is_short(sql), parse, sql)
+            syntaxes = await self.parsed(sql)
         if not syntaxes:
             yield EmptyQuery()
         single = len(syntaxes) == 1
@@ -392,7 +405,7 @@ class Session:
         for number, syntax in enumerate(syntaxes, 1):
             if number > 1:
                 self._begin_statement(sql)
-            self.transactions.check_may_parse(syntax)
+            self.transactions.check_may_parse(syntax.text)
             if not self.transactions.failed:
                 self.transactions.begin()
             prepared = known or await self.planner.prepared_of(syntax)

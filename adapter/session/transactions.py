@@ -19,7 +19,6 @@ from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
 from foreshore.sql import plan as plans
-from foreshore.sql.parse.parse import Statement as Syntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +85,9 @@ class Transactions:
         if self.failed and not isinstance(plan, plans.Commit | plans.Rollback | plans.Savepoint):
             raise InFailedSqlTransaction
 
-    def check_may_parse(self, syntax: Syntax) -> None:
+    def check_may_parse(self, text: str) -> None:
         """Raise InFailedSqlTransaction as `check_not_failed` does, before planning."""
-        words = syntax.text.split(None, 1)
+        words = text[:100].split(None, 1)
         ends = words and words[0].rstrip(";").lower() in ("commit", "rollback", "end", "abort")
         if self.failed and not ends:
             raise InFailedSqlTransaction

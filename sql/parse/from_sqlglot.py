@@ -175,9 +175,6 @@ class Converter(ExpressionConverter):
     def _group(self, group: exp.Group | None) -> tuple[ast.Expression, ...]:
         if group is None:
             return ()
-        for key in ("rollup", "cube", "grouping_sets"):
-            if group.args.get(key):
-                return self.refuse(f"GROUP BY {key.upper().replace('_', ' ')}", group)
         if not group.expressions:
             return self.refuse("GROUP BY ()", group)
         return self.all(group.expressions)

@@ -130,11 +130,13 @@ class StatementParser(ChangeParser):
                     self.unsupported(f"EXPLAIN ... {self.token.value.upper()}")
                 self.expect("for")
                 break
-        if stage == "freshness":
-            for words in _MAINTAINED:
-                if self.accept(*words):
-                    kept = ast.ObjectRef(" ".join(words), self.table_name())
-                    return ast.ExplainStatement(stage, kept, at)
+        for words in _MAINTAINED:
+            if self.at_words(*words):
+                kind = " ".join(words)
+                if stage != "freshness" and (stage, kind) != ("physical", "materialized view"):
+                    self.unsupported(f"EXPLAIN {stage.upper()} PLAN FOR {kind.upper()}", at)
+                self.accept(*words)
+                return ast.ExplainStatement(stage, ast.ObjectRef(kind, self.table_name()), at)
         return ast.ExplainStatement(stage, self._statement(), at)
 
     # --- COPY

@@ -25,6 +25,7 @@ Plan: TypeAlias = (
     | Subscribe
     | Explain
     | ExplainFreshness
+    | ExplainMaintained
     | Insert
     | Update
     | Delete
@@ -89,7 +90,7 @@ def result_desc(plan: Plan) -> RelationDesc | None:
             | Merge(returning=returning)
         ):
             return returning.desc if returning is not None else None
-        case Explain():
+        case Explain() | ExplainMaintained():
             return EXPLAIN_DESC
         case ExplainFreshness():
             return FRESHNESS_DESC

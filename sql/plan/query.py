@@ -191,6 +191,13 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainMaintained:
+    """EXPLAIN PHYSICAL PLAN of a materialized view."""
+
+    view: GlobalId
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainFreshness:
     """EXPLAIN FRESHNESS of the inputs of a query, or of one materialized view or index."""
 

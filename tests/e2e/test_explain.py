@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from tests.harness import Server, until
@@ -87,3 +88,28 @@ def test_what_a_recursion_finds_keeps_its_own_name(explained: Server) -> None:
         said = explain(explained, f"EXPLAIN {stage}{recursion}")
         assert "Get foreshore.explained.customers" in said
         assert "Recursion r1" in said
+
+
+def test_physical_plan_of_a_materialized_view(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE counted_in_view (i int, s text)")
+        connection.execute("CREATE VIEW shown_counts AS SELECT s FROM counted_in_view")
+        connection.execute(
+            "CREATE MATERIALIZED VIEW kept_counts AS"
+            " SELECT s, count(*) FROM counted_in_view WHERE i > 1 GROUP BY s"
+        )
+    shown = explain(server, "EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW public.kept_counts")
+    assert shown.startswith("Materialized view, cluster ")
+    assert "foreshore.public.counted_in_view" in shown
+    assert "\n\nMaintained:\nEngine: " in shown
+    query = explain(
+        server,
+        "EXPLAIN PHYSICAL PLAN FOR SELECT s, count(*) FROM public.counted_in_view WHERE i > 1 GROUP BY s",
+    )
+    assert shown.split("Maintained:\n")[1] == query.split("If maintained:\n")[1]
+    for object, error in (
+        ("public.shown_counts", psycopg.errors.WrongObjectType),
+        ("no_counts", psycopg.errors.UndefinedTable),
+    ):
+        with pytest.raises(error):
+            explain(server, f"EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW {object}")

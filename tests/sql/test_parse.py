@@ -55,6 +55,21 @@ def test_deep_nesting_is_an_error(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("select a from t group by rollup (a, b)", "GROUP BY ROLLUP"),
+        ("select a from t group by a, cube(b)", "GROUP BY CUBE"),
+        ("select a from t group by grouping sets ((a), ())", "GROUP BY GROUPING SETS"),
+        ("explain optimized plan for materialized view v", "PLAN FOR MATERIALIZED VIEW"),
+        ("explain physical plan for index i", "PLAN FOR INDEX"),
+    ],
+)
+def test_feature_that_is_not_supported_is_no_syntax_error(text: str, refused: str) -> None:
+    with pytest.raises(FeatureNotSupported, match=refused):
+        parse(text)
+
+
 def test_long_list_is_not_nesting() -> None:
     parse(f"select * from t where a in ({', '.join(map(str, range(20_000)))})")
     parse("insert into t values " + ", ".join(["(1, 'x')"] * 20_000))

@@ -38,6 +38,9 @@ def copy_options(statement: ast.CopyStatement) -> CopyOptions:
     force_quote = given.pop("force_quote", ())
     encoding = str(given.pop("encoding", "utf8")).lower().replace("-", "")
     freeze = str(given.pop("freeze", "false")).lower()
+    for name in ("force_null", "force_not_null"):
+        if name in given:
+            raise FeatureNotSupported(f"COPY {name.upper()} is not supported", position=at)
     if given:
         raise SyntaxError_(f'option "{next(iter(given))}" not recognized', position=at)
     if encoding not in ("utf8", "unicode", "sql_ascii"):

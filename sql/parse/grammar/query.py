@@ -127,6 +127,16 @@ class Parser(WithParser):
             self.fail(self._curr)
         return group
 
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> None:
+        kind = self._curr.token_type if self._curr else None
+        if kind in (TokenType.CUBE, TokenType.ROLLUP) and not with_prefix:
+            self.unsupported(f"GROUP BY {self._curr.text.upper()}", self._curr.start)
+
+    def _parse_grouping_sets(self) -> None:
+        token = self._curr
+        if self._take("grouping", "sets"):
+            self.unsupported("GROUP BY GROUPING SETS", token.start)
+
     def _parse_limit(self, this: Any = None, *args: Any, **kwargs: Any) -> Any:
         token = self._curr
         if this is None and self._take("limit", "all"):
