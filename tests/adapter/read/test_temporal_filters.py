@@ -69,7 +69,8 @@ async def test_rows_leave_at_their_times(own_env: TestEnvironment, cluster: str)
         "DECLARE c CURSOR FOR SUBSCRIBE"
         " (SELECT count(*) FROM events WHERE mz_now() < ends AND id > 0)",
     )
-    await env.ran("s", "FETCH ALL c WITH (TIMEOUT = '50ms')")
+    while "|" not in await env.ran("s", "FETCH ALL c WITH (TIMEOUT = '50ms')"):
+        pass
     first = await fill(env)
     await watch(env, first, ROWS // 2)
     await env.environment.coordinator.allow_compaction()
