@@ -23,7 +23,7 @@ import pyarrow as pa
 from foreshore.expr.evaluate import constant, fallible
 from foreshore.expr.functions.comparison import PLAIN, interval_key
 from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature, apply
-from foreshore.expr.functions.registry import scalar_function, signature
+from foreshore.expr.functions.registry import may_fail, scalar_function, signature
 from foreshore.expr.functions.temporal import DATE_HIGHEST, DATE_LOWEST, HIGHEST, LOWEST
 from foreshore.expr.ir import (
     And,
@@ -107,8 +107,8 @@ class Dialect(ABC):
     # --- what engines say in their own way -------------------------------------------------
 
     @abstractmethod
-    def rendering(self, function: ScalarFunction) -> Rendering | None:
-        """Return the function's rendering for this engine."""
+    def rendering(self, function: ScalarFunction, *, sure: bool) -> Rendering | None:
+        """Return the function's rendering for this engine; `sure` calls do not fail."""
 
     @staticmethod
     @abstractmethod
@@ -324,7 +324,7 @@ class Dialect(ABC):
             return self.literal(value.value, value.type)
         function, types = scalar_function(call.function), signature(call)
         args = [self.scalar(arg, columns) for arg in call.args]
-        value = self.apply(function, types, args)
+        value = self.apply(function, types, args, sure=not may_fail(call))
         if function.strict or not any(map(fallible, call.args)):
             return value
         failed = " OR ".join(
@@ -332,9 +332,11 @@ class Dialect(ABC):
         )
         return f"(CASE WHEN {failed} THEN NULL ELSE {value} END)"
 
-    def apply(self, function: ScalarFunction, types: Signature, args: Sequence[str]) -> str:
-        """Return SQL for a function of arguments that are SQL already."""
-        rendering = self.rendering(function)
+    def apply(
+        self, function: ScalarFunction, types: Signature, args: Sequence[str], *, sure: bool = False
+    ) -> str:
+        """Return SQL for a function of arguments that are SQL already; `sure` calls do not fail."""
+        rendering = self.rendering(function, sure=sure)
         if rendering is not None:
             sql = rendering(self, types, args)
             if sql is not None:
@@ -401,7 +403,7 @@ class Dialect(ABC):
     def _call_error(self, call: Call, columns: Sequence[str]) -> str:
         errors = [self.error(arg, columns) for arg in call.args if fallible(arg)]
         function, types = scalar_function(call.function), signature(call)
-        if function.may_fail(types):
+        if may_fail(call):
             args = [self.scalar(arg, columns) for arg in call.args]
             errors.append(self._own_error(function, types, args))
         return self._first(errors)

@@ -31,9 +31,9 @@ class DuckDbDialect(Dialect):
         "interval": "STRUCT(months INTEGER, days INTEGER, micros BIGINT)",
     }
 
-    def rendering(self, function: ScalarFunction) -> Rendering | None:
-        """Return the function's rendering for DuckDB."""
-        return function.duckdb
+    def rendering(self, function: ScalarFunction, *, sure: bool) -> Rendering | None:
+        """Return the function's rendering for DuckDB; `sure` calls do not fail."""
+        return function.duckdb_sure if sure and function.duckdb_sure else function.duckdb
 
     @staticmethod
     def list_type(element: str) -> str:

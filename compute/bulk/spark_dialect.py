@@ -41,7 +41,7 @@ class SparkDialect(Dialect):
         "interval": "STRUCT<months: INT, days: INT, micros: BIGINT>",
     }
 
-    def rendering(self, function: ScalarFunction) -> Rendering | None:
+    def rendering(self, function: ScalarFunction, *, sure: bool) -> Rendering | None:
         """Return the function's rendering for Spark."""
         return function.spark
 

@@ -22,7 +22,7 @@ from foreshore.errors import StatementTooComplex
 from foreshore.expr import datum
 from foreshore.expr.cost import is_light
 from foreshore.expr.functions.function import ScalarFunction, Signature, apply
-from foreshore.expr.functions.registry import scalar_function, signature
+from foreshore.expr.functions.registry import may_fail, scalar_function, signature
 from foreshore.expr.ir import (
     And,
     Call,
@@ -60,11 +60,7 @@ def fallible(scalar: Scalar) -> bool:
     """Whether evaluating `scalar` may fail for some row."""
     if isinstance(scalar, ErrorOf):
         return False
-    if isinstance(scalar, Call):
-        function = scalar_function(scalar.function)
-        if function.fallible and function.may_fail(signature(scalar)):
-            return True
-    return any(map(fallible, operands_of(scalar)))
+    return may_fail(scalar) or any(map(fallible, operands_of(scalar)))
 
 
 @lru_cache(65_536)

@@ -46,7 +46,6 @@ from foreshore.expr.ir import (
     columns_of,
     inputs_of,
     operands_of,
-    type_of,
     walk_relations,
     walk_scalars,
     with_inputs,
@@ -66,12 +65,9 @@ NEVER_TRUE = frozenset({"single_row_check"})
 
 def may_fail(call: Call) -> bool:
     """Whether `call` can fail, according to the registry."""
-    from foreshore.expr.functions.function import Signature
-    from foreshore.expr.functions.registry import scalar_function
+    from foreshore.expr.functions import registry
 
-    signature = Signature(tuple(map(type_of, call.args)), call.type)
-    fails: bool = scalar_function(call.function).may_fail(signature)
-    return fails
+    return registry.may_fail(call)
 
 
 def split_errors(relation: Relation, fallible: Test = may_fail) -> tuple[Relation, Relation | None]:

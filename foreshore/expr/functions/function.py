@@ -78,6 +78,7 @@ class ScalarFunction:
     variadic: bool = False  # the last of `args` may be repeated, at least once
     duckdb: Rendering | None = None
     spark: Rendering | None = None
+    duckdb_sure: Rendering | None = None  # for calls that surely do not fail
     # Whether the function can fail for given types, if it cannot for all.
     fails: Callable[[Signature], bool] | None = None
     # The error's text, if arguments that are not NULL give NULL only by this error.
@@ -148,6 +149,7 @@ def declare(
     variadic: bool = False,
     duckdb: Rendering | None = None,
     spark: Rendering | None = None,
+    duckdb_sure: Rendering | None = None,
     fails: Callable[[Signature], bool] | None = None,
     error: str | Callable[[Signature], str | None] | None = None,
     error_sql: Rendering | None = None,
@@ -170,6 +172,7 @@ def declare(
         variadic=variadic,
         duckdb=duckdb,
         spark=spark,
+        duckdb_sure=duckdb_sure,
         fails=fails,
         error=error,
         error_sql=error_sql,

@@ -339,6 +339,20 @@ def _sum_sql(operator: str, spark_name: str) -> Rendering:
     return render
 
 
+def _sure_sum_sql(operator: str) -> Rendering:
+    """Return the rendering of a sum that does not overflow."""
+
+    def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+        scale = scale_of(types.result)
+        sides = [
+            a if scale_of(t) == scale else f"CAST({a} AS {decimal_name(scale)})"
+            for a, t in zip(args, types.args, strict=True)
+        ]
+        return f"({sides[0]} {operator} {sides[1]})"
+
+    return render
+
+
 def _product_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
     if sum(map(scale_of, types.args)) != scale_of(types.result):
         return None
@@ -351,7 +365,18 @@ _ADD = _sum_sql("+", "try_add")
 _SUBTRACT = _sum_sql("-", "try_subtract")
 _TWO = "numeric numeric"
 
-declare("+", _TWO, larger, _add, stem="add", fallible=True, error=OVERFLOW, duckdb=_ADD, spark=_ADD)
+declare(
+    "+",
+    _TWO,
+    larger,
+    _add,
+    stem="add",
+    fallible=True,
+    error=OVERFLOW,
+    duckdb=_ADD,
+    duckdb_sure=_sure_sum_sql("+"),
+    spark=_ADD,
+)
 declare(
     "-",
     _TWO,
@@ -361,6 +386,7 @@ declare(
     fallible=True,
     error=OVERFLOW,
     duckdb=_SUBTRACT,
+    duckdb_sure=_sure_sum_sql("-"),
     spark=_SUBTRACT,
 )
 declare(
@@ -372,6 +398,7 @@ declare(
     fallible=True,
     error=OVERFLOW,
     duckdb=_product_sql,
+    duckdb_sure=lambda dialect, types, args: f"({args[0]} * {args[1]})",
     spark=_product_sql,
 )
 declare("/", _TWO, quotient, _divide, stem="divide", fallible=True)

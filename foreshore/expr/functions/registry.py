@@ -14,6 +14,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from foreshore.errors import CannotCoerce, DatatypeMismatch, InternalError, UserError
+from foreshore.expr.bounds import never_overflows
 from foreshore.expr.functions import resolve as _resolve
 from foreshore.expr.functions.aggregates import ResolvedAggregate, resolve_aggregate
 from foreshore.expr.functions.casts import Context, cast_context, resolve_cast
@@ -157,7 +158,11 @@ def signature(call: Call) -> Signature:
 
 def may_fail(scalar: Scalar) -> bool:
     """Return whether evaluating `scalar` itself, apart from its operands, may fail."""
-    return isinstance(scalar, Call) and scalar_function(scalar.function).may_fail(signature(scalar))
+    return (
+        isinstance(scalar, Call)
+        and scalar_function(scalar.function).may_fail(signature(scalar))
+        and not never_overflows(scalar)
+    )
 
 
 __all__ = [
