@@ -16,6 +16,7 @@ from foreshore.types import SqlType
 
 SUM_FLOAT = "foreshore_sum_float"
 COMOMENT_FLOAT = "foreshore_comoment_float"
+ONE = "CAST(1 AS BIGINT)"  # the multiplicity of entries of which each is there once
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,16 @@ class Idioms(ABC):
         """
         match aggregate.function:
             case "count":
+                if diff == ONE and len(args) == 1:
+                    return f"CAST({self.call('count', args[0].value, conditions, over)} AS BIGINT)"
                 present = [*conditions, *(f"{arg.value} IS NOT NULL" for arg in args)]
                 return f"CAST(coalesce(sum({weight(present, diff)}){over}, 0) AS BIGINT)"
             case "sum":
                 (arg,) = args
                 present = [*conditions, f"{arg.value} IS NOT NULL"]
                 total = self.product_sum(arg, conditions, diff, over)
+                if diff == ONE:
+                    return f"CAST({total} AS {result})"
                 count = f"sum({weight(present, diff)}){over}"
                 return f"CASE WHEN {count} <> 0 THEN CAST({total} AS {result}) END"
             case "min" | "max":
@@ -188,7 +193,8 @@ class DuckDbIdioms(Idioms):
 
     def product(self, arg: Argument, diff: str) -> str:
         """Return the product in the accumulator's type, which does not overflow silently."""
-        return f"CAST({arg.value} AS {self.accumulator_type(arg.type)}) * {diff}"
+        value = f"CAST({arg.value} AS {self.accumulator_type(arg.type)})"
+        return value if diff == ONE else f"{value} * {diff}"
 
     def accumulator_type(self, type: SqlType) -> str:
         """Return a 128-bit type, as decimal if there is a scale."""
@@ -277,7 +283,8 @@ class SparkIdioms(Idioms):
 
     def product(self, arg: Argument, diff: str) -> str:
         """Return the product as a decimal of 38 digits, which fails instead of overflowing."""
-        return f"CAST({arg.value} AS {self.accumulator_type(arg.type)}) * {diff}"
+        value = f"CAST({arg.value} AS {self.accumulator_type(arg.type)})"
+        return value if diff == ONE else f"{value} * {diff}"
 
     def accumulator_type(self, type: SqlType) -> str:
         """Return a decimal of maximal precision."""

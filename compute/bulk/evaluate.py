@@ -1,5 +1,6 @@
 """Common parts of evaluations: the two plans of a relation, and checks of results."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,24 +46,38 @@ def takes_away(relation: Relation) -> bool:
 
 def adds_only(input: Input) -> bool:
     """Whether `input` surely has no retractions, as far as this is cheap to find out."""
-    return all(map(_file_adds_only, input.files)) and all(
-        (pc.min(table.column(DIFF)).as_py() or 0) >= 0 for table in input.tail
-    )
+    return all(diffs is not None and diffs[0] >= 0 for diffs in _diffs(input))
+
+
+def has_single_rows(input: Input) -> bool:
+    """Whether each entry of `input`, which has files, surely adds one row."""
+    return bool(input.files) and all(diffs == (1, 1) for diffs in _diffs(input))
+
+
+def _diffs(input: Input) -> Iterator[tuple[int, int] | None]:
+    """Yield the least and the greatest diff of each part of `input`, None if not known."""
+    yield from map(_diffs_of_file, input.files)
+    for table in input.tail:
+        if table.num_rows:
+            ends = pc.min_max(table.column(DIFF)).as_py()
+            yield ends["min"], ends["max"]
 
 
 @lru_cache(maxsize=4096)
-def _file_adds_only(path: str) -> bool:
-    """Whether the statistics of a batch's file, which never changes, show no negative diff."""
+def _diffs_of_file(path: str) -> tuple[int, int] | None:
+    """Return the least and the greatest diff of a batch's file, which never changes."""
     try:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowInvalid):  # the engine reports the same error
-        return False
+        return None
     place = metadata.schema.names.index(DIFF)
+    ends: list[int] = []
     for i in range(metadata.num_row_groups):
         statistics = metadata.row_group(i).column(place).statistics
-        if statistics is None or not statistics.has_min_max or statistics.min < 0:
-            return False
-    return True
+        if statistics is None or not statistics.has_min_max:
+            return None
+        ends += statistics.min, statistics.max
+    return (min(ends), max(ends)) if ends else (1, 1)
 
 
 def check_result(relation: Relation, rows: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from foreshore.compute.bulk.aggregates import Argument, Idioms, Sort
+from foreshore.compute.bulk.aggregates import ONE, Argument, Idioms, Sort
 from foreshore.compute.bulk.dialect import Dialect
 from foreshore.expr.ir import (
     Aggregate,
@@ -71,7 +71,8 @@ class Renderer:
     """Renders relations over named tables into one statement.
 
     `sources` are FROM items for collections, `tables` those for the names of `LocalGet`. `constant`
-    returns one for a large constant, which would be slow as text. All have the columns `c0`, ...,
+    returns one for a large constant, which would be slow as text. Each entry of the collections
+    `single` is there once. All have the columns `c0`, ...,
     those of `carry`, and `d`.
     """
 
@@ -83,12 +84,14 @@ class Renderer:
         tables: Mapping[int, str] | None = None,
         carry: tuple[str, ...] = (),
         constant: Callable[[Constant], str] | None = None,
+        single: frozenset[GlobalId] = frozenset(),
     ) -> None:
         self.dialect = dialect
         self.idioms = idioms
         self.carry = carry
         self._sources = sources
         self._long_constant = constant
+        self._single = single
         self._tables = dict(tables or {})
         self._names = 0
         self._ctes: list[tuple[str, str]] = []
@@ -181,7 +184,8 @@ class Renderer:
             case Constant():
                 return self._constant(relation)
             case Get(id=id, columns=columns):
-                return self.table(self._sources[id], len(columns))
+                frame = self.table(self._sources[id], len(columns))
+                return replace(frame, diff=ONE) if id in self._single else frame
             case LocalGet(number=number, columns=columns):
                 return self.table(self._tables[number], len(columns))
             case Let(number=number, value=value, body=body):
@@ -292,7 +296,7 @@ class Renderer:
         return Frame(
             ", ".join(frame.source for frame in frames if frame.source),
             columns,
-            " * ".join(f"({frame.diff})" for frame in frames) or "CAST(1 AS BIGINT)",
+            " * ".join(f"({frame.diff})" for frame in frames if frame.diff != ONE) or ONE,
             next((frame.carry for frame in frames if frame.carry), ()),
             tuple(where),
         )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from foreshore.compute.bulk.aggregates import Idioms
 from foreshore.compute.bulk.dialect import ArrowFunction, Dialect
-from foreshore.compute.bulk.evaluate import adds_only, takes_away
+from foreshore.compute.bulk.evaluate import adds_only, has_single_rows, takes_away
 from foreshore.compute.bulk.render import Renderer
 from foreshore.compute.delta.tables import (
     by_position,
@@ -42,7 +42,7 @@ class Session(ABC):
         self._registered = 0
         self._items: dict[GlobalId, tuple[Input, int, str]] = {}  # the last one of each input
         # By the items that they read.
-        self._selects: dict[tuple[Relation, tuple[str, ...], bool], str] = {}
+        self._selects: dict[tuple[Relation, tuple[str, ...], bool, frozenset[GlobalId]], str] = {}
 
     @abstractmethod
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
@@ -126,10 +126,13 @@ class Session(ABC):
         """Return the statement for the rows of a relation over inputs, rendered once."""
         columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
         sources = {id: self._kept_source(id, inputs[id], columns[id], as_of) for id in columns}
-        key = (relation, tuple(sources.values()), consolidated)
+        single = frozenset(id for id in columns if has_single_rows(inputs[id]))
+        key = (relation, tuple(sources.values()), consolidated, single)
         select = self._selects.get(key)
         if select is None:
-            renderer = Renderer(self.dialect, self.idioms, sources, constant=self.constant)
+            renderer = Renderer(
+                self.dialect, self.idioms, sources, constant=self.constant, single=single
+            )
             render = renderer.consolidated if consolidated else renderer.statement
             select = self._selects[key] = render(relation)
         return select
