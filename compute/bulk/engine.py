@@ -12,6 +12,7 @@ from threading import Lock
 
 import pyarrow as pa
 
+from foreshore.compute.bulk.digits import Digits, digits_in, split_by_digits
 from foreshore.compute.bulk.evaluate import Plans, check_result, plans_of, raise_least
 from foreshore.compute.bulk.session import Session
 from foreshore.compute.delta.differentiate import differentiate
@@ -21,7 +22,7 @@ from foreshore.compute.delta.tick import Store, TickDataflow
 from foreshore.compute.engine import ArrangementSize, Cancellation, Dataflow, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import Relation, sources_of
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.temporal import has_temporal_filter
 from foreshore.ids import GlobalId
@@ -35,7 +36,7 @@ class Evaluations:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._prepared: dict[Relation, Plans] = {}
+        self._prepared: dict[tuple[Relation, Digits], Plans] = {}
 
     def rows(
         self,
@@ -68,12 +69,20 @@ class Evaluations:
         max_bytes: int | None,
     ) -> Relation:
         """Return the plan of the rows of `relation`; raises the least error that it has."""
-        plans = self._prepared.get(relation)
-        if plans is None:
-            plans = self._prepared[relation] = plans_of(relation)
+        plans = self._plans(relation, ())
+        if plans.errors is not None and any(inputs[id].files for id in sources_of(relation)):
+            plans = self._plans(relation, digits_in(relation, inputs))
         if plans.errors is not None:
             raise_least(self._session.evaluate(plans.errors, inputs, as_of, max_bytes))
         return plans.rows
+
+    def _plans(self, relation: Relation, digits: Digits) -> Plans:
+        """Return the plans of a relation over collections with no more digits than these."""
+        plans = self._prepared.get((relation, digits))
+        if plans is None:
+            plans = Plans(*split_by_digits(relation, digits)) if digits else plans_of(relation)
+            self._prepared[relation, digits] = plans
+        return plans
 
 
 class BulkEngine(ABC):

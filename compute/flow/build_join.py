@@ -104,10 +104,9 @@ class _JoinBuilder:
             return None
         if any(split_errors(input)[1] is not None for input in self._join.inputs):
             return None
-        rows, errors = split_errors(self._top)
-        if errors is not None and not self._ports:
+        if split_errors(self._top)[1] is not None and not self._ports:
             return None
-        return Bulk(rows, errors, next(iter(self._ports.values()), -1))
+        return Bulk(self._top, next(iter(self._ports.values()), -1))
 
     def _columns_used(self) -> frozenset[int]:
         """Return the columns of the join that the chain needs."""

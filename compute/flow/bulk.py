@@ -1,28 +1,53 @@
 """What a bulk engine computes to hydrate an operator."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from foreshore.compute.bulk.digits import digits_in, split_by_digits
+from foreshore.compute.engine import Input
 from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.errors import may_be_negative
 from foreshore.compute.flow.shared import Shared
 from foreshore.expr import ir
 from foreshore.expr.ir import Aggregate, columns_of, count_all
 from foreshore.expr.split import split_errors
+from foreshore.ids import GlobalId
 from foreshore.types import INT8
 
 
 @dataclass(frozen=True, slots=True)
 class Bulk(Shared):
-    """The plans of an operator's rows and errors, and the port where the errors are noted.
+    """The plan of an operator's rows, and the port where its errors are noted, -1 for none.
 
     Instead of a reduction's rows there are its groups: the key, the count of rows, and other
     columns, for which `sums` has True for a sum and False for a count, which precedes each sum.
     """
 
-    rows: ir.Relation
-    errors: ir.Relation | None
+    plan: ir.Relation
     port: int
     sums: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a bulk engine computes: the plans of the rows and of the errors."""
+
+    bulk: Bulk
+    rows: ir.Relation
+    errors: ir.Relation | None
+
+
+def begun(bulk: Bulk, inputs: Mapping[GlobalId, Input]) -> Begun | None:
+    """Return the plans over `inputs`, None if it is not worth while.
+
+    A reduction over scalars that can fail costs a bulk engine more than the operators.
+    """
+    rows, errors = split_errors(bulk.plan)
+    if errors is not None:
+        rows, errors = split_by_digits(bulk.plan, digits_in(bulk.plan, inputs))
+    if errors is not None and bulk.port < 0:
+        return None
+    return Begun(bulk, rows, errors)
 
 
 def is_alone(relation: ir.Relation) -> bool:
@@ -36,8 +61,7 @@ def is_alone(relation: ir.Relation) -> bool:
 def partial_sums(reduce: ir.Reduce) -> Bulk | None:
     """Return how a bulk engine computes a reduction's groups, None if it cannot.
 
-    The aggregates must be counts and sums. It is not worth while for scalars that can fail, which
-    cost it more than the operators.
+    The aggregates must be counts and sums.
     """
     if not reduce.aggregates or not is_alone(reduce.input):
         return None
@@ -53,6 +77,5 @@ def partial_sums(reduce: ir.Reduce) -> Bulk | None:
         partial.append(Aggregate("count", each.args, INT8, filter=each.filter))
         if each.function == "sum":
             partial.append(each)
-    rows, errors = split_errors(ir.Reduce(reduce.input, reduce.group_key, tuple(partial)))
     sums = tuple(each.function == "sum" for each in partial[1:])
-    return None if errors is not None else Bulk(rows, None, -1, sums)
+    return Bulk(ir.Reduce(reduce.input, reduce.group_key, tuple(partial)), -1, sums)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow.batch import Batch, Ints, Words, empty
-from foreshore.compute.flow.bulk import Bulk
+from foreshore.compute.flow.bulk import Begun, begun
 from foreshore.compute.flow.collection import Import
 from foreshore.compute.flow.convert import flat, integers, words_of, words_of_values
 from foreshore.compute.flow.errors import ERROR_LAYOUT
@@ -53,7 +53,7 @@ class Hydration:
         self._engine = engine
         self._context = context
         self._interner = context.interner
-        self._bulky: dict[int, Bulk] = {}
+        self._bulky: dict[int, Begun] = {}
         for number in range(len(operators)):
             bulk = self._bulk_of(number)
             if bulk is not None:
@@ -62,13 +62,15 @@ class Hydration:
 
     # --- what is computed in bulk
 
-    def _bulk_of(self, number: int) -> Bulk | None:
+    def _bulk_of(self, number: int) -> Begun | None:
         """Return what the bulk engine computes for an operator, None for nothing."""
         operator = self._operators[number]
         bulk = operator.bulk if isinstance(operator, Join | Reduce) else None
         if bulk is None or (isinstance(operator, Reduce) and not self._covers(operator)):
             return None
-        return bulk if sum(map(self._size, ir.sources_of(bulk.rows))) >= BULK_ROWS else None
+        if sum(map(self._size, ir.sources_of(bulk.plan))) < BULK_ROWS:
+            return None
+        return begun(bulk, self._inputs)
 
     def _covers(self, reduce: Reduce) -> bool:
         """Whether all below a reduction needs no hydration but that in bulk."""
@@ -132,7 +134,7 @@ class Hydration:
         if number not in self._wanted:
             return empty(operator.layout.words)
         if bulk.errors is not None:
-            self._context.fail(bulk.port, self._rows(bulk.errors, ERROR_LAYOUT))
+            self._context.fail(bulk.bulk.port, self._rows(bulk.errors, ERROR_LAYOUT))
         if isinstance(operator, Reduce):
             return operator.begin(*self._groups(bulk, operator), self.window)
         return self._rows(bulk.rows, operator.layout)
@@ -150,15 +152,15 @@ class Hydration:
         words = words_of(columns, len(counts), layout, self._interner)
         return Batch(words, np.full(len(counts), self._as_of, np.int64), counts)
 
-    def _groups(self, bulk: Bulk, reduce: Reduce) -> tuple[Words, Ints]:
+    def _groups(self, bulk: Begun, reduce: Reduce) -> tuple[Words, Ints]:
         """Return the keys of a reduction's groups, and the words of their sums."""
         columns, counts = self._evaluated(bulk.rows)
         types = [column.type for column in ir.columns_of(bulk.rows)]
-        width = len(columns) - 1 - len(bulk.sums)
+        width = len(columns) - 1 - len(bulk.bulk.sums)
         keys = words_of(columns[:width], len(counts), reduce.key, self._interner)
         parts = [np.array(integers(columns[width]))]
         for column, type, is_sum in zip(
-            columns[width + 1 :], types[width + 1 :], bulk.sums, strict=True
+            columns[width + 1 :], types[width + 1 :], bulk.bulk.sums, strict=True
         ):
             parts += self._sum(column, type) if is_sum else [np.array(integers(column))]
         return keys, np.stack(parts, axis=1)

@@ -1,0 +1,99 @@
+"""Declares the digits that numbers of collections have, so that fewer calls can overflow.
+
+    narrowed(sum(a * b), {u1: (9, 7)})     the same plan over numeric(9, 2) and numeric(7, 2)
+
+Only the declared precision of types changes; `foreshore.expr.bounds` draws the conclusions.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from foreshore.expr.bounds import bound_of
+from foreshore.expr.functions.parts import unit_of
+from foreshore.expr.ir import (
+    Call,
+    Case,
+    Column,
+    Get,
+    Let,
+    LetRec,
+    Literal,
+    LocalGet,
+    Recursive,
+    Relation,
+    Scalar,
+    Union,
+    columns_of,
+    inputs_of,
+    type_of,
+    with_inputs,
+)
+from foreshore.expr.scalars import bind_scalar, with_scalars
+from foreshore.expr.split import is_null
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+
+Digits = Mapping[GlobalId, Sequence[int | None]]  # of each column of a collection, if known
+
+
+def narrowed(relation: Relation, digits: Digits) -> Relation:
+    """Return a lowered plan over collections whose numerics have no more than so many digits."""
+    return _Narrowing(digits).run(relation)
+
+
+class _Narrowing:
+    def __init__(self, digits: Digits) -> None:
+        self._digits = digits
+        self._bound: dict[int, tuple[ColumnType, ...]] = {}
+
+    def run(self, relation: Relation) -> Relation:
+        """Return a plan with narrower types."""
+        match relation:
+            case Get(id=id, columns=columns) if id in self._digits:
+                return msgspec.structs.replace(
+                    relation, columns=tuple(map(_narrow, columns, self._digits[id]))
+                )
+            case LocalGet(number=number) if number in self._bound:
+                return msgspec.structs.replace(relation, columns=self._bound[number])
+            case Let(number=number, value=value, body=body):
+                value = self.run(value)
+                self._bound[number] = columns_of(value)
+                return Let(number, value, self.run(body))
+            case Union() | Recursive() | LetRec():  # the types of one input are those of all
+                return relation
+        inputs = tuple(map(self.run, inputs_of(relation)))
+        if inputs == inputs_of(relation):
+            return relation
+        types = [column.type for input in inputs for column in columns_of(input)]
+
+        def typed(scalar: Scalar) -> Scalar | None:
+            match scalar:
+                case Column(index=index, nullable=nullable) if index < len(types):
+                    return Column(index, types[index], nullable)
+                case Call(function="high_part(numeric)" | "low_part(numeric)", args=(arg,)):
+                    return _part(scalar, bind_scalar(arg, typed))
+            return None
+
+        return with_scalars(
+            with_inputs(relation, inputs), lambda scalar: bind_scalar(scalar, typed)
+        )
+
+
+def _part(call: Call, arg: Scalar) -> Scalar:
+    """Return a part of a number (`functions/parts.py`): a small one is its own low part."""
+    scale = type_of(arg).scale or 0
+    bound = bound_of(arg)
+    if bound is None or bound >= unit_of(scale) * 10**scale:
+        return Call(call.function, (arg,), call.type)
+    if call.function == "low_part(numeric)":
+        return arg
+    nothing = Literal("0", call.type)
+    return Case(((is_null(arg), Literal(None, call.type)),), nothing, call.type)
+
+
+def _narrow(column: ColumnType, digits: int | None) -> ColumnType:
+    type = column.type
+    if digits is None or type.name != "numeric" or (type.length or digits + 1) <= digits:
+        return column
+    return ColumnType(msgspec.structs.replace(type, length=digits), column.nullable)
