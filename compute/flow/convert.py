@@ -38,9 +38,16 @@ def words_of(columns: Sequence[pa.Array], rows: int, layout: Layout, interner: I
     """Return the rows of Arrow columns as words."""
     words = np.zeros((rows, layout.words), np.int64)
     if rows:
-        for place, column in zip(layout.places, columns, strict=True):
-            _put(words, place, column, interner)
+        fill_words(words, columns, layout, interner)
     return words
+
+
+def fill_words(
+    words: Words, columns: Sequence[pa.Array], layout: Layout, interner: Interner
+) -> None:
+    """Write the rows of Arrow columns into words that are 0."""
+    for place, column in zip(layout.places, columns, strict=True):
+        _put(words, place, column, interner)
 
 
 def _put(words: Words, place: Place, column: pa.Array, interner: Interner) -> None:

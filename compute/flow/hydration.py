@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow.batch import Batch, Ints, Words, empty
@@ -21,7 +20,7 @@ from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.operator import Linear, Operator, Source, Window
 from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.program import Context
-from foreshore.compute.flow.read import read_until
+from foreshore.compute.flow.read import count_updates, read_until
 from foreshore.expr import ir
 from foreshore.ids import GlobalId
 from foreshore.types import SqlType
@@ -86,11 +85,7 @@ class Hydration:
         """Return about how many rows a collection has."""
         if id in self._imports:
             return self._imports[id].rows
-        input = self._inputs[id]
-        rows: int = sum(table.num_rows for table in input.tail)
-        for path in input.files:
-            rows += pq.read_metadata(path).num_rows
-        return rows
+        return count_updates(self._inputs[id])
 
     def _find_wanted(self, rows: int) -> set[int]:
         """Return the operators whose output somebody uses."""

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Input
-from foreshore.compute.flow.batch import Batch, concat
-from foreshore.compute.flow.convert import flat, integers, words_of
+from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.convert import fill_words, flat, integers
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout
 from foreshore.types import ColumnType, arrow_type
@@ -30,7 +30,10 @@ def read_until(
 
     Their rows have the columns at `picked`, in `layout`.
     """
-    parts = []
+    most = count_updates(input)
+    words = np.zeros((most, layout.words), np.int64)
+    diffs = np.empty(most, np.int64)
+    end = 0
     for table in _tables(input, picked, time):
         for batch in table.to_batches(AT_ONCE):
             arrays = [
@@ -39,10 +42,18 @@ def read_until(
                 else column.cast(wanted)
                 for i, column in zip(picked, map(flat, batch.columns), strict=False)
             ]
-            words = words_of(arrays, batch.num_rows, layout, interner)
-            times = np.full(batch.num_rows, time, np.int64)
-            parts.append(Batch(words, times, np.array(integers(flat(batch.column(-1))))))
-    return concat(parts, layout.words)
+            start, end = end, end + batch.num_rows
+            fill_words(words[start:end], arrays, layout, interner)
+            diffs[start:end] = integers(flat(batch.column(-1)))
+    return Batch(words[:end], np.full(end, time, np.int64), diffs[:end])
+
+
+def count_updates(input: Input) -> int:
+    """Return the number of updates at all times."""
+    rows: int = sum(table.num_rows for table in input.tail)
+    for path in input.files:
+        rows += pq.read_metadata(path).num_rows
+    return rows
 
 
 def _tables(input: Input, picked: Sequence[int], time: Timestamp) -> Iterator[pa.Table]:
