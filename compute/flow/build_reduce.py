@@ -137,7 +137,7 @@ class _ReduceBuilder:
             if aggregate.function == "count" and not aggregate.args and aggregate.filter is None:
                 sums.append(SumOf("rows", 0, place))
                 continue
-            compiler.put_scalar(compiler.resolved(_counts(aggregate)), 1)
+            compiler.put_scalar(compiler.resolved(counted_when(aggregate)), 1)
             kinds.append(1)
             if aggregate.function == "count":
                 sums.append(SumOf("count", at, place))
@@ -213,7 +213,7 @@ class _ReduceBuilder:
     def _over_distinct(self, compiler: Compiler, aggregate: Aggregate, place: Place) -> Sums:
         keys = compiler.columns[: len(self._key.places)]
         compiler.put(self._key.columns, keys, "row")
-        compiler.put_scalar(_counts(aggregate), 1)
+        compiler.put_scalar(counted_when(aggregate), 1)
         kinds = [1]
         if aggregate.function == "count":
             made = SumOf("count", 1, place)
@@ -227,7 +227,7 @@ class _ReduceBuilder:
     def _sum(self, compiler: Compiler, aggregate: Aggregate, at: int, place: Place) -> SumOf:
         """Put out what a row contributes to a sum; return the sum, of which `at` is the count."""
         word = len(compiler.texts)
-        scalars = [compiler.resolved(scalar) for scalar in _summed(aggregate)]
+        scalars = [compiler.resolved(scalar) for scalar in summed(aggregate)]
         for scalar in scalars:
             compiler.put_scalar(scalar, 2 if aggregate.function == "sum" else 1)
         match aggregate.function:
@@ -268,18 +268,18 @@ def _conditions(aggregate: Aggregate) -> list[Scalar]:
     return conditions
 
 
-def _counts(aggregate: Aggregate) -> Scalar:
+def counted_when(aggregate: Aggregate) -> Scalar:
     """Return a condition, never NULL, for a row to count."""
     conditions = _conditions(aggregate)
     both = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
     return Call("is_true", (both,), BOOL)
 
 
-def _summed(aggregate: Aggregate) -> list[Scalar]:
+def summed(aggregate: Aggregate) -> list[Scalar]:
     """Return what a row adds to sums, NULL for nothing."""
     if aggregate.filter is None and len(aggregate.args) == 1:
         return list(aggregate.args)
-    condition = _counts(aggregate)
+    condition = counted_when(aggregate)
     return [
         Case(((condition, arg),), Literal(None, type_of(arg)), type_of(arg))
         for arg in aggregate.args

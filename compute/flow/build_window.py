@@ -4,19 +4,31 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+from msgspec.structs import replace
+
 from foreshore.compute.bulk.frames import count_of
+from foreshore.compute.flow.build_reduce import counted_when, summed
 from foreshore.compute.flow.compiler import Compiler, NotOrderable
 from foreshore.compute.flow.convert import Form
 from foreshore.compute.flow.frame_edges import Edges
 from foreshore.compute.flow.frame_values import Rows
 from foreshore.compute.flow.layout import Layout, Place, composed, kind_of, layout_of
-from foreshore.compute.flow.operators.window import Computed, Frames, RowParts, WindowFunctions
+from foreshore.compute.flow.operators.window import (
+    Computed,
+    Frames,
+    RowParts,
+    Totals,
+    WindowFunctions,
+)
 from foreshore.compute.flow.partitions import Part
+from foreshore.compute.flow.reach import Reach, is_running, reach_of
+from foreshore.compute.flow.sums import SumTable
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
 from foreshore.expr.ir import Frame, Scalar, columns_of, type_of
 from foreshore.expr.scalars import frame_offsets
-from foreshore.expr.windows import orders_peers
+from foreshore.expr.windows import aggregate_of, orders_peers
 from foreshore.types import ColumnType
 
 if TYPE_CHECKING:
@@ -44,9 +56,7 @@ class _WindowBuilder:
         """Build the operator."""
         compiler = self._builder.compiler(self._input)
         columns = columns_of(self._window.input)
-        key = [compiler.columns[i] for i in self._window.partition]
-        compiler.put([columns[i] for i in self._window.partition], key, "key")
-        width = len(compiler.texts)
+        width = self._put_key(compiler)
         peers, row = self._put_order(compiler)
         below = layout_of(columns)
         compiler.put_row(below.columns)
@@ -55,12 +65,16 @@ class _WindowBuilder:
         program = compiler.program()
         values = columns_of(self._window)[len(columns) :]
         layout = composed([below, layout_of(values)])
-        functions = self._computed(arguments, layout.places[len(columns) :])
+        reach = reach_of(self._window)
+        totals, places = self._totals(reach)
+        functions = self._computed(arguments, layout.places[len(columns) :], places)
         spine = self._builder.spine(width, program.texts)
         parts = RowParts(peers, row, args)
         context = self._builder.context
         return self._builder.add(
-            WindowFunctions(self._input, layout, program, spine, parts, functions, context)
+            WindowFunctions(
+                self._input, layout, program, spine, parts, functions, reach, totals, context
+            )
         )
 
     def _put_order(self, compiler: Compiler) -> tuple[int, int]:
@@ -99,18 +113,53 @@ class _WindowBuilder:
         compiler.put(columns, [compiler.resolved(scalar) for scalar in scalars], form)
         return layout_of(columns)
 
-    def _computed(self, arguments: Layout, values: Sequence[Place]) -> list[Computed]:
+    def _totals(self, reach: Reach | None) -> tuple[Totals | None, list[int]]:
+        """Return the sums that running functions need, and where each function has its own."""
+        none = [-1] * len(self._window.functions)
+        if reach is None or not reach.to_end:
+            return None, none
+        compiler = self._builder.compiler(self._input)
+        width = self._put_key(compiler)
+        kinds: list[int] = []
+        places = []
+        for function in self._window.functions:
+            if not is_running(function):
+                places.append(-1)
+                continue
+            core = replace(aggregate_of(function), filter=function.filter)
+            places.append(1 + sum(kinds))
+            condition = counted_when(core) if core.args or core.filter is not None else ir.TRUE
+            compiler.put_scalar(compiler.resolved(condition), 1)
+            kinds.append(1)
+            if function.function == "sum":
+                (scalar,) = summed(core)
+                compiler.put_scalar(compiler.resolved(scalar), 2)
+                kinds.append(2)
+        table = SumTable(width, np.array(kinds, np.int64))
+        return Totals(compiler.program(), table), places
+
+    def _put_key(self, compiler: Compiler) -> int:
+        """Put out the partition's columns; return their words."""
+        columns = columns_of(self._window.input)
+        key = [compiler.columns[i] for i in self._window.partition]
+        compiler.put([columns[i] for i in self._window.partition], key, "key")
+        return len(compiler.texts)
+
+    def _computed(
+        self, arguments: Layout, values: Sequence[Place], totals: Sequence[int]
+    ) -> list[Computed]:
         """Return the functions, given the places of their arguments and values."""
         rest = list(arguments.places)
         functions = []
-        for function, place in zip(self._window.functions, values, strict=True):
+        each = zip(self._window.functions, values, totals, strict=True)
+        for function, place, total in each:
             args = tuple(rest.pop(0) for _ in function.args)
             filter = rest.pop(0) if function.filter is not None else None
-            functions.append((function, args, filter, place))
+            functions.append((function, args, filter, place, total))
         edges = self._edges.placed(rest)
         return [
-            Computed(function, args, filter, _frames(function.frame, edges), place)
-            for function, args, filter, place in functions
+            Computed(function, args, filter, _frames(function.frame, edges), place, total)
+            for function, args, filter, place, total in functions
         ]
 
 

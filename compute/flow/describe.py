@@ -24,6 +24,7 @@ from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import Threshold, TopK
 from foreshore.compute.flow.operators.window import WindowFunctions
+from foreshore.compute.flow.reach import Reach
 from foreshore.expr import ir
 from foreshore.expr.explain import (
     NameOf,
@@ -109,11 +110,13 @@ class _Description:
                 order = explain_order(top_k.order_key) or "all columns"
                 kept = f"Arrangement: ordered rows by ({group}), in order of {order}"
                 return f"{explain_operator(top_k)} {on}", (kept,)
-            case WindowFunctions(), ir.Window() as window:
+            case WindowFunctions() as operator, ir.Window() as window:
                 group = _list(f"#{i}" for i in window.partition)
                 order = explain_order(window.order_key) or "all columns"
-                kept = f"Arrangement: ordered rows by ({group}), in order of {order}"
-                return f"{explain_operator(window)} {on}", (kept,)
+                lines = [f"Arrangement: ordered rows by ({group}), in order of {order}"]
+                if operator.has_totals:
+                    lines.append(f"Arrangement: sums by ({group})")
+                return f"{explain_operator(window)} {on}", (*lines, _reached(operator.reach))
             case Threshold(), _:
                 return f"Threshold {on}", ("Arrangement: counts of rows",)
             case Loop(), _:
@@ -190,6 +193,17 @@ def _reduce(reduce: ir.Reduce, on: str) -> tuple[str, Sequence[str]]:
             functions = ", ".join(map(explain_aggregate, made)) or "rows"
             lines.append(f"Arrangement: {kept} by ({key}): {functions}")
     return f"Reduce {on} by ({key})", lines
+
+
+def _reached(reach: Reach | None) -> str:
+    """Return which rows are read for a change of a partition."""
+    if reach is None:
+        return "Changes: read the partition"
+    first = "the first peer" if reach.peers else "the changed row"
+    if reach.to_end:
+        after = f", and {2 * reach.rows} rows before" if reach.rows else ""
+        return f"Changes: read from {first} on{after}"
+    return f"Changes: read {2 * reach.rows} rows before and after"
 
 
 def _chain(relation: ir.Relation | None) -> list[str]:

@@ -19,6 +19,7 @@ from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.ir import WindowFunction
 from foreshore.types import Datum
 
+_MASK, _SHIFT = np.int64(0xFFFFFFFF), np.int64(32)
 _SCALE = 1 << 1074  # what makes each float an integer
 
 
@@ -40,6 +41,48 @@ class Rows:
         return from_array(column_at(self.words, place, self.interner), place.type)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Before:
+    """A running count, and a sum in limbs of 32 bits, over the rows before those that are here."""
+
+    count: Ints
+    limbs: tuple[Ints, ...] = ()
+
+
+def before_of(
+    rows: Rows,
+    args: Sequence[Place],
+    filter: Place | None,
+    partition: Ints,
+    count: Ints,
+    total: Words | None,
+) -> Before:
+    """Return what is before the rows here, given the count and the sum of each whole partition."""
+    counted = _counted(rows, filter)
+    for arg in args:
+        counted = counted & ~rows.null(arg)
+    points = len(count)
+
+    def rest(whole: Ints, here: Ints) -> Ints:
+        found = np.zeros(points, np.int64)
+        np.add.at(found, partition, here)
+        return (whole - found)[partition]
+
+    counts = rest(count, counted.astype(np.int64))
+    if total is None:
+        return Before(counts)
+    whole = _limbs(total[:, 0], total[:, 1])
+    here = _limbs_at(rows, args[0], counted)
+    return Before(counts, tuple(map(rest, whole, here)))
+
+
+def _counted(rows: Rows, filter: Place | None) -> Any:
+    """Return which rows a filter lets through."""
+    if filter is None:
+        return np.ones(len(rows.words), np.bool_)
+    return (rows.words[:, filter.word] != 0) & ~rows.null(filter)
+
+
 def put_value(
     function: WindowFunction,
     rows: Rows,
@@ -48,8 +91,12 @@ def put_value(
     parts: Sequence[Part],
     words: Words,
     place: Place,
+    before: Before | None,
 ) -> None:
-    """Write the words of a function's values for each row, given the parts of its frames."""
+    """Write the words of a function's values for each row, given the parts of its frames.
+
+    `before` is for a running function what it had over the rows before those that are here.
+    """
     partitions = rows.partitions
     match function.function:
         case "row_number":
@@ -67,10 +114,8 @@ def put_value(
         case "last_value":
             _put_from(rows, args[0], _last(parts), words, place)
         case _:
-            counted = np.ones(len(rows.words), np.bool_)
-            if filter is not None:
-                counted = (rows.words[:, filter.word] != 0) & ~rows.null(filter)
-            _put_aggregate(function, rows, args, counted, parts, words, place)
+            counted = _counted(rows, filter)
+            _put_aggregate(function, rows, args, counted, parts, words, place, before)
 
 
 # --- rows -----------------------------------------------------------------------------------
@@ -132,6 +177,7 @@ def _put_aggregate(
     parts: Sequence[Part],
     words: Words,
     place: Place,
+    before: Before | None,
 ) -> None:
     core = function.function
     if core not in ("array_agg", "string_agg"):
@@ -140,13 +186,15 @@ def _put_aggregate(
     elif core == "string_agg":
         counted = counted & ~rows.null(args[0])
     count = _over(parts, _prefix(counted.astype(np.int64)))
+    if before is not None:
+        count += before.count
     if core == "count":
         words[:, place.word] = count
         return
     empty = count == 0
     match core:
         case "sum":
-            _put_sums(rows, args[0], counted, parts, words, place)
+            _put_sums(rows, args[0], counted, parts, words, place, before)
         case "min" | "max":
             _put_extremes(core, rows, args[0], counted, parts, words, place)
         case "sum_float":
@@ -171,18 +219,35 @@ def _over(parts: Sequence[Part], prefix: Ints) -> Ints:
     return total
 
 
-def _put_sums(
-    rows: Rows, arg: Place, counted: Any, parts: Sequence[Part], words: Words, place: Place
-) -> None:
-    """Write sums of integers of 64 or 128 bits, in 128 bits; limbs of 32 bits do not overflow."""
+def _limbs(low: Ints, high: Ints) -> tuple[Ints, ...]:
+    """Return integers of 128 bits as four of 32 bits, whose sums do not overflow."""
+    return low & _MASK, (low >> _SHIFT) & _MASK, high & _MASK, high >> _SHIFT
+
+
+def _limbs_at(rows: Rows, arg: Place, counted: Any) -> tuple[Ints, ...]:
+    """Return the values of an argument, 0 where they do not count."""
     low = rows.words[:, arg.word]
     high = rows.words[:, arg.word + 1] if arg.width == 2 else low >> np.int64(63)
-    mask, shift = np.int64(0xFFFFFFFF), np.int64(32)
-    limbs = (low & mask, (low >> shift) & mask, high & mask, high >> shift)
-    sums = [_over(parts, _prefix(np.where(counted, limb, 0))) for limb in limbs]
+    return tuple(np.where(counted, limb, 0) for limb in _limbs(low, high))
+
+
+def _put_sums(
+    rows: Rows,
+    arg: Place,
+    counted: Any,
+    parts: Sequence[Part],
+    words: Words,
+    place: Place,
+    before: Before | None,
+) -> None:
+    """Write sums of integers of 64 or 128 bits, in 128 bits."""
+    shift = _SHIFT
+    sums = [_over(parts, _prefix(limb)) for limb in _limbs_at(rows, arg, counted)]
+    if before is not None:
+        sums = [here + there for here, there in zip(sums, before.limbs, strict=True)]
     for k in range(3):
         sums[k + 1] = sums[k + 1] + (sums[k] >> shift)
-        sums[k] = sums[k] & mask
+        sums[k] = sums[k] & _MASK
     words[:, place.word] = sums[0] | (sums[1] << shift)
     if place.width == 2:
         words[:, place.word + 1] = sums[2] | (sums[3] << shift)

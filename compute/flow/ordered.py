@@ -1,5 +1,7 @@
 """Ordered spines: rows by group, in order within a group, for minima, maxima and first rows."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
@@ -8,7 +10,35 @@ from foreshore.compute.flow.kernels import ordered as kernels
 from foreshore.compute.flow.kernels import rows
 from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
+from foreshore.compute.flow.sums import Points
 from foreshore.update import Timestamp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """For each point, rows of its words: the first and the last changed one of its group.
+
+    The first one counts from the first row equal to it in `low_words` words. Read are `before` and
+    `after` more rows, all later ones if that is negative.
+    """
+
+    lows: Ints
+    highs: Ints
+    low_words: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Near:
+    """Rows of points, with multiplicities; how many are before and up to the changed ones."""
+
+    points: Ints
+    words: Words
+    counts: Ints
+    begins: Ints
+    ends: Ints
+
 
 EAGER = 512  # runs of fewer updates are merged at once
 
@@ -96,6 +126,33 @@ class OrderedSpine(Spine):
             here = runs == number
             words[here] = run.words[places[here]]
         return points, words, counts
+
+    def rows_near(self, points: Points, region: Region) -> Near:
+        """Return the rows of the points' groups near the changed rows of each group."""
+        padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
+        interner = self.interner
+        begins, ends = np.empty(len(points), np.int64), np.empty(len(points), np.int64)
+        room = 4 * len(points) + 16
+        while True:
+            found, runs, places, counts = (np.empty(room, np.int64) for _ in range(4))
+            size = kernels.rows_near(
+                points.rows, points.times, points.hashes, points.words, self.key,
+                region.lows, region.highs, region.low_words, region.before, region.after,
+                tuple(run.hashes for run in padded),
+                tuple(run.words for run in padded),
+                tuple(run.times for run in padded),
+                tuple(run.diffs for run in padded),
+                self.texts, interner.arena, interner.starts, interner.lengths,
+                found, runs, places, counts, begins, ends,
+            )  # fmt: skip
+            if size <= room:
+                break
+            room = size
+        words = np.empty((size, self.width), np.int64)
+        for number, run in enumerate(self.runs):
+            here = runs[:size] == number
+            words[here] = run.words[places[:size][here]]
+        return Near(found[:size], words, counts[:size], begins, ends)
 
     def _nothing(self) -> Run:
         none = np.empty(0, np.int64)

@@ -28,10 +28,14 @@ class Partitions:
     first_peer: Ints
     after_peers: Ints
     group: Ints  # number of the group of peers, over all partitions
+    before: Ints  # rows of the partition before those that are here
 
     @classmethod
-    def of(cls, partition: Ints, keys: Words) -> "Partitions":
-        """Return the partitions of rows, given their numbers and the words of the order's keys."""
+    def of(cls, partition: Ints, keys: Words, before: Ints) -> "Partitions":
+        """Return the partitions of rows, given their numbers and the words of the order's keys.
+
+        `before` are, by number, the rows of a partition before those that are here.
+        """
         count = len(partition)
         rows = np.arange(count)
         begins = np.ones(count, np.bool_)
@@ -40,7 +44,8 @@ class Partitions:
         differs[1:] |= (keys[1:] != keys[:-1]).any(axis=1)
         start, end = _ranges(begins)
         first_peer, after_peers = _ranges(differs)
-        return cls(rows, start, end, first_peer, after_peers, np.cumsum(differs) - 1)
+        group = np.cumsum(differs) - 1
+        return cls(rows, start, end, first_peer, after_peers, group, before[partition])
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -48,11 +53,11 @@ class Partitions:
 
     def numbers(self) -> Ints:
         """Return the number of each row in its partition, from 1."""
-        return self.rows - self.start + 1
+        return self.rows - self.start + 1 + self.before
 
     def ranks(self) -> Ints:
         """Return one more than the rows before the first peer of each row."""
-        return self.first_peer - self.start + 1
+        return self.first_peer - self.start + 1 + self.before
 
     def dense_ranks(self) -> Ints:
         """Return the number of each row's group of peers, from 1."""

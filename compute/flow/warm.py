@@ -22,6 +22,7 @@ from foreshore.expr.ir import (
     Aggregate,
     Call,
     Column,
+    Frame,
     Get,
     Join,
     Literal,
@@ -32,6 +33,8 @@ from foreshore.expr.ir import (
     Relation,
     Threshold,
     TopK,
+    Window,
+    WindowFunction,
     columns_of,
     count_all,
 )
@@ -69,6 +72,17 @@ _VIEWS: tuple[Relation, ...] = (
         Literal(1, INT8),
     ),
     Threshold(_TABLE),
+    Window(
+        _TABLE,
+        (0,),
+        (OrderKey(_TEXT),),
+        (
+            WindowFunction("row_number", (), INT8),
+            WindowFunction("lag", (_KEY, Literal(1, INT8), _KEY), INT4),
+            WindowFunction("sum", (_KEY,), numeric_of_scale(0), Frame("rows")),
+        ),
+    ),
+    Window(_TABLE, (0,), (OrderKey(_TEXT),), (WindowFunction("dense_rank", (), INT8),)),
 )
 
 

@@ -1,24 +1,30 @@
 """Window functions: rows with values that depend on the other rows of their partition.
 
-The rows of a partition are kept in order. Where a partition changes, its rows are read as of each
-point of change, before and after; rows with other values than before are put out.
+The rows of a partition are kept in order. Where a partition changes, the rows that the change
+reaches are read as of each point of change, before and after; those whose values changed are put
+out. For functions that run from the partition's first row on, sums over the whole partition are
+kept: without the sums over the rows that are read, they are those over the rows before them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from foreshore.compute.engine import ArrangementSize
-from foreshore.compute.flow.batch import Batch, Ints, Words
-from foreshore.compute.flow.frame_values import Rows, put_value
+from foreshore.compute.flow.batch import Batch, Ints, Words, empty
+from foreshore.compute.flow.frame_values import Before, Rows, before_of, put_value
+from foreshore.compute.flow.kernels import rows as row_kernels
 from foreshore.compute.flow.layout import Layout, Place
-from foreshore.compute.flow.operators.grouping import consolidated, grouped, points_of
+from foreshore.compute.flow.operators.grouping import consolidated, points_of, sorted_groups
 from foreshore.compute.flow.operators.operator import Window
-from foreshore.compute.flow.ordered import OrderedSpine
+from foreshore.compute.flow.ordered import OrderedSpine, Region
 from foreshore.compute.flow.partitions import Part, Partitions
 from foreshore.compute.flow.program import Context, Program
+from foreshore.compute.flow.reach import Reach
 from foreshore.compute.flow.spine import Mark
+from foreshore.compute.flow.sums import Points, SumTable
 from foreshore.expr.ir import WindowFunction
 
 NO_LIMIT = (1 << 62) - 1
@@ -27,13 +33,18 @@ Frames = Callable[[Rows], list[Part]]
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A function: the places of its arguments and filter, its frames, and its column."""
+    """A function: the places of its arguments and filter, its frames, and its column.
+
+    `total` is where its count, and then its sum, are among the sums over the partition; -1 if it
+    does not run from the first row on.
+    """
 
     function: WindowFunction
     args: tuple[Place, ...]
     filter: Place | None
     frames: Frames
     place: Place
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +56,29 @@ class RowParts:
     args: int
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over partitions, and the program that makes the contributions of rows."""
+
+    program: Program
+    table: SumTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """The rows read at each point: which of them may have changed, and sums over partitions."""
+
+    points: Ints
+    words: Words
+    changed: Any
+    sums: Ints | None = None
+
+
 class WindowFunctions:
     """The rows of partitions with the values of window functions.
 
     `program` makes the key, the words that order the rows, the row and the functions' arguments.
+    Without `reach` a change reaches the whole partition.
     """
 
     def __init__(
@@ -59,43 +89,102 @@ class WindowFunctions:
         spine: OrderedSpine,
         parts: RowParts,
         functions: Sequence[Computed],
+        reach: Reach | None,
+        totals: Totals | None,
         context: Context,
     ) -> None:
         self.inputs: tuple[int, ...] = (input,)
         self.layout = layout
+        self.reach = reach
         self._program = program
         self._spine = spine
         self._parts = parts
         self._functions = tuple(functions)
+        self._totals = totals
         self._context = context
         self._mark: Mark | None = None
+
+    @property
+    def has_totals(self) -> bool:
+        """Whether sums over partitions are kept."""
+        return self._totals is not None
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the changes of the rows and of their values."""
         updates = self._program.run(inputs[0], self._context)
+        if not len(updates):
+            return empty(self.layout.words)
         key = self._spine.key
-        order, hashes = grouped(updates, key, self._context.seed)
+        order, hashes = sorted_groups(updates, key, self._context.seed)
         points = points_of(order, hashes, updates, key, window)
+        sums = None
+        if self._totals is not None:
+            given = self._totals.program.run(inputs[0], self._context)
+            sums = self._totals.table.at(points, order, hashes, given)
         self._mark = self._spine.mark()
         self._spine.insert(updates)
-        found, words, counts = self._spine.rows_at(
-            points.rows, points.times, points.hashes, points.words, 0, NO_LIMIT
-        )
-        if (counts != 1).any():
-            found, words = np.repeat(found, counts), np.repeat(words, counts, axis=0)
-        values = self._values(found, words)
-        here = ~points.first[found]
-        gone = ~points.last[found]
+        read = self._whole(points) if self.reach is None else self._near(points, updates, sums)
+        values = self._values(read, len(points))
+        found = read.points
+        here = ~points.first[found] & read.changed
+        gone = ~points.last[found] & read.changed
         times = np.concatenate([points.times[found[here]], points.times[found[gone] + 1]])
         diffs = np.ones(len(times), np.int64)
         diffs[np.count_nonzero(here) :] = -1
         changed = Batch(np.concatenate([values[here], values[gone]]), times, diffs)
         return consolidated(changed, self._context.seed)
 
-    def _values(self, partition: Ints, words: Words) -> Words:
+    # --- rows
+
+    def _whole(self, points: Points) -> _Read:
+        """Return all rows of the points' partitions."""
+        found, words, counts = self._spine.rows_at(
+            points.rows, points.times, points.hashes, points.words, 0, NO_LIMIT
+        )
+        found, words = _repeated(found, words, counts)
+        return _Read(found, words, np.ones(len(found), np.bool_))
+
+    def _near(self, points: Points, updates: Batch, sums: Ints | None) -> _Read:
+        """Return the rows that the changes of each partition reach, and those they depend on."""
+        reach = self.reach
+        assert reach is not None
+        lows, highs = self._changed(points, updates)
+        near = 2 * reach.rows
+        low_words = self._parts.peers if reach.peers else self._spine.width
+        region = Region(lows, highs, low_words, near, -1 if reach.to_end else near)
+        read = self._spine.rows_near(points, region)
+        found, words = _repeated(read.points, read.words, read.counts)
+        number = np.arange(len(found)) - np.searchsorted(found, found)  # among those of its point
+        changed = number >= (read.begins - reach.rows)[found]
+        if not reach.to_end:
+            changed &= number < (read.begins + read.ends + reach.rows)[found]
+        return _Read(found, words, changed, sums)
+
+    def _changed(self, points: Points, updates: Batch) -> tuple[Ints, Ints]:
+        """Return for each point the first and the last row of its group that changed."""
+        spine, key = self._spine, self._spine.key
+        interner = self._context.interner
+        order = row_kernels.sort_updates(
+            points.hashes, updates.words, updates.times, spine.texts,
+            interner.arena, interner.starts, interner.lengths,
+        )  # fmt: skip
+        keys = updates.words[order, :key]
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+        starts = np.flatnonzero(begins)
+        group = np.cumsum(points.first) - 1
+        ends = np.append(starts[1:], len(order)) - 1
+        return order[starts][group], order[ends][group]
+
+    # --- values
+
+    def _values(self, read: _Read, points: int) -> Words:
         """Return the output's rows, given those of partitions in order."""
-        parts = self._parts
-        partitions = Partitions.of(partition, words[:, self._spine.key : parts.peers])
+        parts, words, found = self._parts, read.words, read.points
+        before = np.zeros(points, np.int64)
+        if read.sums is not None:
+            before = read.sums[:, 0] - np.bincount(found, minlength=points)
+        partitions = Partitions.of(found, words[:, self._spine.key : parts.peers], before)
         result = np.zeros((len(words), self.layout.words), np.int64)
         result[:, : parts.args - parts.row] = words[:, parts.row : parts.args]
         if not len(words):
@@ -107,20 +196,43 @@ class WindowFunctions:
             if frame not in frames:
                 frames[frame] = each.frames(rows)
             put_value(
-                each.function, rows, each.args, each.filter, frames[frame], result, each.place
-            )
+                each.function, rows, each.args, each.filter, frames[frame], result, each.place,
+                _before(each, rows, read),
+            )  # fmt: skip
         return result
 
     def commit(self) -> None:
         """Keep what was staged."""
         self._mark = None
+        if self._totals is not None:
+            self._totals.table.commit()
 
     def restore(self) -> None:
         """Forget what was staged."""
+        if self._totals is not None:
+            self._totals.table.restore()
         if self._mark is not None:
             self._spine.restore(self._mark)
             self._mark = None
 
     def sizes(self) -> Iterator[ArrangementSize]:
-        """Yield the size of the ordered rows."""
+        """Yield the size of the ordered rows, and of the sums."""
         yield self._spine.size("ordered rows")
+        if self._totals is not None:
+            yield self._totals.table.size("sums")
+
+
+def _repeated(found: Ints, words: Words, counts: Ints) -> tuple[Ints, Words]:
+    """Return rows, each as often as its multiplicity says."""
+    if (counts == 1).all():
+        return found, words
+    return np.repeat(found, counts), np.repeat(words, counts, axis=0)
+
+
+def _before(each: Computed, rows: Rows, read: _Read) -> Before | None:
+    """Return what a running function had over the rows before those that were read."""
+    if each.total < 0 or read.sums is None:
+        return None
+    at = each.total
+    total = read.sums[:, at + 1 : at + 3] if each.function.function == "sum" else None
+    return before_of(rows, each.args, each.filter, read.points, read.sums[:, at], total)

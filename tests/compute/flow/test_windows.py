@@ -1,6 +1,8 @@
 """Windows maintained by the arrangement engine have the model's rows at every time."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -10,13 +12,26 @@ from hypothesis import strategies as st
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.ordered import Near, OrderedSpine, Region
+from foreshore.compute.flow.sums import Points
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import (
+    Frame,
+    FrameBound,
+    Literal,
+    OrderKey,
+    Relation,
+    Window,
+    WindowFunction,
+)
 from foreshore.ids import GlobalId
+from foreshore.types import INT4, INT8, TEXT, numeric_of_scale
 from tests.compute.cases import Case, Contents, check_maintained
+from tests.compute.plans import U1, column
 from tests.effort import examples
-from tests.relations import histories, window_relations
+from tests.model import Rows
+from tests.relations import TABLES, histories, window_relations
 
 
 class WithoutBulk(FlowEngine):
@@ -46,3 +61,84 @@ def test_windows_are_exact_at_every_time(
         check_maintained(engine, Case(relation, history, frozenset(cuts)))
     except Unsupported:
         reject()
+
+
+def _offset(side: str, rows: int) -> FrameBound:
+    return FrameBound(side, Literal(rows, INT8))  # type: ignore[arg-type]
+
+
+VALUE, TEXTS = column(1), column(2, TEXT)
+NEIGHBOURS = (
+    WindowFunction("lag", (VALUE, Literal(2, INT8), VALUE), INT4),
+    WindowFunction("lead", (TEXTS, Literal(1, INT8), Literal("none", TEXT)), TEXT),
+    WindowFunction(
+        "max", (VALUE,), INT4, Frame("rows", _offset("preceding", 1), _offset("following", 2))
+    ),
+)
+RUNNING = (
+    WindowFunction("row_number", (), INT8),
+    WindowFunction("sum", (VALUE,), numeric_of_scale(0), Frame("rows")),
+    WindowFunction("count", (TEXTS,), INT8, Frame("rows", None, _offset("preceding", 1))),
+)
+RANKED = (
+    WindowFunction("rank", (), INT8),
+    WindowFunction("sum", (VALUE,), numeric_of_scale(0)),
+    WindowFunction("count", (), INT8, Frame("groups", FrameBound("current"))),
+)
+REACHING = {
+    "neighbours": NEIGHBOURS,
+    "running": RUNNING,
+    "ranked": RANKED,
+    "running with neighbours": (*RUNNING, *NEIGHBOURS),
+    "ranked with neighbours": (*RANKED, *NEIGHBOURS),
+    "whole": (*RANKED, WindowFunction("dense_rank", (), INT8)),
+}
+
+
+def changing(random: Random) -> list[Contents]:
+    """Return versions of a table of some dozen rows, a few of which differ from one to the next."""
+
+    def row() -> tuple[object, ...]:
+        return random.choice((0, 1, None)), random.randrange(9), random.choice(("a", "b", None))
+
+    rows = [row() for _ in range(40)]
+    history: list[Contents] = []
+    for _ in range(6):
+        other: dict[GlobalId, Rows] = {table.id: Counter() for table in TABLES}
+        history.append({**other, U1.id: Counter(rows)})
+        for _ in range(random.randrange(4)):
+            rows.pop(random.randrange(len(rows)))
+        rows += [row() for _ in range(random.randrange(4))]
+    return history
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("name", REACHING)
+def test_what_changes_reach_is_exact(engine: FlowEngine, name: str, descending: bool) -> None:
+    window = Window(U1, (0,), (OrderKey(VALUE, descending),), REACHING[name])
+    for seed in range(examples(20)):
+        random = Random(seed)
+        cuts = frozenset(random.sample(range(2, 6), random.randint(0, 4)))
+        check_maintained(engine, Case(window, changing(random), cuts))
+
+
+@pytest.mark.parametrize(("name", "most"), [("neighbours", 24), ("running", 24)])
+def test_a_change_reads_only_rows_that_it_reaches(
+    monkeypatch: pytest.MonkeyPatch, engine: FlowEngine, name: str, most: int
+) -> None:
+    read = []
+    rows_near = OrderedSpine.rows_near
+
+    def counted(self: OrderedSpine, points: Points, region: Region) -> Near:
+        near = rows_near(self, points, region)
+        read.append(len(near.points))
+        return near
+
+    monkeypatch.setattr(OrderedSpine, "rows_near", counted)
+    many = Counter({(0, i, "a"): 1 for i in range(300)})
+    history = [
+        {**{table.id: Counter() for table in TABLES}, U1.id: rows}
+        for rows in (many, many + Counter({(0, 297, "b"): 1}))
+    ]
+    check_maintained(engine, Case(Window(U1, (0,), (OrderKey(VALUE),), REACHING[name]), history))
+    assert read[-1] <= most, read
