@@ -53,6 +53,8 @@ class Builder:
         self._constant_errors: list[str] = []
         # The columns of each collection that are read.
         self.picked: Mapping[GlobalId, tuple[int, ...]] = {}
+        self._outer: Context | None = None  # of the dataflow, if this builds iterations
+        self._varying: frozenset[GlobalId] = frozenset()
         self.loops: dict[ir.Relation, BuiltLoop] = {}
 
     def output(self, relation: ir.Relation) -> tuple[int, ErrorOutput]:
@@ -73,11 +75,22 @@ class Builder:
             self._count_ports(relation, counts)
         return ErrorOutput(self._ports, counts, self._constant_errors)
 
-    def within(self, picked: Mapping[GlobalId, tuple[int, ...]]) -> "Builder":
-        """Return a builder of operators that read the same collections and have own errors."""
+    def within(
+        self, picked: Mapping[GlobalId, tuple[int, ...]], varying: Sequence[GlobalId]
+    ) -> "Builder":
+        """Return a builder of iterations, which read the same collections and have own errors.
+
+        All others than the `varying` ones are the same for all iterations.
+        """
         inner = Builder(self._collections, self._as_of)
         inner.imports, inner.picked = self.imports, picked
+        inner._outer, inner._varying = self.context, frozenset(varying)
         return inner
+
+    def owner_of(self, relation: ir.Relation) -> Context | None:
+        """Return who owns what is kept of a relation, if all iterations share it."""
+        fixed = isinstance(relation, ir.Get) and relation.id not in self._varying
+        return self._outer if fixed else None
 
     def bind(self, number: int, value: ir.Relation, *, negative: bool = False) -> None:
         """Let `LocalGet(number)` stand for a value."""

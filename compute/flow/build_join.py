@@ -186,7 +186,8 @@ class _JoinBuilder:
             )
         if found is None:
             compiler = self._input_compiler(input)
-            found = arranged(compiler, demanded, [*relative.values()], self._context)
+            owner = self._builder.owner_of(base)
+            found = arranged(compiler, demanded, [*relative.values()], self._context, owner)
         numbers = {key: found.numbers[relative[key]] for key in keys}
         return replace(found, numbers=numbers)
 

@@ -58,7 +58,7 @@ class _LoopBuilder:
         signed = any(may_be_negative(value, dict(negative)) for value in loop.values)
         previous = [GlobalId(f"p{number}") for number in loop.numbers]
         values = [self.over(value, place) for place, value in enumerate(loop.values)]
-        inner = outer.within(self._picked(values))
+        inner = outer.within(self._picked(values), previous)
         for number, value in zip(loop.numbers, values, strict=True):
             inner.bind(number, value)
         layouts = [layout_of(columns) for columns in loop.columns]
@@ -172,7 +172,7 @@ class _LoopBuilder:
             a, b = (ir.Get(GlobalId(f"{id}{which}"), columns) for which in "ab")
             for one, other in ((a, b), (b, a)):
                 differing.append(ir.Threshold(ir.Union((one, ir.Negate(other)))))
-        inner = self.outer.within(self._picked(differing))
+        inner = self.outer.within(self._picked(differing), ())
         results = [inner.node(each) for each in differing]
         return Iteration(
             inner.operators,

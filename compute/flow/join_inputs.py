@@ -16,7 +16,7 @@ from foreshore.compute.flow.compiler import Compiler
 from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.join_plan import Keys
 from foreshore.compute.flow.layout import Layout, Place, layout_of
-from foreshore.compute.flow.operators.arranged import Arranged, Readable
+from foreshore.compute.flow.operators.arranged import Arranged, ArrangedOnce, Readable
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.spine import Spine
 from foreshore.expr import ir
@@ -127,9 +127,16 @@ def _direct(compiler: Compiler, layout: Layout, keys: Keys) -> Ints | None:
 
 
 def arranged(
-    compiler: Compiler, demanded: dict[int, int], keys: Sequence[Keys], context: Context
+    compiler: Compiler,
+    demanded: dict[int, int],
+    keys: Sequence[Keys],
+    context: Context,
+    owner: Context | None,
 ) -> Lookup:
-    """Return look-ups in rows arranged for one join, given a compiler over them."""
+    """Return look-ups in rows arranged for one join, given a compiler over them.
+
+    With an `owner`, its copies in all iterations of a recursion share them.
+    """
     scalars = [compiler.columns[place] for place in demanded.values()]
     types = tuple(ColumnType(type_of(s), getattr(s, "nullable", True)) for s in scalars)
     layout = layout_of(types)
@@ -152,10 +159,11 @@ def arranged(
             words = list(range(start, len(compiler.texts)))
         places.append(np.array(words, np.int64))
     program = compiler.program()
-    spine = context.own(Spine([], program.texts, context.interner, context.seed))
+    spine = (owner or context).own(Spine([], program.texts, context.interner, context.seed))
     numbers = {key: spine.add_key(place) for key, place in zip(keys, places, strict=True)}
     outputs: dict[int, Scalar] = {
         column: Column(number, type.type, type.nullable)
         for number, (column, type) in enumerate(zip(demanded, types, strict=True))
     }
-    return Lookup(Arranged(program, spine, context), layout, outputs, (), numbers)
+    kind = Arranged if owner is None else ArrangedOnce
+    return Lookup(kind(program, spine, context), layout, outputs, (), numbers)

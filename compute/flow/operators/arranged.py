@@ -4,6 +4,7 @@ from typing import Protocol
 
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.program import Context, Program
+from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.spine import Mark, Spine
 from foreshore.update import Timestamp
 
@@ -36,13 +37,11 @@ class Arranged:
         mark = self._mark
         return not len(self.spine) if mark is None else not mark.runs and not mark.used
 
-    def insert(self, updates: Batch) -> Batch:
-        """Stage updates of the input; return them as arranged rows."""
+    def insert(self, updates: Batch) -> None:
+        """Stage updates of the input."""
         if self._mark is None:
             self._mark = self.spine.mark()
-        arranged = self._program.run(updates, self._context)
-        self.spine.insert(arranged)
-        return arranged
+        self.spine.insert(self._program.run(updates, self._context))
 
     def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
         """Return what `Spine.joined` does."""
@@ -57,3 +56,15 @@ class Arranged:
         if self._mark is not None:
             self.spine.restore(self._mark)
             self._mark = None
+
+
+class ArrangedOnce(Shared, Arranged):
+    """Rows that all iterations of a recursion look up: of a part that does not vary.
+
+    All of them insert the same updates in a window, of which those of the first are kept.
+    """
+
+    def insert(self, updates: Batch) -> None:
+        """Stage updates of the input, unless they are staged already."""
+        if self._mark is None:
+            super().insert(updates)

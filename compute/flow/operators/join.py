@@ -14,7 +14,7 @@ from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.bulk import Bulk
 from foreshore.compute.flow.layout import Layout
-from foreshore.compute.flow.operators.arranged import Arranged, Readable
+from foreshore.compute.flow.operators.arranged import Arranged, ArrangedOnce, Readable
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.program import Context, Program
@@ -163,4 +163,5 @@ class Join:
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of each arrangement."""
         for _, arranged in self._own:
-            yield arranged.spine.size("rows")
+            if not isinstance(arranged, ArrangedOnce):
+                yield arranged.spine.size("rows")

@@ -2,15 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.engine import Input
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.operators.loop import Loop
+from foreshore.compute.flow.spine import Spine
 from foreshore.compute.protocol import DataflowDescription
+from foreshore.errors import QueryCanceled
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -33,10 +38,20 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     count_all,
+    sources_of,
 )
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
-from tests.compute.cases import START, Case, Contents, check_maintained, rows_of, run
+from tests.compute.cases import (
+    START,
+    Case,
+    Contents,
+    check_maintained,
+    rows_of,
+    run,
+    schema_of,
+    updates,
+)
 from tests.compute.plans import column
 from tests.effort import examples
 from tests.model import Rows, evaluate
@@ -216,6 +231,12 @@ def duckdb() -> Iterator[DuckDbEngine]:
     engine.close()
 
 
+@pytest.fixture
+def own_engine(duckdb: DuckDbEngine) -> FlowEngine:
+    """Return an engine whose collections no other test shares."""
+    return WithoutBulk(duckdb)
+
+
 def graphs(random: Random, nodes: int, times: int, edges: int) -> list[Contents]:
     """Return graphs at successive times, each with a few changes of the one before."""
     found: Rows = Counter()
@@ -282,3 +303,73 @@ def test_recursion_that_does_not_converge_is_an_error(engine: FlowEngine) -> Non
         history = graphs(random, 3, 6, 2)
         cuts = frozenset(random.sample(range(2, 6), random.randint(0, 4)))
         check_maintained(engine, Case(OSCILLATING, history, cuts), counts_errors=False)
+
+
+def test_iterations_share_what_does_not_vary(own_engine: FlowEngine) -> None:
+    """Both directions of the edges are arranged once, however many iterations read them."""
+    edges = Counter({(i, i + 1): 1 for i in range(12)})
+    dataflow = dataflow_of(own_engine, COMPONENTS, edges)
+    (loop,) = (each for each in dataflow._operators if isinstance(each, Loop))
+    assert len(loop._iterations) > 12
+    shared = [each for each in dataflow._context.kept if isinstance(each, Spine)]
+    assert [len(spine) for spine in shared] == [24]
+
+
+def test_iterations_that_are_not_needed_any_more_are_dropped(own_engine: FlowEngine) -> None:
+    edges = Counter({(i, i + 1): 1 for i in range(30)})
+    dataflow = dataflow_of(own_engine, DISTANCES, edges)
+    (loop,) = (each for each in dataflow._operators if isinstance(each, Loop))
+    many = len(loop._iterations)
+    gone = updates(EDGES.columns, [((2, 3), START + 1, -1)])
+    dataflow.step(START + 1, START + 2, {EDGES.id: gone})
+    assert many > 30
+    assert len(loop._iterations) < 8
+
+
+def test_failed_step_of_a_recursion_changes_nothing(
+    own_engine: FlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataflow = dataflow_of(own_engine, DISTANCES, Counter({(i, i + 1): 1 for i in range(3)}))
+    longer = updates(EDGES.columns, [((3 + i, 4 + i), START + 1, 1) for i in range(5)])
+    with monkeypatch.context() as patch:
+        patch.setattr(FlowDataflow, "_consolidated", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            dataflow.step(START + 1, START + 2, {EDGES.id: longer})
+    output = dataflow.step(START + 1, START + 2, {EDGES.id: longer})
+    assert rows_of(output.rows, (INT, INT)) == Counter({(i, i): 1 for i in range(4, 9)})
+
+
+def test_dropped_dataflow_ends_a_recursion_that_does_not(own_engine: FlowEngine) -> None:
+    endless = rec(
+        distinct(Union((EDGES, Project(Map(PAIRS, (add(column(1), one(1)),)), (0, 2)))), 2),
+        limit=1 << 30,
+    )
+    description = DataflowDescription(GlobalId("t1"), endless, (EDGES.id,), (), START)
+    dataflow = own_engine.create(description, {EDGES.id: schema_of(EDGES.columns)})
+    inputs = inputs_of(Counter({(1, 1): 1}))
+    with ThreadPoolExecutor(1) as executor:
+        running = executor.submit(dataflow.hydrate, inputs)
+        dataflow.cancel()
+        with pytest.raises(QueryCanceled):
+            running.result()
+
+
+def inputs_of(edges: Rows) -> dict[GlobalId, Input]:
+    """Return a graph as inputs; the root is 0."""
+    graph = updates(EDGES.columns, [(edge, START, n) for edge, n in edges.items()])
+    roots = updates(ROOTS.columns, [((0,), START, 1)])
+    return {
+        EDGES.id: Input(schema_of(EDGES.columns), (), (graph,)),
+        ROOTS.id: Input(schema_of(ROOTS.columns), (), (roots,)),
+    }
+
+
+def dataflow_of(engine: FlowEngine, relation: Relation, edges: Rows) -> FlowDataflow:
+    """Return a dataflow over a graph, hydrated."""
+    ids = tuple(sorted(sources_of(relation)))
+    description = DataflowDescription(GlobalId("t1"), relation, ids, (), START)
+    inputs = inputs_of(edges)
+    dataflow = engine.create(description, {id: inputs[id].schema for id in ids})
+    assert isinstance(dataflow, FlowDataflow)
+    dataflow.hydrate(inputs)
+    return dataflow
