@@ -13,12 +13,34 @@ from foreshore.compute.bulk.spark import SparkEngine
 from foreshore.compute.bulk.spark_session import SparkOptions, stop_spark
 from foreshore.compute.engine import Cancellation
 from foreshore.errors import DataError, QueryCanceled
-from foreshore.expr.ir import FlatMap, Join, Literal, Reduce, Relation, columns_of, count_all
-from foreshore.types import DATE, FLOAT8, INT4, TIME_OF_DAY, TIMESTAMPTZ, ColumnType
-from tests.compute.cases import START, Case, initial, random_history, rows_of
+from foreshore.expr.ir import (
+    Call,
+    FlatMap,
+    Join,
+    Literal,
+    Map,
+    Reduce,
+    Relation,
+    TemporalFilter,
+    columns_of,
+    count_all,
+)
+from foreshore.expr.ir import Case as CaseWhen
+from foreshore.types import (
+    BOOL,
+    DATE,
+    FLOAT8,
+    INT4,
+    MZ_TIMESTAMP,
+    TIME_OF_DAY,
+    TIMESTAMPTZ,
+    ColumnType,
+)
+from tests.compute.cases import START, Case, check_maintained, initial, random_history, rows_of
+from tests.compute.flow.test_loop import DISTANCES, graphs
 from tests.compute.packing import check_packed
 from tests.compute.physical import check_comparisons, check_every_type, check_paths
-from tests.compute.plans import PLANS
+from tests.compute.plans import PLANS, U1, column
 from tests.harness import java
 from tests.model import evaluate
 from tests.relations import lowered_relations
@@ -113,3 +135,21 @@ def test_evaluation_matches_model(engine: SparkEngine, relation: Relation, rando
     elif min(rows.values(), default=1) > 0:
         result = engine.evaluate(relation, initial(case), START)
         assert rows_of(result, columns_of(relation)) == rows
+
+
+def test_rows_of_a_temporal_filter_leave_at_their_times(engine: SparkEngine) -> None:
+    ends = CaseWhen(
+        ((Call("eq", (column(1), Literal(1, INT4)), BOOL), Literal(START + 2, MZ_TIMESTAMP)),),
+        Literal(START + 4, MZ_TIMESTAMP),
+        MZ_TIMESTAMP,
+    )
+    current = TemporalFilter(Map(U1, (ends,)), (("lt", len(U1.columns)),))
+    counted = Reduce(current, (column(0),), (count_all(),))
+    history = random_history(Random(5), times=5)
+    check_maintained(engine, Case(counted, history, frozenset({3})), counts_errors=False)
+
+
+@pytest.mark.slow
+def test_recursion_is_computed_anew(engine: SparkEngine) -> None:
+    history = graphs(Random(6), 4, 4, 6)
+    check_maintained(engine, Case(DISTANCES, history, frozenset({2})), counts_errors=False)
