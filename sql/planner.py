@@ -414,7 +414,10 @@ def _explain(
             text = explain_relation(lower(plain_relation(bound)), name_of)
             return Explain("decorrelated", finished, time, text)
         case "optimized":
-            return Explain("optimized", finished, time, _explained(finished, name_of))
+            shown = finished
+            if isinstance(inner, ast.CreateViewStatement) and inner.materialized:
+                shown = ddl.maintained_query(finished, "a materialized view")
+            return Explain("optimized", finished, time, _explained(shown, name_of))
         case "physical":
             return Explain("physical", finished, time, _explained(finished, name_of))
         case "timestamp":

@@ -21,7 +21,7 @@ from foreshore.catalog.state import VIEW_ERRORS
 from foreshore.compute.controller.error_log import Steps
 from foreshore.compute.controller.stored_errors import Row, StoredErrors, table_of
 from foreshore.errors import AdminShutdown, CollectionCorrupted, OutOfDisk
-from foreshore.expr.split import split_errors
+from foreshore.expr.recursion import may_fail
 from foreshore.ids import GlobalId
 from foreshore.update import DIFF_FIELD, Timestamp
 
@@ -70,7 +70,7 @@ class ViewErrors:
         if self._corruption is not None:
             coordinator = self._coordinator()
             relation = coordinator.catalog.relation_of(coordinator.state.item(id))
-            if split_errors(relation)[1] is not None:
+            if may_fail(relation):
                 raise self._corruption
         return self._stored.of(id)
 

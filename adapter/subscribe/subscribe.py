@@ -25,7 +25,7 @@ from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.local.linear import can_evaluate_locally, evaluated
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.ir import Get, Literal, Relation, single_input, sources_of
-from foreshore.expr.split import split_errors
+from foreshore.expr.recursion import may_fail
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Subscribe
 from foreshore.storage.selection import ALL, pushed_down
@@ -136,4 +136,4 @@ def _source(
 
 def _infallible_input(relation: Relation) -> Get | None:
     """Return the collection if `relation` is Map, Filter and Project over one that cannot fail."""
-    return single_input(relation) if split_errors(relation)[1] is None else None
+    return None if may_fail(relation) else single_input(relation)

@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     walk_relations,
     with_inputs,
 )
+from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 
@@ -48,6 +49,11 @@ def single_relation(block: Block) -> Relation:
 def has_recursion(relation: Relation) -> bool:
     """Whether a lowered relation has a recursion."""
     return any(isinstance(node, LetRec) for node in walk_relations(relation))
+
+
+def may_fail(relation: Relation) -> bool:
+    """Whether a lowered relation may have errors; a recursion may not converge."""
+    return has_recursion(relation) or split_errors(relation)[1] is not None
 
 
 def with_limits(relation: Relation) -> Relation:

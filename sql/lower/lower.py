@@ -77,7 +77,7 @@ def lower(relation: Relation, fallible: Test = may_fail) -> Relation:
     """Return `relation` in lowered form; raises FeatureNotSupported."""
     block = lower_block(relation, fallible)
     if block.recursions:
-        raise FeatureNotSupported("WITH RECURSIVE is supported in queries only")
+        raise FeatureNotSupported("WITH RECURSIVE is supported in queries and views only")
     return block.relation
 
 

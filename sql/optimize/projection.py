@@ -137,7 +137,19 @@ class _Narrowing:
                 return _project(Threshold(self.narrow(input, every)), wanted)
             case Union(inputs=inputs):
                 return Union(tuple(self.narrow(input, wanted) for input in inputs))
-            case TemporalFilter() | JoinOn() | LetRec() | Recursive():
+            case TemporalFilter(input=input, conditions=conditions):
+                needed = _ascending(wanted, (column for _, column in conditions))
+                places = _places(needed)
+                moved_conditions = tuple((operator, places[i]) for operator, i in conditions)
+                current = TemporalFilter(self.narrow(input, needed), moved_conditions)
+                return _project(current, [places[i] for i in wanted])
+            case LetRec(columns=columns, values=values, body=body):  # of all their columns
+                narrowed_values = tuple(
+                    self.narrow(value, tuple(range(len(types))))
+                    for value, types in zip(values, columns, strict=True)
+                )
+                return with_inputs(relation, (*narrowed_values, self.narrow(body, wanted)))
+            case JoinOn() | Recursive():
                 raise AssertionError(f"not lowered: {relation}")
             case _:
                 assert_never(relation)

@@ -8,7 +8,7 @@ from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Environment, Literal, Scalar
 from foreshore.expr.temporal import temporal_filters
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import CreateMaterializedView, Select
+from foreshore.sql.plan import CreateMaterializedView, Explain, Select
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.types import MZ_TIMESTAMP
@@ -108,3 +108,12 @@ def test_view_of_a_query_over_a_view_is_temporal() -> None:
     rows = Counter({(1, 9): 1, (2, 5): 1, (3, 7): 1})
     assert evaluate(plan.query.relation, {id: rows}, time=5)[0] == Counter({(3,): 1})
     assert temporal_filters(plan.query.relation) == plan.query.relation
+
+
+def test_explain_of_a_materialized_view_shows_its_temporal_filter() -> None:
+    (statement,) = parse(
+        "EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE mz_now() < ends AND id > 1"
+    )
+    plan = plan_statement(statement, CATALOG)
+    assert isinstance(plan, Explain)
+    assert "TemporalFilter mz_now() < #1" in plan.text

@@ -122,3 +122,31 @@ async def test_query_that_does_not_converge_ends_by_its_timeout(own_env: TestEnv
         "WITH MUTUALLY RECURSIVE d (n bigint) AS (SELECT 1 UNION SELECT n + 1 FROM d) TABLE d",
     )
     assert answer == "ERROR 57014: canceling statement due to statement timeout"
+
+
+async def test_column_that_no_recursion_uses_can_be_dropped(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran(
+        "w",
+        "CREATE TABLE edges (a int, b int, unused int, ends bigint)",
+        f"CREATE MATERIALIZED VIEW closure AS {QUERIES['closure']}",
+        "CREATE MATERIALIZED VIEW current AS SELECT a FROM edges WHERE mz_now() < ends",
+        "ALTER TABLE edges DROP COLUMN unused",
+    )
+    answer = await env.query("w", "ALTER TABLE edges DROP COLUMN ends")
+    assert "materialized view current depends on column ends" in answer
+    answer = await env.query("w", "ALTER TABLE edges DROP COLUMN b")
+    assert "materialized view closure depends on column b" in answer
+
+
+async def test_subscription_to_a_recursion(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("w", "CREATE TABLE edges (a int, b int)", "INSERT INTO edges VALUES (1, 2)")
+    await env.ran("s", "BEGIN", f"DECLARE c CURSOR FOR SUBSCRIBE ({QUERIES['closure']})")
+    changes: set[tuple[str, ...]] = set()
+    await env.ran("w", "INSERT INTO edges VALUES (2, 3)", "DELETE FROM edges WHERE a = 1")
+    while len(changes) < 4:
+        answer = await env.ran("s", "FETCH ALL c WITH (TIMEOUT = '50ms')")
+        lines = [line for line in answer.splitlines() if "|" in line]
+        changes |= {tuple(line.split("|")[1:]) for line in lines}
+    assert changes >= {("1", "1", "2"), ("-1", "1", "2"), ("1", "2", "3"), ("-1", "1", "3")}
