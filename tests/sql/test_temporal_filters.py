@@ -116,4 +116,4 @@ def test_explain_of_a_materialized_view_shows_its_temporal_filter() -> None:
     )
     plan = plan_statement(statement, CATALOG)
     assert isinstance(plan, Explain)
-    assert "TemporalFilter mz_now() < #1" in plan.text
+    assert "TemporalFilter mz_now() < #2" in plan.text
