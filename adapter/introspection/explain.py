@@ -32,8 +32,8 @@ from foreshore.expr.ir import Column, sources_of
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.ids import GlobalId
+from foreshore.sql.optimize.key_steps import Step, WholeStep
 from foreshore.sql.optimize.lookup import Key
-from foreshore.sql.optimize.restrict import Step, WholeStep
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain, ExplainMaintained
 from foreshore.sql.rewrite.bind_parameters import bind_relation

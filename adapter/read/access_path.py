@@ -19,8 +19,9 @@ from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.expr.cost import is_heavy, is_large
 from foreshore.expr.ir import Relation, Scalar, single_input, sources_of
 from foreshore.ids import GlobalId, is_builtin, is_user
+from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKeys
 from foreshore.sql.optimize.lookup import Key, literal_lookup
-from foreshore.sql.optimize.restrict import KeysOf, KeyStep, Step, TableKeys, restricted
+from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import environment_names, is_open
 

@@ -43,7 +43,7 @@ from foreshore.expr.block import Block
 from foreshore.expr.ir import Finishing
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
-from foreshore.sql.optimize.restrict import SMALL, KeyStep, Step, WholeStep
+from foreshore.sql.optimize.key_steps import SMALL, KeyStep, Step, WholeStep
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.update import Timestamp
 

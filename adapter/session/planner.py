@@ -29,7 +29,7 @@ from foreshore.compute.keys.layout import has_all_rows
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.restrict import TableKey, TableKeys
+from foreshore.sql.optimize.key_steps import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
     Delete,

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from foreshore.expr.constant_lists import is_constant_list
 from foreshore.expr.evaluate import constant, fallible
 from foreshore.expr.functions.comparison import PLAIN, interval_key
 from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature, apply
@@ -323,6 +324,8 @@ class Dialect(ABC):
             assert isinstance(value, Literal), call
             return self.literal(value.value, value.type)
         function, types = scalar_function(call.function), signature(call)
+        if is_constant_list(call):
+            return self._in_list(call, columns)
         args = [self.scalar(arg, columns) for arg in call.args]
         value = self.apply(function, types, args, sure=not may_fail(call))
         if function.strict or not any(map(fallible, call.args)):
@@ -331,6 +334,22 @@ class Dialect(ABC):
             f"({self.error(arg, columns)}) IS NOT NULL" for arg in call.args if fallible(arg)
         )
         return f"(CASE WHEN {failed} THEN NULL ELSE {value} END)"
+
+    def _in_list(self, call: Call, columns: Sequence[str]) -> str:
+        """Return SQL for the comparison of a value with the elements of a constant array."""
+        value, array = call.args
+        assert isinstance(array, Literal), call
+        assert array.type.element is not None, call
+        of_any = call.function == "eq_any"
+        if not array.value:
+            return self.literal(not of_any, BOOL)
+        type = array.type.element
+        is_integer = type.name in ("int2", "int4", "int8")  # casts take as long as all the rest
+        items = ", ".join(
+            str(item) if is_integer and item is not None else self.literal(item, type)
+            for item in array.value
+        )
+        return f"({self.scalar(value, columns)} {'IN' if of_any else 'NOT IN'} ({items}))"
 
     def apply(
         self, function: ScalarFunction, types: Signature, args: Sequence[str], *, sure: bool = False

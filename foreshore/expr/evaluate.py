@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from foreshore.errors import StatementTooComplex
 from foreshore.expr import datum
+from foreshore.expr.constant_lists import compared_with_list, is_constant_list
 from foreshore.expr.cost import is_light
 from foreshore.expr.functions.function import ScalarFunction, Signature, apply
 from foreshore.expr.functions.registry import may_fail, scalar_function, signature
@@ -109,6 +110,12 @@ class _Evaluation:
     def call(self, call: Call) -> tuple[pa.Array, Errors]:
         if call.function == "coalesce":
             return self.coalesce(call)
+        if is_constant_list(call):
+            operand, failed = self.run(call.args[0])
+            found = compared_with_list(call, operand)
+            if failed is not None:
+                found = pc.if_else(failed.is_null(), found, pa.scalar(None, pa.bool_()))
+            return found, failed
         function, types = _plan(call)
         errors: Errors = None
         arrays = []

@@ -44,6 +44,7 @@ from foreshore.sql.bind.coerce import (
     number,
     to_common,
 )
+from foreshore.sql.bind.long_lists import LONG_LIST, over_array
 from foreshore.sql.bind.row_values import (
     RowValue,
     compare_rows,
@@ -380,7 +381,17 @@ class ExpressionBinder:
                         (to_common(self.planning, v, common, "IN", at), at)
                         for v, (_, at) in zip(scalars, values, strict=True)
                     ]
+        if len(values) > LONG_LIST and not isinstance(left, RowValue):
+            first = self.operate(operator, left, values[0][0], expr.at, left_at, values[0][1])
+            whole = over_array(first, [value for value, _ in values])
+            if whole is not None:
+                return whole
         tests = [self.operate(operator, left, value, expr.at, left_at, at) for value, at in values]
+        if len(tests) > LONG_LIST:
+            compared = [test.args[1] for test in tests if isinstance(test, Call) and test.args[1:]]
+            whole = over_array(tests[0], compared, tests)
+            if whole is not None:
+                return whole
         return conjunction(tests) if expr.negated else disjunction(tests)
 
     # --- choices

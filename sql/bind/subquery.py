@@ -10,6 +10,7 @@ in. An array on the right is treated in the same way unless its elements are wri
 from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_, WrongObjectType
+from foreshore.expr.functions.comparison import PLAIN
 from foreshore.expr.functions.registry import resolve, resolve_table
 from foreshore.expr.ir import (
     Aggregate,
@@ -35,6 +36,7 @@ from foreshore.sql.bind.expression import (
     ExpressionBinder,
     at_of,
 )
+from foreshore.sql.bind.long_lists import LONG_LIST
 from foreshore.sql.bind.row_values import RowValue, conjunction, disjunction
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import located
@@ -173,6 +175,10 @@ def _quantified(binder: ExpressionBinder, expr: ast.Quantified) -> Scalar:
     if isinstance(array, Literal) and array.value is not None:
         element = type_of(array).element
         assert element is not None
+        if len(array.value) > LONG_LIST:
+            simple = _comparison(binder, expr, left, array)
+            if simple is not None and element.name in PLAIN:
+                return simple
         tests = [
             binder.operate(expr.operator, left, Literal(v, element), expr.at, left_at, expr.at)
             for v in array.value

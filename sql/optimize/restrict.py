@@ -9,15 +9,13 @@ these rows alone. A table's rows are restricted where it is read: by equalities 
 it (`lookup.py`), or by an equivalence of a join with another input, whose rows are the keys.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from foreshore.constraint import Unique
 from foreshore.expr.evaluate import fallible
 from foreshore.expr.ir import (
     Column,
-    Environment,
     Get,
     Join,
     Let,
@@ -33,11 +31,19 @@ from foreshore.expr.ir import (
     sources_of,
     type_of,
     walk_relations,
-    walk_scalars,
+    with_inputs,
 )
-from foreshore.expr.scalars import scalars_of
-from foreshore.expr.split import columns_used
+from foreshore.expr.split import columns_used, shift
 from foreshore.ids import GlobalId
+from foreshore.sql.optimize.key_steps import (
+    SMALL,
+    KeysOf,
+    KeyStep,
+    Restricted,
+    Step,
+    TableKey,
+    WholeStep,
+)
 from foreshore.sql.optimize.lookup import (
     Elements,
     Key,
@@ -46,96 +52,10 @@ from foreshore.sql.optimize.lookup import (
     literal_lookup,
     without_widening,
 )
-from foreshore.sql.optimize.scalars import remap, substitute
-
-SMALL = 10_000  # rows of a table up to which it is read to find rows of others
-
-_CHANGING_VALUES = ("mz_now", "sequence:", "pg_advisory_unlock_all")
+from foreshore.sql.optimize.scalars import substitute
+from foreshore.sql.optimize.semijoin import without_semijoins
 
 Lets: TypeAlias = tuple[tuple[int, Relation], ...]  # those around a relation, outermost first
-
-
-@dataclass(frozen=True, slots=True)
-class TableKey:
-    """Columns of a table by which rows are found; with `prefix`, or by the first of them."""
-
-    name: str
-    columns: tuple[int, ...]
-    prefix: bool = False
-    constraint: Unique | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TableKeys:
-    """The keys of a table, unique ones first.
-
-    `rows` is about how many rows it has; None if they cannot be read all in this process. They are
-    `given` if only the statement knows them.
-    """
-
-    keys: tuple[TableKey, ...] = ()
-    rows: int | None = None
-    given: bool = False
-
-    @classmethod
-    def of(cls, constraints: Sequence[Unique]) -> "TableKeys":
-        """Return the keys of unique constraints, looked up as a whole."""
-        return cls(tuple(TableKey(e.name, e.columns, False, e) for e in constraints))
-
-
-KeysOf: TypeAlias = Callable[[GlobalId], TableKeys]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyStep:
-    """The rows of `table` in which the columns are equal to one of `keys`, or to a source's row.
-
-    The columns are those of `by`, or the first of them. `sources` read only the tables of earlier
-    steps.
-    """
-
-    table: GlobalId
-    by: TableKey
-    columns: tuple[int, ...]
-    keys: tuple[Key, ...] = ()
-    sources: tuple[Relation, ...] = ()
-
-    @property
-    def constraint(self) -> Unique | None:
-        """The unique constraint whose key the columns are."""
-        return self.by.constraint if self.columns == self.by.columns else None
-
-    @property
-    def is_stable(self) -> bool:
-        """Whether waiting for locks changes no value in its keys."""
-        parts = [part for key in self.keys for part in key]
-        scalars = [part.array if isinstance(part, Elements) else part for part in parts]
-        nodes = (node for source in self.sources for node in walk_relations(source))
-        scalars += (scalar for node in nodes for scalar in scalars_of(node))
-        return not any(may_change_while_waiting(e) for s in scalars for e in walk_scalars(s))
-
-
-@dataclass(frozen=True, slots=True)
-class WholeStep:
-    """All rows of `table`, which has to be small."""
-
-    table: GlobalId
-
-
-Step: TypeAlias = KeyStep | WholeStep
-
-
-@dataclass(frozen=True, slots=True)
-class Restricted:
-    """Steps, and the relation over the rows that they find."""
-
-    steps: tuple[Step, ...]
-    relation: Relation
-
-
-def may_change_while_waiting(scalar: Scalar) -> bool:
-    """Return whether an environment value may change while a statement waits."""
-    return isinstance(scalar, Environment) and scalar.name.startswith(_CHANGING_VALUES)
 
 
 def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
@@ -165,11 +85,25 @@ def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
         else:
             steps.append(found)
         left.pop(steps[-1].table)
-    return Restricted(tuple(steps), relation) if any(map(_is_key, steps)) else None
+    if not any(isinstance(step, KeyStep) for step in steps):
+        return None
+    for step in steps:
+        if isinstance(step, KeyStep) and len(reads[step.table]) == 1 and not step.sources:
+            relation = _without_conditions(relation, reads[step.table][0], step)
+    if len(steps) == 1 and isinstance(steps[0], KeyStep) and len(steps[0].sources) == 1:
+        relation = without_semijoins(relation, steps[0])
+    return Restricted(tuple(steps), relation)
 
 
-def _is_key(step: Step) -> bool:
-    return isinstance(step, KeyStep)
+def _without_conditions(relation: Relation, read: "_Read", step: KeyStep) -> Relation:
+    """Return `relation` without the conditions that gave the keys of the only read of a table."""
+    if relation is read.chain:
+        found = literal_lookup(read.chain, _columns(read.get, step.columns))
+        return relation if found is None else found.residual
+    inputs = inputs_of(relation)
+    kept = tuple(_without_conditions(input, read, step) for input in inputs)
+    changed = any(a is not b for a, b in zip(inputs, kept, strict=True))
+    return with_inputs(relation, kept) if changed else relation
 
 
 def _restricted_by_constants(
@@ -299,13 +233,12 @@ def _partner(read: _Read, column: int, starts: Sequence[int], other: int) -> Sca
         is_equal = False
         for scalar in equivalence:
             if columns_used(scalar) <= set(own):
-                moved = substitute(_moved(scalar, -own.start), definitions)
-                bare = without_widening(moved)
+                bare = without_widening(substitute(shift(scalar, -own.start), definitions))
                 is_equal |= isinstance(bare, Column) and bare.index == column
         for scalar in equivalence if is_equal else ():
             used = columns_used(scalar)
             if used and used <= set(theirs) and is_comparable(type_of(scalar), type):
-                return _moved(scalar, -theirs.start)
+                return shift(scalar, -theirs.start)
     return _constant_part(read, column)
 
 
@@ -316,11 +249,6 @@ def _constant_part(read: _Read, column: int) -> Scalar | None:
         return None
     part = found.keys[0][0]
     return None if fallible(part) else part
-
-
-def _moved(scalar: Scalar, by: int) -> Scalar:
-    used = columns_used(scalar)
-    return remap(scalar, {index: index + by for index in used})
 
 
 def _key_rows(input: Relation, scalars: Sequence[Scalar]) -> Relation:

@@ -42,9 +42,9 @@ from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.bind.with_clause import Lets, with_lets
 from foreshore.sql.lower.outer_columns import has_subquery
+from foreshore.sql.optimize.key_steps import may_change_while_waiting
 from foreshore.sql.optimize.lookup import RANGES, is_widening
 from foreshore.sql.optimize.nullability import is_strict_in
-from foreshore.sql.optimize.restrict import may_change_while_waiting
 from foreshore.sql.optimize.scalars import conjuncts
 from foreshore.sql.plan import ChangedKeys
 from foreshore.sql.planning import Planning

@@ -28,7 +28,7 @@ from foreshore.expr.ir import (
     count_all,
 )
 from foreshore.ids import FIRST_BUILTIN, GlobalId
-from foreshore.sql.optimize.restrict import TableKeys
+from foreshore.sql.optimize.key_steps import TableKeys
 from foreshore.sql.plan.reads import all_rows_of
 from foreshore.types import BOOL, INT4, TEXT, ColumnType
 

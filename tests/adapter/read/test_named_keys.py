@@ -12,11 +12,12 @@ import pytest
 
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.storage.controller import StorageController
-from tests.adapter.harness import TestEnvironment
+from foreshore.types import Datum
+from tests.adapter.harness import TestEnvironment, told
 
 COLUMNS = "a int NOT NULL, b bigint NOT NULL, c text, d varchar(5), e char(3), f numeric(6, 2)"
 TABLES = (
-    "DROP TABLE IF EXISTS t, scanned",
+    "DROP TABLE IF EXISTS t, scanned, long",
     f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY (a, b), UNIQUE (c, d))",
     "CREATE INDEX by_d ON t (d)",
     "CREATE INDEX by_e_f ON t (e, f)",
@@ -158,11 +159,8 @@ async def test_nothing_is_scanned_for_named_keys(
     rows = ", ".join(row(number) for number in range(40))
     await env.ran("x", *TABLES, f"INSERT INTO t VALUES {rows}")
 
-    def scanned(*args: object, **kwargs: object) -> None:
-        raise AssertionError("a table is scanned")
-
-    monkeypatch.setattr(ComputeController, "peek", scanned)
-    monkeypatch.setattr(StorageController, "snapshot", scanned)
+    monkeypatch.setattr(ComputeController, "peek", _scanned)
+    monkeypatch.setattr(StorageController, "snapshot", _scanned)
 
     async def count() -> int:
         found = re.search(r"^SELECT (\d+)$", await env.ran("x", read), re.MULTILINE)
@@ -186,3 +184,83 @@ async def test_nothing_is_scanned_for_named_keys(
     deleted = await count()
     assert f"DELETE {deleted}" in await env.ran("x", f"DELETE FROM t WHERE {where} RETURNING a")
     assert await count() == 0
+
+
+async def with_arguments(env: TestEnvironment, sql: str, *args: Datum) -> list[str]:
+    """Return what a statement with arguments gives, by the extended protocol."""
+    session = await env.session("x")
+    await session.parse("", sql, ())
+    await session.bind("", "", args, [])
+    lines = await told(await session.execute("", 0, last=True))
+    await session.sync()
+    return lines
+
+
+LONG = 200_000
+
+
+async def test_long_array_is_looked_up(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment's guard fails if one holds up the event loop."""
+    await env.ran("x", *TABLES, "CREATE TABLE long (k int PRIMARY KEY, a int NOT NULL, v text)")
+    await env.ran(
+        "x", f"INSERT INTO long SELECT i, i / 2, 'v' FROM generate_series(1, {LONG}) AS i"
+    )
+    await env.ran("x", "CREATE INDEX by_a ON long (a)")
+    monkeypatch.setattr(ComputeController, "peek", _scanned)
+    ids = (None, *range(0, 2 * LONG, 2))
+    of_keys = "FROM long WHERE k = ANY($1)"
+    assert await with_arguments(env, f"SELECT count(*), max(k) {of_keys}", ids) == [
+        f"{LONG // 2}|{LONG}",
+        "SELECT 1",
+    ]
+    few = f"SELECT k {of_keys} AND a = 3 AND v = 'v'"
+    assert await with_arguments(env, few, ids) == ["6", "SELECT 1"]
+    halves = tuple(range(0, 8000, 2))
+    counted = await with_arguments(env, "SELECT count(*) FROM long WHERE a = ANY($1)", halves)
+    assert counted == ["7999", "SELECT 1"]
+    update = "UPDATE long SET v = 'w' WHERE k = ANY($1)"
+    assert await with_arguments(env, update, ids) == [f"UPDATE {LONG // 2}"]
+    assert await with_arguments(env, f"SELECT count(*) {of_keys} AND v = 'w'", ids[:11]) == [
+        "9",
+        "SELECT 1",
+    ]
+    await env.ran("x", "BEGIN", "UPDATE long SET v = 'x' WHERE k = 4")
+    assert await with_arguments(env, f"DELETE {of_keys} AND v = 'w'", ids) == [
+        f"DELETE {LONG // 2 - 1}",
+    ]
+    await env.ran("x", "ROLLBACK")
+
+
+async def test_long_list_of_constants_is_looked_up(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ", ".join(row(number) for number in range(40))
+    await env.ran("x", *TABLES, f"INSERT INTO t VALUES {rows}", "INSERT INTO scanned TABLE t")
+    numbers = ", ".join(map(str, range(3, 600)))
+    texts = ", ".join(f"'d{number}'" for number in range(1, 300))
+    conditions = [
+        f"{column} {negated} IN ({items}{null})"
+        for column, items in (("a", numbers), ("d", texts), ("f", numbers))
+        for negated in ("", "NOT")
+        for null in ("", ", NULL")
+    ]
+    shown = [
+        await env.ran("x", f"SELECT {SHOWN} FROM scanned WHERE {where} ORDER BY a, b")
+        for where in conditions
+    ]
+    for where, wanted in zip(conditions, shown, strict=True):
+        if " IN" in where and not where.startswith("f") and "NOT" not in where:
+            monkeypatch.setattr(ComputeController, "peek", _scanned)
+        found = await env.ran("x", f"SELECT {SHOWN} FROM t WHERE {where} ORDER BY a, b")
+        assert found == wanted, where[:40]
+        monkeypatch.undo()
+    with_values = (
+        f"SELECT a IN ({numbers}), b NOT IN ({numbers}, NULL) FROM t ORDER BY a, b LIMIT 3"
+    )
+    assert await env.ran("x", with_values) == "f|NULL\nf|NULL\nf|NULL\nSELECT 3"
+
+
+def _scanned(*args: object, **kwargs: object) -> None:
+    raise AssertionError("a table is scanned")

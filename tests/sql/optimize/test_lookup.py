@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.expr.ir import (
+    And,
     Call,
     Column,
     Filter,
@@ -23,9 +24,9 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.lookup import Lookup, literal_lookup
+from foreshore.sql.optimize.lookup import Elements, Lookup, literal_lookup
 from foreshore.sql.optimize.pipeline import optimize
-from foreshore.types import BOOL, INT4, INT8, TEXT, VARCHAR, ColumnType, numeric
+from foreshore.types import BOOL, INT4, INT8, TEXT, VARCHAR, ColumnType, array_of, numeric
 from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, fallible, rows_of
@@ -67,6 +68,36 @@ def test_in_lists_give_key_per_combination() -> None:
     plan = Filter(T, (either, eq(B, four(2))))
     assert found(plan, A, B).keys == ((four(1), four(2)), (Parameter(1, INT4), four(2)))
     assert found(plan, B, A).residual == T
+
+
+def test_disjunction_of_conjunctions_gives_key_for_each() -> None:
+    rows = Or(tuple(And((eq(A, four(a)), eq(Parameter(b, INT4), B))) for a, b in ((1, 1), (3, 2))))
+    wanted = ((four(1), Parameter(1, INT4)), (four(3), Parameter(2, INT4)))
+    assert found(Filter(T, (rows,)), A, B) == Lookup(wanted, T, 2)
+    less = Call("lt", (B, four(2)), BOOL)
+    partial = Or((And((eq(A, four(1)), eq(B, four(2)))), And((eq(A, four(3)), less))))
+    plan = Filter(T, (partial,))
+    assert literal_lookup(plan, (A, B)) is None
+    lookup = literal_lookup(plan, (A, B), prefix=True)
+    assert lookup == Lookup(((four(1),), (four(3),)), plan, 1)
+    assert literal_lookup(Filter(T, (Or((eq(A, four(1)), less)),)), (A,), prefix=True) is None
+
+
+def test_array_is_looked_up_by_its_elements() -> None:
+    array = Parameter(1, array_of(INT8))
+    test = Call("eq_any", (Call("cast(int4,int8)", (A,), INT8), array), BOOL)
+    assert found(Filter(T, (test,)), A) == Lookup(((Elements(array, INT8),),), T, 1)
+    lookup = found(Filter(T, (test, eq(B, four(2)))), B, A)
+    assert lookup.keys == ((four(2), Elements(array, INT8)),)
+    twice = Filter(T, (test, eq(A, four(2))))
+    assert found(twice, A).residual in (Filter(T, (test,)), Filter(T, (eq(A, four(2)),)))
+
+
+def test_whole_number_is_looked_up_by_integer() -> None:
+    number = Call("cast(int4,numeric)", (A,), numeric(10, 0))
+    for text, value in (("5.0", 5), ("5.5", None), ("99999999999", None)):
+        test = eq(number, Literal(text, numeric(12, 1)))
+        assert found(Filter(T, (test,)), A).keys == ((four(value),),)
 
 
 def test_computed_columns_are_looked_through() -> None:

@@ -1,0 +1,34 @@
+"""Comparisons with all elements of a constant array: x = ANY('{1, 2}'), x <> ALL('{1, 2}')."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.expr.datum import to_array
+from foreshore.expr.functions.comparison import PLAIN
+from foreshore.expr.ir import Call, Literal, type_of
+
+
+def is_constant_list(call: Call) -> bool:
+    """Whether `call` compares with a constant array whose elements are equal if their bytes are."""
+    if call.function not in ("eq_any", "ne_all"):
+        return False
+    value, array = call.args
+    type = array.type.element if isinstance(array, Literal) else None
+    if type is None or not isinstance(array, Literal) or array.value is None:
+        return False
+    return type.name in PLAIN and type_of(value).name == type.name
+
+
+def compared_with_list(call: Call, values: pa.Array) -> pa.Array:
+    """Return the result for each of `values`, its first argument; see `is_constant_list`."""
+    _, array = call.args
+    assert isinstance(array, Literal), call
+    assert array.type.element is not None, call
+    elements = to_array(array.value, array.type.element)
+    found = pc.is_in(values, value_set=elements.drop_null())
+    if len(elements):  # over no elements the answer is known even for a NULL operand
+        unknown = values.is_null()
+        if elements.null_count:
+            unknown = pc.or_(unknown, pc.invert(found))
+        found = pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
+    return found if call.function == "eq_any" else pc.invert(found)

@@ -1,0 +1,98 @@
+"""Steps that find rows of tables by keys, one table after the other (`restrict.py` plans them)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from foreshore.constraint import Unique
+from foreshore.expr.ir import Environment, Relation, Scalar, walk_relations, walk_scalars
+from foreshore.expr.scalars import scalars_of
+from foreshore.ids import GlobalId
+from foreshore.sql.optimize.lookup import Elements, Key
+
+SMALL = 10_000  # rows of a table up to which it is read to find rows of others
+
+_CHANGING_VALUES = ("mz_now", "sequence:", "pg_advisory_unlock_all")
+
+
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """Columns of a table by which rows are found; with `prefix`, or by the first of them."""
+
+    name: str
+    columns: tuple[int, ...]
+    prefix: bool = False
+    constraint: Unique | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableKeys:
+    """The keys of a table, unique ones first.
+
+    `rows` is about how many rows it has; None if they cannot be read all in this process. They are
+    `given` if only the statement knows them.
+    """
+
+    keys: tuple[TableKey, ...] = ()
+    rows: int | None = None
+    given: bool = False
+
+    @classmethod
+    def of(cls, constraints: Sequence[Unique]) -> "TableKeys":
+        """Return the keys of unique constraints, looked up as a whole."""
+        return cls(tuple(TableKey(e.name, e.columns, False, e) for e in constraints))
+
+
+KeysOf: TypeAlias = Callable[[GlobalId], TableKeys]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStep:
+    """The rows of `table` in which the columns are equal to one of `keys`, or to a source's row.
+
+    The columns are those of `by`, or the first of them. `sources` read only the tables of earlier
+    steps.
+    """
+
+    table: GlobalId
+    by: TableKey
+    columns: tuple[int, ...]
+    keys: tuple[Key, ...] = ()
+    sources: tuple[Relation, ...] = ()
+
+    @property
+    def constraint(self) -> Unique | None:
+        """The unique constraint whose key the columns are."""
+        return self.by.constraint if self.columns == self.by.columns else None
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether waiting for locks changes no value in its keys."""
+        parts = [part for key in self.keys for part in key]
+        scalars = [part.array if isinstance(part, Elements) else part for part in parts]
+        nodes = (node for source in self.sources for node in walk_relations(source))
+        scalars += (scalar for node in nodes for scalar in scalars_of(node))
+        return not any(may_change_while_waiting(e) for s in scalars for e in walk_scalars(s))
+
+
+@dataclass(frozen=True, slots=True)
+class WholeStep:
+    """All rows of `table`, which has to be small."""
+
+    table: GlobalId
+
+
+Step: TypeAlias = KeyStep | WholeStep
+
+
+@dataclass(frozen=True, slots=True)
+class Restricted:
+    """Steps, and the relation over the rows that they find."""
+
+    steps: tuple[Step, ...]
+    relation: Relation
+
+
+def may_change_while_waiting(scalar: Scalar) -> bool:
+    """Return whether an environment value may change while a statement waits."""
+    return isinstance(scalar, Environment) and scalar.name.startswith(_CHANGING_VALUES)
