@@ -14,7 +14,7 @@ from foreshore.compute.flow.kernels.float_sums import (
     is_outlier,
 )
 from foreshore.compute.flow.kernels.jit import inlined, kernel
-from foreshore.compute.flow.kernels.probing import same_words
+from foreshore.compute.flow.kernels.rows import same_words
 
 FLOAT, COMOMENT = 3, 4  # kinds of sums
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from foreshore.compute.flow.kernels.jit import inlined, kernel
-from foreshore.compute.flow.kernels.probing import first_at, same_words
-from foreshore.compute.flow.kernels.rows import compare_rows
+from foreshore.compute.flow.kernels.probing import first_at
+from foreshore.compute.flow.kernels.rows import compare_rows, same_words
 
 MOST_RUNS = 8
 

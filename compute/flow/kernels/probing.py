@@ -6,7 +6,7 @@ Only updates before a time are found.
 import numpy as np
 
 from foreshore.compute.flow.kernels.jit import inlined, kernel
-from foreshore.compute.flow.kernels.rows import compare_rows, hash_row
+from foreshore.compute.flow.kernels.rows import compare_rows, hash_row, same_words
 
 IN_ORDER = 256  # rows from which on look-ups are made in the order of the hashes
 SPARSE = 128  # rows of a run for each that looks something up, from which on a search is faster
@@ -46,15 +46,6 @@ def first_at(hashes, hash):
         else:
             high = middle
     return low
-
-
-@inlined
-def same_words(a, i, b, j, width):
-    """Whether the first words of two rows are equal."""
-    for k in range(width):
-        if a[i, k] != b[j, k]:
-            return False
-    return True
 
 
 @inlined

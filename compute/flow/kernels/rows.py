@@ -9,11 +9,11 @@ if in descending order, else 0.
 import numpy as np
 
 from foreshore.compute.flow.kernels.jit import inlined, kernel
+from foreshore.compute.flow.kernels.sorting import SMALL, merging_sort
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)
-SMALL = 24
 
 
 @kernel
@@ -73,8 +73,9 @@ def compare_rows(a, i, b, j, texts, arena, starts, lengths):
 
 
 @inlined
-def _before(i, j, hashes, words, times, texts, arena, starts, lengths):
-    """Whether update i comes before update j."""
+def _update_before(i, j, updates):
+    """Whether update i comes before update j, by hash, words and time."""
+    hashes, words, times, texts, arena, starts, lengths = updates
     if hashes[i] != hashes[j]:
         return hashes[i] < hashes[j]
     order = compare_rows(words, i, words, j, texts, arena, starts, lengths)
@@ -83,46 +84,7 @@ def _before(i, j, hashes, words, times, texts, arena, starts, lengths):
     return times[i] < times[j]
 
 
-@inlined
-def _sort_small(order, start, stop, hashes, words, times, texts, arena, starts, lengths):
-    for i in range(start + 1, stop):
-        moving = order[i]
-        at = i
-        while at > start and _before(
-            moving, order[at - 1], hashes, words, times, texts, arena, starts, lengths
-        ):
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = moving
-
-
-@inlined
-def _sort_merging(order, start, stop, spare, hashes, words, times, texts, arena, starts, lengths):
-    """Sort places [start, stop) of `order` by merging longer and longer parts."""
-    for at in range(start, stop, SMALL):
-        _sort_small(
-            order, at, min(at + SMALL, stop), hashes, words, times, texts, arena, starts, lengths
-        )
-    size = SMALL
-    while size < stop - start:
-        for low in range(start, stop, 2 * size):
-            middle, high = min(low + size, stop), min(low + 2 * size, stop)
-            i, j = low, middle
-            for k in range(low, high):
-                if j >= high or (
-                    i < middle
-                    and not _before(
-                        order[j], order[i], hashes, words, times, texts, arena, starts, lengths
-                    )
-                ):
-                    spare[k] = order[i]
-                    i += 1
-                else:
-                    spare[k] = order[j]
-                    j += 1
-            for k in range(low, high):
-                order[k] = spare[k]
-        size *= 2
+_sort_by_words = merging_sort(_update_before)
 
 
 @kernel
@@ -131,6 +93,7 @@ def sort_updates(hashes, words, times, texts, arena, starts, lengths):
     count = len(hashes)
     order = np.arange(count)
     spare = np.empty(count, np.int64)
+    updates = (hashes, words, times, texts, arena, starts, lengths)
     if count > 4 * SMALL:
         # By the upper 32 bits of the hash first, a digit of 11 bits at a time.
         counts = np.empty(2048, np.int64)
@@ -157,12 +120,10 @@ def sort_updates(hashes, words, times, texts, arena, starts, lengths):
             while stop < count and hashes[order[stop]] >> high == prefix:
                 stop += 1
             if stop - start > 1:
-                _sort_merging(
-                    order, start, stop, spare, hashes, words, times, texts, arena, starts, lengths
-                )
+                _sort_by_words(order, start, stop, spare, updates)
             start = stop
     else:
-        _sort_merging(order, 0, count, spare, hashes, words, times, texts, arena, starts, lengths)
+        _sort_by_words(order, 0, count, spare, updates)
     return order
 
 
@@ -177,42 +138,15 @@ def hash_row(words, i, seed):
 
 
 @inlined
-def _is_before(i, j, keys, hashes, times):
-    if keys[i] != keys[j]:
-        return keys[i] < keys[j]
+def _row_before(i, j, rows):
+    """Whether row i comes before row j, by the hash of its words and by time."""
+    hashes, times = rows
     if hashes[i] != hashes[j]:
         return hashes[i] < hashes[j]
     return times[i] < times[j]
 
 
-@inlined
-def _sort_segment(order, start, stop, spare, keys, hashes, times):
-    """Sort places [start, stop) of `order` by key hash, row hash and time."""
-    for low in range(start, stop, SMALL):
-        for i in range(low + 1, min(low + SMALL, stop)):
-            moving = order[i]
-            at = i
-            while at > low and _is_before(moving, order[at - 1], keys, hashes, times):
-                order[at] = order[at - 1]
-                at -= 1
-            order[at] = moving
-    size = SMALL
-    while size < stop - start:
-        for low in range(start, stop, 2 * size):
-            middle, high = min(low + size, stop), min(low + 2 * size, stop)
-            i, j = low, middle
-            for k in range(low, high):
-                if j >= high or (
-                    i < middle and not _is_before(order[j], order[i], keys, hashes, times)
-                ):
-                    spare[k] = order[i]
-                    i += 1
-                else:
-                    spare[k] = order[j]
-                    j += 1
-            for k in range(low, high):
-                order[k] = spare[k]
-        size *= 2
+_sort_by_hash = merging_sort(_row_before)
 
 
 @kernel
@@ -257,6 +191,39 @@ def sort_hashes(hashes):
     return sorted, places
 
 
+@inlined
+def same_words(a, i, b, j, width):
+    """Whether the first words of two rows are equal."""
+    for k in range(width):
+        if a[i, k] != b[j, k]:
+            return False
+    return True
+
+
+@inlined
+def _longest_cluster(hashes):
+    """Return the greatest number of equal hashes, which stand together."""
+    most, start = 0, 0
+    for i in range(1, len(hashes) + 1):
+        if i == len(hashes) or hashes[i] != hashes[start]:
+            most = max(most, i - start)
+            start = i
+    return most
+
+
+@inlined
+def _order_cluster(
+    order, spare, places, start, size, words, times, by_time, since, seed, hashes, row_times
+):
+    """Set the order of `size` updates at `places`, from `start` on, by all words' hash and time."""
+    for i in range(size):
+        row = places[start + i]
+        order[i] = i
+        hashes[i] = hash_row(words, row, seed)
+        row_times[i] = max(times[by_time * row], since)
+    _sort_by_hash(order, 0, size, spare, (hashes, row_times))
+
+
 @kernel
 def clustered(hashes, places, words, times, diffs, since, seed):
     """Return the updates at `places`, in the order of their sorted `hashes`, as a run.
@@ -267,58 +234,36 @@ def clustered(hashes, places, words, times, diffs, since, seed):
     count, width = len(hashes), words.shape[1]
     by_time = 1 if len(times) == len(words) else 0
     by_diff = 1 if len(diffs) == len(words) else 0
-    out_hashes = np.empty(count, np.uint64)
-    out_words = np.empty((count, width), np.int64)
-    out_times = np.empty(count, np.int64)
-    out_diffs = np.empty(count, np.int64)
-    most, start = 0, 0
-    while start < count:
-        stop = start + 1
-        while stop < count and hashes[stop] == hashes[start]:
-            stop += 1
-        most = max(most, stop - start)
-        start = stop
-    order = np.empty(most, np.int64)
-    spare = np.empty(most, np.int64)
-    same = np.empty(most, np.uint64)
-    row_hashes = np.empty(most, np.uint64)
-    row_times = np.empty(most, np.int64)
+    out_hashes, out_words = np.empty(count, np.uint64), np.empty((count, width), np.int64)
+    out_times, out_diffs = np.empty(count, np.int64), np.empty(count, np.int64)
+    most = _longest_cluster(hashes)
+    order, spare = np.zeros(most, np.int64), np.empty(most, np.int64)
+    row_hashes, row_times = np.empty(most, np.uint64), np.empty(most, np.int64)
     size, start = 0, 0
     while start < count:
         stop = start + 1
         while stop < count and hashes[stop] == hashes[start]:
             stop += 1
-        group = stop - start
-        if group > 1:
-            for i in range(group):
-                row = places[start + i]
-                order[i] = i
-                same[i] = 0
-                row_hashes[i] = hash_row(words, row, seed)
-                row_times[i] = max(times[by_time * row], since)
-            _sort_segment(order, 0, group, spare, same, row_hashes, row_times)
-        else:
-            order[0] = 0
+        order[0] = 0
+        if stop > start + 1:
+            _order_cluster(
+                order, spare, places, start, stop - start, words, times, by_time, since, seed,
+                row_hashes, row_times,
+            )  # fmt: skip
         first = size
-        for i in range(group):
+        for i in range(stop - start):
             row = places[start + order[i]]
             time = max(times[by_time * row], since)
-            if size > first and out_times[size - 1] == time:
-                equal = True
-                for k in range(width):
-                    if out_words[size - 1, k] != words[row, k]:
-                        equal = False
-                        break
-                if equal:
-                    out_diffs[size - 1] += diffs[by_diff * row]
-                    continue
+            same = size > first and out_times[size - 1] == time
+            if same and same_words(out_words, size - 1, words, row, width):
+                out_diffs[size - 1] += diffs[by_diff * row]
+                continue
             if size > first and out_diffs[size - 1] == 0:
                 size -= 1
-            out_hashes[size] = hashes[start]
+            out_hashes[size], out_times[size] = hashes[start], time
+            out_diffs[size] = diffs[by_diff * row]
             for k in range(width):
                 out_words[size, k] = words[row, k]
-            out_times[size] = time
-            out_diffs[size] = diffs[by_diff * row]
             size += 1
         if size > first and out_diffs[size - 1] == 0:
             size -= 1
@@ -345,14 +290,6 @@ def pick_words(words, picked, out):
             out[i, k] = words[i, picked[k]]
 
 
-@inlined
-def _same_row(a, i, b, j, width):
-    for k in range(width):
-        if a[i, k] != b[j, k]:
-            return False
-    return True
-
-
 @kernel
 def gather_consolidated(order, hashes, words, times, diffs, since):
     """Return the updates in `order`, times moved to `since`, equal ones added up."""
@@ -372,7 +309,7 @@ def gather_consolidated(order, hashes, words, times, diffs, since):
             other = order[i]
             if max(times[other], since) != time or hashes[other] != hashes[at]:
                 break
-            if not _same_row(words, other, words, at, width):
+            if not same_words(words, other, words, at, width):
                 break
             diff += diffs[other]
             i += 1

@@ -19,7 +19,7 @@ print(sum(groups.find_slot.stats.cache_hits.values()))
 
 
 def test_stamp_follows_imports() -> None:
-    assert {"groups", "probing", "float_sums", "wide", "jit"} <= jit.imported("groups")
+    assert {"groups", "rows", "sorting", "float_sums", "wide", "jit"} <= jit.imported("groups")
     assert {name for name, _, _ in jit.stamp("groups")} == jit.imported("groups")
     assert "groups" not in jit.imported("wide")
 
