@@ -32,6 +32,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    LetRec,
     Literal,
     LocalGet,
     Map,
@@ -145,6 +146,7 @@ class Context:
     numbers: list[int] = field(default_factory=lambda: [0], compare=False)
     subqueries: bool = True
     times: Sequence[int] = ()  # that temporal filters compare mz_now() with; none: no such filter
+    rounds: int = 0  # that recursions have at most; 0: there are none
 
     def within(self, columns: tuple[ColumnType, ...]) -> "Context":
         return replace(self, outer=(columns, *self.outer))
@@ -152,13 +154,18 @@ class Context:
 
 @st.composite
 def lowered_relations(
-    draw: st.DrawFn, size: int = 4, failing: bool = False, times: Sequence[int] = ()
+    draw: st.DrawFn,
+    size: int = 4,
+    failing: bool = False,
+    times: Sequence[int] = (),
+    rounds: int = 0,
 ) -> Relation:
     """Draw a plan of about `size` nodes, as the optimiser and the engines see them.
 
-    With `times` it may have temporal filters, as plans of maintained relations may.
+    With `times` it may have temporal filters, with `rounds` recursions, as views may.
     """
-    return relation(draw, Context(False, failing, subqueries=False, times=times), size)
+    context = Context(False, failing, subqueries=False, times=times, rounds=rounds)
+    return relation(draw, context, size)
 
 
 @st.composite
@@ -186,6 +193,8 @@ def relation(draw: st.DrawFn, context: Context, size: int) -> Relation:
         kinds += ["negate"]
     if context.times:
         kinds += ["temporal"] * 4
+    if context.rounds:
+        kinds += ["recursion"] * 6
     return _KINDS[draw(st.sampled_from(kinds))](draw, context, size - 1)
 
 
@@ -498,6 +507,21 @@ def _let(draw: st.DrawFn, context: Context, size: int) -> Relation:
     return Let(number, value, relation(draw, inner, size - size // 2))
 
 
+def _recursion(draw: st.DrawFn, context: Context, size: int) -> Relation:
+    """Draw one or two values that read each other, for few rounds; there is no other inside."""
+    count = draw(st.integers(1, 2))
+    numbers = tuple(range(context.numbers[0], context.numbers[0] + count))
+    context.numbers[0] += count
+    types = [draw(st.lists(st.sampled_from([INT4, TEXT]), min_size=1, max_size=2)) for _ in numbers]
+    columns = tuple(tuple(map(ColumnType, each)) for each in types)
+    found = replace(context, locals=(*context.locals, *zip(numbers, columns, strict=True)))
+    inside = replace(found, rounds=0)
+    values = tuple(_of_types(draw, inside, size // 2, each) for each in types)
+    body = relation(draw, found, size - size // 2)
+    limit = draw(st.integers(1, context.rounds))
+    return LetRec(numbers, columns, values, body, limit, fails=False)
+
+
 _KINDS: dict[str, Callable[[st.DrawFn, Context, int], Relation]] = {
     "leaf": _leaf,
     "filter": _filter,
@@ -515,6 +539,7 @@ _KINDS: dict[str, Callable[[st.DrawFn, Context, int], Relation]] = {
     "distinct": _distinct,
     "let": _let,
     "temporal": _temporal,
+    "recursion": _recursion,
 }
 
 

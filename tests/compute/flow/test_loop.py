@@ -7,6 +7,8 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
@@ -14,6 +16,7 @@ from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.operators.loop import Loop
 from foreshore.compute.flow.spine import Spine
+from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
 from foreshore.expr.ir import (
@@ -40,6 +43,7 @@ from foreshore.expr.ir import (
     count_all,
     sources_of,
 )
+from foreshore.expr.recursion import has_recursion
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 from tests.compute.cases import (
@@ -55,6 +59,7 @@ from tests.compute.cases import (
 from tests.compute.plans import column
 from tests.effort import examples
 from tests.model import Rows, evaluate
+from tests.relations import histories, lowered_relations
 
 INT = ColumnType(INT4)
 EDGES = Get(GlobalId("u7"), (ColumnType(INT4, False), INT))
@@ -265,6 +270,32 @@ def test_recursion_is_exact_at_every_time(engine: FlowEngine, name: str) -> None
         history = graphs(random, nodes, times := random.randint(2, 14), nodes + 2)
         cuts = frozenset(random.sample(range(2, times + 1), random.randint(0, times - 1)))
         check_maintained(engine, Case(LOOPS[name], history, cuts))
+
+
+@st.composite
+def cases(draw: st.DrawFn, failing: bool = False) -> Case:
+    """Draw a plan with recursions, five versions of the tables, and cuts."""
+    size = draw(st.integers(2, 7))
+    relation = draw(lowered_relations(size, failing, rounds=3).filter(has_recursion))
+    return Case(relation, draw(histories(5, 2)), frozenset(draw(st.sets(st.integers(2, 4)))))
+
+
+@settings(max_examples=examples(150))
+@given(cases())
+def test_any_operators_in_a_recursion_are_exact(engine: FlowEngine, case: Case) -> None:
+    try:
+        check_maintained(engine, case)
+    except Unsupported:
+        reject()
+
+
+@settings(max_examples=examples(100))
+@given(cases(failing=True))
+def test_errors_in_a_recursion_are_those_of_its_last_round(engine: FlowEngine, case: Case) -> None:
+    try:
+        check_maintained(engine, case, counts_errors=False)
+    except Unsupported:
+        reject()
 
 
 @pytest.mark.parametrize("name", LOOPS)
