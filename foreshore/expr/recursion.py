@@ -1,6 +1,6 @@
 """Recursions in one relation, as `LetRec`, and as the recursions of a block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 import msgspec
@@ -24,9 +24,11 @@ from foreshore.expr.ir import (
     Union,
     columns_of,
     inputs_of,
+    sources_of,
     walk_relations,
     with_inputs,
 )
+from foreshore.expr.share import share
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -44,6 +46,59 @@ def single_relation(block: Block) -> Relation:
         return block.relation
     numbers = count(_greatest_number(block) + 1)
     return _assembled(block, numbers)
+
+
+def as_union(recursion: MutualRecursion, working: GlobalId) -> Recursion | None:
+    """Return a recursion as WITH RECURSIVE computes it: its step reads only new rows, as `working`.
+
+    None if it has not the form of `base UNION [ALL] step`, or the step does not treat each row by
+    itself.
+    """
+    if len(recursion.blocks) > 1 or recursion.limit is not None:
+        return None
+    (block,), (id,) = recursion.blocks, recursion.collections
+    lets, value = _without_lets(block.relation)
+    distinct = isinstance(value, Reduce) and _is_distinct(value)
+    union = value.input if isinstance(value, Reduce) and distinct else value
+    if (
+        not isinstance(union, Union)
+        or block.recursions
+        or any(id in sources_of(v) for _, v in lets)
+    ):
+        return None
+    bases = tuple(each for each in union.inputs if id not in sources_of(each))
+    steps = tuple(each for each in union.inputs if id in sources_of(each))
+    if not bases or not steps:
+        return None
+    step = _with_lets(lets, Union(steps))
+    if not _is_row_by_row(step, id, distinct=distinct):
+        return None
+    columns = recursion.columns[0]
+    renamed = _replaced(step, {id: Get(working, columns)})
+    return Recursion(working, id, Block(_with_lets(lets, Union(bases))), Block(renamed), distinct)
+
+
+def _without_lets(relation: Relation) -> tuple[list[tuple[int, Relation]], Relation]:
+    lets = []
+    while isinstance(relation, Let):
+        lets.append((relation.number, relation.value))
+        relation = relation.body
+    return lets, relation
+
+
+def _with_lets(lets: Sequence[tuple[int, Relation]], body: Relation) -> Relation:
+    for number, value in reversed(lets):
+        body = Let(number, value, body)
+    return share(body)
+
+
+def _is_distinct(reduce: Reduce) -> bool:
+    """Whether a reduction keeps each row once."""
+    width = len(columns_of(reduce.input))
+    places = [key.index for key in reduce.group_key if isinstance(key, Column)]
+    return not reduce.aggregates and places == list(range(width)) == list(
+        range(len(reduce.group_key))
+    )
 
 
 def has_recursion(relation: Relation) -> bool:

@@ -59,6 +59,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.expr.lowered import check_lowered
+from foreshore.expr.recursion import as_union
 from foreshore.expr.scalars import frame_offsets
 from foreshore.expr.share import allow_depth, share
 from foreshore.expr.split import Test, may_fail
@@ -151,7 +152,8 @@ class _PlanLowering(JoinLowering):
         self.locals.update(zip(node.numbers, gets, strict=True))
         blocks = tuple(self.block(value, NOTHING_OUTSIDE) for value in node.values)
         ids = tuple(get.id for get in gets)
-        self.recursions.append(MutualRecursion(ids, node.columns, blocks, node.limit, node.fails))
+        found = MutualRecursion(ids, node.columns, blocks, node.limit, node.fails)
+        self.recursions.append(as_union(found, GlobalId(f"{ids[0]}w")) or found)
         result = self.apply(node.body, outer)
         self.locals = shadowed
         return result

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 
 from foreshore.errors import DatabaseError, FeatureNotSupported, InvalidColumnReference
+from foreshore.expr.block import MutualRecursion, Recursion
 from foreshore.expr.ir import Relation
 from foreshore.expr.recursion import block_of, single_relation
 from foreshore.sql.parse.parse import parse
@@ -189,3 +190,21 @@ def test_mz_now_over_the_rows_of_a_recursion_is_refused() -> None:
     )
     with pytest.raises(FeatureNotSupported, match="over the rows of a recursion"):
         plan_statement(statement, CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        (REACH, Recursion),
+        (REACH.replace("UNION", "UNION ALL"), Recursion),
+        (REACH.replace("JOIN e ON r.b = e.a", "JOIN reach e (a, b) ON r.b = e.a"), MutualRecursion),
+        (REACH.replace("r.a, e.b", "DISTINCT ON (r.a) r.a, e.b"), MutualRecursion),
+        ("reach (a int, b int) AS (SELECT a, max(b) FROM e GROUP BY a)", MutualRecursion),
+        (f"{REACH}, other (n int) AS (SELECT a FROM reach)", MutualRecursion),
+    ],
+)
+def test_queries_read_only_new_rows_where_that_is_the_same(query: str, kind: type) -> None:
+    (statement,) = parse(f"WITH MUTUALLY RECURSIVE {query} SELECT * FROM reach")
+    plan = plan_statement(statement, CATALOG)
+    assert isinstance(plan, Select)
+    assert [type(each) for each in plan.query.recursions] == [kind]
