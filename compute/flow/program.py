@@ -91,7 +91,7 @@ class Given:
         return self.memo.values(ids, evaluate)
 
 
-class Registers:
+class Registers(Shared):
     """The memory of a program while it runs."""
 
     def __init__(self, count: int) -> None:

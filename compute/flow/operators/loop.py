@@ -25,6 +25,7 @@ from foreshore.errors import DatabaseError, data_error
 from foreshore.ids import GlobalId
 
 MOST_ROWS = 20_000_000  # updates of all iterations in a step
+LEAST_ROWS = 100  # for which an iteration counts
 SPARE = 2  # iterations that are kept although fewer would do, at least
 
 
@@ -95,7 +96,7 @@ class Loop:
                 self._iterations.append(pristine.copy())
             values = self._iterations[number].step(window, read)
             number, last_read = number + 1, read
-            rows += sum(map(len, values))
+            rows += max(LEAST_ROWS, sum(map(len, values)))
             if rows > MOST_ROWS:
                 raise DatabaseError("a recursive query has too many rows", sqlstate="54000")
             self._context.check()

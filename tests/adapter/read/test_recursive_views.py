@@ -150,3 +150,26 @@ async def test_subscription_to_a_recursion(own_env: TestEnvironment) -> None:
         lines = [line for line in answer.splitlines() if "|" in line]
         changes |= {tuple(line.split("|")[1:]) for line in lines}
     assert changes >= {("1", "1", "2"), ("-1", "1", "2"), ("1", "2", "3"), ("-1", "1", "3")}
+
+
+async def test_dropped_view_that_does_not_converge_makes_room(own_env: TestEnvironment) -> None:
+    """Hydration is one after the other; what waits for a dropped view goes on at once."""
+    env = own_env
+    await env.ran("w", "CREATE TABLE t (n bigint)", "INSERT INTO t VALUES (1)")
+    turning = (
+        "d (n bigint) AS (SELECT 1 - n FROM d UNION ALL SELECT n FROM t EXCEPT ALL SELECT n FROM d)"
+    )
+    await env.ran(
+        "w",
+        "CREATE MATERIALIZED VIEW endless AS"
+        f" WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT 100000) {turning} TABLE d",
+        "CREATE MATERIALIZED VIEW other AS SELECT n % 2 AS n, count(*) FROM t GROUP BY 1",
+    )
+    state = "SELECT bool_or(state = 'hydrating') FROM mz_internal.mz_dataflow_statuses"
+    while not (await env.ran("r", state)).startswith("t"):
+        pass
+    await env.ran("r", "SET statement_timeout = '200ms'")
+    assert "57014" in await env.query("r", "SELECT * FROM other")
+    await env.ran("r", "RESET statement_timeout")
+    await env.ran("w", "DROP MATERIALIZED VIEW endless")
+    assert (await env.ran("r", "SELECT * FROM other")).startswith("1|1\n")
