@@ -5,6 +5,7 @@ before them. A wait that would close a circle of waits is a deadlock, and raises
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -23,7 +24,7 @@ class Request(Protocol):
 R = TypeVar("R", bound=Request)
 
 
-class LockQueue(Generic[R]):
+class LockQueue(ABC, Generic[R]):
     """The requests that wait, in order of arrival; `held` has what each owner holds."""
 
     held: Mapping[Any, object]
@@ -31,15 +32,16 @@ class LockQueue(Generic[R]):
     def __init__(self) -> None:
         self._waiting: list[R] = []
 
+    @abstractmethod
     def _before(self, request: R, place: int) -> Iterator[object]:
         """Yield the owners for whom `request`, at `place` of the queue, has to wait."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _grant(self, request: R) -> None:
-        raise NotImplementedError
+        """Give the owner of `request` its locks, and note it in `granted`."""
 
     def _give_up(self, request: R) -> None:
-        """Release what was just granted to an owner that fails, unless its transaction does."""
+        """Release what was just granted to an owner that fails."""
 
     def _try(self, request: R) -> bool:
         """Grant a request if it need not wait; return whether it was granted."""
