@@ -13,7 +13,7 @@ from foreshore.adapter.introspection.live_relations import LIVE, frontiers
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.answers import Origin, Question
-from foreshore.catalog.builtin.registry import BUILTINS
+from foreshore.catalog.builtin.registry import BUILTINS, all_builtins
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import UndefinedTable
@@ -93,6 +93,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     return IntrospectionSnapshot(
         state,
         planned,
+        all_builtins(),
         context.database,
         definition_of,
         partial(_default_text, reader),

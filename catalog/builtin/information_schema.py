@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin.columns import INFORMATION_SCHEMA
 from foreshore.catalog.builtin.relation import (
-    Builtin,
     Declaration,
     IntrospectionSnapshot,
     Row,
@@ -23,11 +22,11 @@ _FLOAT_BITS = {"float4": 24, "float8": 53}
 _DATETIME = frozenset(("time", "timestamp", "timestamptz"))
 
 
-def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
+def relations() -> Iterator[Declaration]:
     """Yield the relations of the schema."""
     rows: dict[str, Callable[[IntrospectionSnapshot], Iterable[Row]]] = {
-        "tables": lambda snapshot: _tables(snapshot, builtins()),
-        "columns": lambda snapshot: _columns(snapshot, builtins()),
+        "tables": _tables,
+        "columns": _columns,
         "schemata": _schemata,
         "sequences": _sequences,
         "views": _views,
@@ -44,7 +43,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
 
 
 def _relations(
-    snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]
+    snapshot: IntrospectionSnapshot,
 ) -> Iterator[tuple[str, str, str, RelationDesc, Item | None]]:
     """Yield schema, name, kind and description of each relation that PostgreSQL lists.
 
@@ -53,13 +52,13 @@ def _relations(
     for item in snapshot.own_items:
         if item.type in _TABLE_TYPES:
             yield snapshot.name(item.schema), item.name, item.type, snapshot.desc_of(item.id), item
-    for builtin in builtins:
+    for builtin in snapshot.builtins:
         kind = "table" if builtin.schema == "pg_catalog" else "view"
         yield builtin.schema, builtin.name, kind, builtin.desc, None
 
 
-def _tables(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for schema, name, kind, _, item in _relations(snapshot, builtins):
+def _tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for schema, name, kind, _, item in _relations(snapshot):
         yield {
             "table_catalog": snapshot.database,
             "table_schema": schema,
@@ -74,8 +73,8 @@ def _is_user(schema: str) -> bool:
     return schema not in _SYSTEM_SCHEMAS
 
 
-def _columns(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for schema, name, kind, desc, item in _relations(snapshot, builtins):
+def _columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for schema, name, kind, desc, item in _relations(snapshot):
         for i, (column, type) in enumerate(zip(desc.names, desc.columns, strict=True)):
             default = snapshot.default_of(item.id, i) if item and kind == "table" else None
             yield {

@@ -8,7 +8,6 @@ from foreshore.catalog.builtin.definitions import (
     key_definition,
 )
 from foreshore.catalog.builtin.relation import (
-    Builtin,
     Declaration,
     IntrospectionSnapshot,
     Row,
@@ -18,201 +17,6 @@ from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Rol
 from foreshore.types import format_type, oid_of
 
 FIRST_OID = 13_100
-
-
-def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
-    """Yield the relations of mz_catalog, mz_internal and mz_introspection."""
-    declared: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterable[Row]]], ...] = (
-        ("mz_catalog", "mz_databases", "id text, oid oid, name text, owner_id text", _databases),
-        (
-            "mz_catalog",
-            "mz_schemas",
-            "id text, oid oid, database_id text?, name text, owner_id text",
-            _schemas,
-        ),
-        ("mz_catalog", "mz_roles", "id text, oid oid, name text, superuser bool", _roles),
-        (
-            "mz_catalog",
-            "mz_objects",
-            "id text, oid oid, schema_id text, name text, type text, owner_id text,"
-            "cluster_id text?",
-            lambda snapshot: _objects(snapshot, builtins()),
-        ),
-        (
-            "mz_catalog",
-            "mz_relations",
-            "id text, oid oid, schema_id text, name text, type text, owner_id text,"
-            "cluster_id text?",
-            lambda snapshot: (
-                r
-                for r in _objects(snapshot, builtins())
-                if r["type"] not in ("index", "subscription")
-            ),
-        ),
-        (
-            "mz_catalog",
-            "mz_tables",
-            "id text, oid oid, schema_id text, name text, owner_id text, create_sql text?",
-            lambda snapshot: _tables(snapshot, builtins()),
-        ),
-        (
-            "mz_catalog",
-            "mz_views",
-            "id text, oid oid, schema_id text, name text, definition text, owner_id text,"
-            "create_sql text",
-            lambda snapshot: map(_view_row(snapshot), _items(snapshot, "view")),
-        ),
-        (
-            "mz_catalog",
-            "mz_materialized_views",
-            "id text, oid oid, schema_id text, name text, cluster_id text, definition text,"
-            "owner_id text, create_sql text",
-            lambda snapshot: (
-                {**_view_row(snapshot)(item), "cluster_id": item.cluster}
-                for item in _items(snapshot, "materialized view")
-            ),
-        ),
-        (
-            "mz_catalog",
-            "mz_indexes",
-            "id text, oid oid, name text, on_id text, cluster_id text, owner_id text,"
-            "create_sql text",
-            _indexes,
-        ),
-        (
-            "mz_catalog",
-            "mz_index_columns",
-            "index_id text, index_position int8, on_position int8?, on_expression text?,"
-            "nullable bool",
-            _index_columns,
-        ),
-        (
-            "mz_catalog",
-            "mz_columns",
-            "id text, name text, position int8, nullable bool, type text, default text?,"
-            "type_oid oid, type_mod int4",
-            lambda snapshot: _columns(snapshot, builtins()),
-        ),
-        (
-            "mz_catalog",
-            "mz_clusters",
-            "id text, oid oid, name text, owner_id text, managed bool, size text?,"
-            "replication_factor int8?",
-            _clusters,
-        ),
-        (
-            "mz_catalog",
-            "mz_cluster_replicas",
-            "id text, name text, cluster_id text, size text, owner_id text",
-            _replicas,
-        ),
-        (
-            "mz_internal",
-            "mz_cluster_replica_statuses",
-            "replica_id text, status text, reason text?",
-            live("mz_cluster_replica_statuses"),
-        ),
-        (
-            "mz_internal",
-            "mz_frontiers",
-            "object_id text, read_frontier mz_timestamp?, write_frontier mz_timestamp?",
-            _frontiers,
-        ),
-        (
-            "mz_internal",
-            "mz_storage_sizes",
-            "object_id text, oid oid, database_id text?, size_bytes int8",
-            _storage_sizes,
-        ),
-        (
-            "mz_internal",
-            "mz_sessions",
-            "connection_id int8, role text, database text, application_name text, state text,"
-            "query text, connected_at timestamptz, client_address text?",
-            _sessions,
-        ),
-        (
-            "mz_internal",
-            "mz_object_dependencies",
-            "object_id text, referenced_object_id text",
-            _dependencies,
-        ),
-        (
-            "mz_internal",
-            "mz_comments",
-            "id text, object_type text, object_sub_id int4?, comment text",
-            _comments,
-        ),
-        (
-            "mz_internal",
-            "pg_object_definitions",
-            "oid oid, kind text, definition text, create_sql text",
-            _definitions,
-        ),
-        (
-            "mz_internal",
-            "mz_read_holds",
-            "object_id text, object_name text, kind text, time mz_timestamp, age_ms int8,"
-            "connection_id int8?, dataflow_id text?, token text?, subscription_id text?",
-            live("mz_read_holds"),
-        ),
-        (
-            "mz_internal",
-            "pg_relation_visibility",
-            "oid oid, visible bool",
-            lambda snapshot: _visibility(snapshot, builtins()),
-        ),
-        (
-            "mz_catalog",
-            "mz_subscriptions",
-            "id text, oid oid, schema_id text, name text, position mz_timestamp?, behind_ms int8?,"
-            "definition text, owner_id text, create_sql text",
-            _subscriptions,
-        ),
-        (
-            "mz_internal",
-            "mz_wallclock_global_lag",
-            "object_id text, lag interval?",
-            _wallclock_lags,
-        ),
-        (
-            "mz_internal",
-            "mz_materialization_lag",
-            "object_id text, local_lag interval?, global_lag interval?,"
-            "slowest_local_input_id text, slowest_global_input_id text",
-            _materialization_lags,
-        ),
-        (
-            "mz_internal",
-            "mz_dataflow_statuses",
-            "replica_id text, object_id text, state text, write_frontier mz_timestamp?,"
-            "hydration_ms int8, steps int8, step_ms float8, busy_ms int8, arranged_rows int8?,"
-            "arranged_bytes int8?, failure text?",
-            live("mz_dataflow_statuses"),
-        ),
-        (
-            "mz_internal",
-            "mz_message_loop_latency",
-            "window_end timestamptz, window_ms int8, probes int8, avg_ms float8, max_ms float8",
-            live("mz_message_loop_latency"),
-        ),
-        (
-            "mz_internal",
-            "mz_write_capabilities",
-            "object_id text, object_name text, kind text, write_frontier mz_timestamp, token text,"
-            "dataflow_id text?",
-            live("mz_write_capabilities"),
-        ),
-        (
-            "mz_introspection",
-            "mz_arrangement_sizes",
-            "replica_id text, object_id text?, operator_id int8?, name text, records int8,"
-            "batches int8, size int8",
-            live("mz_arrangement_sizes"),
-        ),
-    )
-    for number, (schema, name, columns, rows) in enumerate(declared):
-        yield Declaration(FIRST_OID + number, schema, name, columns, rows)
 
 
 def _items(snapshot: IntrospectionSnapshot, kind: str) -> Iterator[Item]:
@@ -238,11 +42,19 @@ def _roles(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         yield {**_common(role), "superuser": role.superuser}
 
 
-def _builtin_schemas(snapshot: IntrospectionSnapshot) -> dict[str, str]:
-    return {s.name: s.id for s in snapshot.state.all(Schema) if s.database is None}
+def _builtin_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    schemas = {s.name: s.id for s in snapshot.state.all(Schema) if s.database is None}
+    for builtin in snapshot.builtins:
+        yield {
+            "id": builtin.id,
+            "oid": builtin.oid,
+            "schema_id": schemas[builtin.schema],
+            "name": builtin.name,
+            "owner_id": "s1",
+        }
 
 
-def _objects(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+def _objects(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.state.all(Item):
         yield {
             **_common(item),
@@ -251,19 +63,17 @@ def _objects(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> 
             "owner_id": item.owner,
             "cluster_id": item.cluster,
         }
-    schemas = _builtin_schemas(snapshot)
-    for builtin in builtins:
-        yield {
-            "id": builtin.id,
-            "oid": builtin.oid,
-            "schema_id": schemas[builtin.schema],
-            "name": builtin.name,
-            "type": "table",
-            "owner_id": "s1",
-        }
+    for row in _builtin_tables(snapshot):
+        yield {**row, "type": "table"}
 
 
-def _tables(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+def _relations(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for row in _objects(snapshot):
+        if row["type"] not in ("index", "subscription"):
+            yield row
+
+
+def _tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, "table"):
         yield {
             **_common(item),
@@ -271,34 +81,33 @@ def _tables(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> I
             "owner_id": item.owner,
             "create_sql": item.create_sql,
         }
-    schemas = _builtin_schemas(snapshot)
-    for builtin in builtins:
-        yield {
-            "id": builtin.id,
-            "oid": builtin.oid,
-            "schema_id": schemas[builtin.schema],
-            "name": builtin.name,
-            "owner_id": "s1",
-        }
+    yield from _builtin_tables(snapshot)
 
 
-def _view_row(snapshot: IntrospectionSnapshot) -> Callable[[Item], Row]:
-    def row(item: Item) -> Row:
-        return {
-            **_common(item),
-            "schema_id": item.schema,
-            "definition": snapshot.definition_of(item.id),
-            "owner_id": item.owner,
-            "create_sql": item.create_sql,
-        }
+def _view_row(snapshot: IntrospectionSnapshot, item: Item) -> Row:
+    return {
+        **_common(item),
+        "schema_id": item.schema,
+        "definition": snapshot.definition_of(item.id),
+        "owner_id": item.owner,
+        "create_sql": item.create_sql,
+    }
 
-    return row
+
+def _views(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in _items(snapshot, "view"):
+        yield _view_row(snapshot, item)
+
+
+def _materialized_views(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in _items(snapshot, "materialized view"):
+        yield {**_view_row(snapshot, item), "cluster_id": item.cluster}
 
 
 def _subscriptions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, "subscription"):
         position, behind_ms = snapshot.subscription_state_of(item.id) or (None, None)
-        yield {**_view_row(snapshot)(item), "position": position, "behind_ms": behind_ms}
+        yield {**_view_row(snapshot, item), "position": position, "behind_ms": behind_ms}
 
 
 def _indexes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -327,13 +136,13 @@ def _index_columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             }
 
 
-def _columns(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+def _columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     described = [
         (item.id, snapshot.desc_of(item.id), item.type == "table")
         for item in snapshot.state.all(Item)
         if item.type not in ("index", "subscription")
     ]
-    for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in builtins)):
+    for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in snapshot.builtins)):
         for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
             yield {
                 "id": id,
@@ -428,7 +237,7 @@ def _comments(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 yield {**of_object, "object_sub_id": position, "comment": text}
 
 
-def _visibility(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+def _visibility(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield for each relation whether its unqualified name finds it on the search path.
 
     Relations of mz_catalog are reported as not visible, although their names are found. Otherwise
@@ -445,9 +254,9 @@ def _visibility(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) 
         add(item.name, snapshot.name(item.schema), item.oid)
     for item, constraint, _ in snapshot.keys:
         add(constraint.name, snapshot.name(item.schema), constraint.oid)
-    for builtin in builtins:
+    for builtin in snapshot.builtins:
         add(builtin.name, builtin.schema, builtin.oid)
-    unlisted = {builtin.oid for builtin in builtins if builtin.schema == "mz_catalog"}
+    unlisted = {builtin.oid for builtin in snapshot.builtins if builtin.schema == "mz_catalog"}
     for found in named.values():
         first = min(found)
         for place, oid in found:
@@ -505,3 +314,190 @@ def _storage_sizes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         schema = state.objects[item.schema]
         assert isinstance(schema, Schema), schema
         yield {**each, "oid": item.oid, "database_id": schema.database}
+
+
+# Schema, name, columns and rows, in the order of the oids.
+_RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterable[Row]]], ...] = (
+    ("mz_catalog", "mz_databases", "id text, oid oid, name text, owner_id text", _databases),
+    (
+        "mz_catalog",
+        "mz_schemas",
+        "id text, oid oid, database_id text?, name text, owner_id text",
+        _schemas,
+    ),
+    ("mz_catalog", "mz_roles", "id text, oid oid, name text, superuser bool", _roles),
+    (
+        "mz_catalog",
+        "mz_objects",
+        "id text, oid oid, schema_id text, name text, type text, owner_id text,cluster_id text?",
+        _objects,
+    ),
+    (
+        "mz_catalog",
+        "mz_relations",
+        "id text, oid oid, schema_id text, name text, type text, owner_id text,cluster_id text?",
+        _relations,
+    ),
+    (
+        "mz_catalog",
+        "mz_tables",
+        "id text, oid oid, schema_id text, name text, owner_id text, create_sql text?",
+        _tables,
+    ),
+    (
+        "mz_catalog",
+        "mz_views",
+        "id text, oid oid, schema_id text, name text, definition text, owner_id text,"
+        "create_sql text",
+        _views,
+    ),
+    (
+        "mz_catalog",
+        "mz_materialized_views",
+        "id text, oid oid, schema_id text, name text, cluster_id text, definition text,"
+        "owner_id text, create_sql text",
+        _materialized_views,
+    ),
+    (
+        "mz_catalog",
+        "mz_indexes",
+        "id text, oid oid, name text, on_id text, cluster_id text, owner_id text,create_sql text",
+        _indexes,
+    ),
+    (
+        "mz_catalog",
+        "mz_index_columns",
+        "index_id text, index_position int8, on_position int8?, on_expression text?,nullable bool",
+        _index_columns,
+    ),
+    (
+        "mz_catalog",
+        "mz_columns",
+        "id text, name text, position int8, nullable bool, type text, default text?,"
+        "type_oid oid, type_mod int4",
+        _columns,
+    ),
+    (
+        "mz_catalog",
+        "mz_clusters",
+        "id text, oid oid, name text, owner_id text, managed bool, size text?,"
+        "replication_factor int8?",
+        _clusters,
+    ),
+    (
+        "mz_catalog",
+        "mz_cluster_replicas",
+        "id text, name text, cluster_id text, size text, owner_id text",
+        _replicas,
+    ),
+    (
+        "mz_internal",
+        "mz_cluster_replica_statuses",
+        "replica_id text, status text, reason text?",
+        live("mz_cluster_replica_statuses"),
+    ),
+    (
+        "mz_internal",
+        "mz_frontiers",
+        "object_id text, read_frontier mz_timestamp?, write_frontier mz_timestamp?",
+        _frontiers,
+    ),
+    (
+        "mz_internal",
+        "mz_storage_sizes",
+        "object_id text, oid oid, database_id text?, size_bytes int8",
+        _storage_sizes,
+    ),
+    (
+        "mz_internal",
+        "mz_sessions",
+        "connection_id int8, role text, database text, application_name text, state text,"
+        "query text, connected_at timestamptz, client_address text?",
+        _sessions,
+    ),
+    (
+        "mz_internal",
+        "mz_object_dependencies",
+        "object_id text, referenced_object_id text",
+        _dependencies,
+    ),
+    (
+        "mz_internal",
+        "mz_comments",
+        "id text, object_type text, object_sub_id int4?, comment text",
+        _comments,
+    ),
+    (
+        "mz_internal",
+        "pg_object_definitions",
+        "oid oid, kind text, definition text, create_sql text",
+        _definitions,
+    ),
+    (
+        "mz_internal",
+        "mz_read_holds",
+        "object_id text, object_name text, kind text, time mz_timestamp, age_ms int8,"
+        "connection_id int8?, dataflow_id text?, token text?, subscription_id text?",
+        live("mz_read_holds"),
+    ),
+    (
+        "mz_internal",
+        "pg_relation_visibility",
+        "oid oid, visible bool",
+        _visibility,
+    ),
+    (
+        "mz_catalog",
+        "mz_subscriptions",
+        "id text, oid oid, schema_id text, name text, position mz_timestamp?, behind_ms int8?,"
+        "definition text, owner_id text, create_sql text",
+        _subscriptions,
+    ),
+    (
+        "mz_internal",
+        "mz_wallclock_global_lag",
+        "object_id text, lag interval?",
+        _wallclock_lags,
+    ),
+    (
+        "mz_internal",
+        "mz_materialization_lag",
+        "object_id text, local_lag interval?, global_lag interval?,"
+        "slowest_local_input_id text, slowest_global_input_id text",
+        _materialization_lags,
+    ),
+    (
+        "mz_internal",
+        "mz_dataflow_statuses",
+        "replica_id text, object_id text, state text, write_frontier mz_timestamp?,"
+        "hydration_ms int8, steps int8, step_ms float8, busy_ms int8, arranged_rows int8?,"
+        "arranged_bytes int8?, failure text?",
+        live("mz_dataflow_statuses"),
+    ),
+    (
+        "mz_internal",
+        "mz_message_loop_latency",
+        "window_end timestamptz, window_ms int8, probes int8, avg_ms float8, max_ms float8",
+        live("mz_message_loop_latency"),
+    ),
+    (
+        "mz_internal",
+        "mz_write_capabilities",
+        "object_id text, object_name text, kind text, write_frontier mz_timestamp, token text,"
+        "dataflow_id text?",
+        live("mz_write_capabilities"),
+    ),
+    (
+        "mz_introspection",
+        "mz_arrangement_sizes",
+        "replica_id text, object_id text?, operator_id int8?, name text, records int8,"
+        "batches int8, size int8",
+        live("mz_arrangement_sizes"),
+    ),
+)
+
+
+def relations() -> Iterator[Declaration]:
+    """Yield the relations of mz_catalog, mz_internal and mz_introspection."""
+    for number, (schema, name, columns, rows) in enumerate(_RELATIONS):
+        yield Declaration(FIRST_OID + number, schema, name, columns, rows)

@@ -6,7 +6,6 @@ from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.functions import pg_proc_rows, type_functions
 from foreshore.catalog.builtin.pg_views import SUPERUSER_OID, VIEWS, authid
 from foreshore.catalog.builtin.relation import (
-    Builtin,
     Declaration,
     IntrospectionSnapshot,
     Row,
@@ -31,14 +30,14 @@ _BY_VALUE = frozenset((1, 2, 4, 8))
 _ALIGN = {1: "c", 2: "s", 4: "i", 8: "d"}
 
 
-def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
-    """Yield the relations of the schema; `builtins` returns all builtins, including these."""
+def relations() -> Iterator[Declaration]:
+    """Yield the relations of the schema."""
     rows: dict[str, Callable[[IntrospectionSnapshot], Iterable[Row]]] = {
         "pg_am": _am,
         "pg_attrdef": _attrdef,
-        "pg_attribute": lambda snapshot: _attribute(snapshot, builtins()),
+        "pg_attribute": _attribute,
         "pg_authid": authid,
-        "pg_class": lambda snapshot: _class(snapshot, builtins()),
+        "pg_class": _class,
         "pg_collation": _collation,
         "pg_constraint": _constraint,
         "pg_database": _database,
@@ -66,7 +65,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
 # --- relations ------------------------------------------------------------------------------
 
 
-def _class(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.items:
         index = item.type == "index"
         yield {
@@ -107,7 +106,7 @@ def _class(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> It
             "relreplident": "n",
         }
     namespaces = _namespaces(snapshot)
-    for builtin in builtins:
+    for builtin in snapshot.builtins:
         yield {
             "oid": builtin.oid,
             "relname": builtin.name,
@@ -122,7 +121,7 @@ def _class(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> It
         }
 
 
-def _attribute(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+def _attribute(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.items:
         if item.type == "index":
             yield from _index_attributes(snapshot, item)
@@ -138,7 +137,7 @@ def _attribute(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -
         for number, position in enumerate(key.columns, 1):
             column = ColumnType(desc.columns[position].type)
             yield _attribute_of(named.oid, number, desc.names[position], column)
-    for builtin in builtins:
+    for builtin in snapshot.builtins:
         yield from _attributes(builtin.oid, builtin.desc, builtin.id, None)
 
 

@@ -16,11 +16,7 @@ from foreshore.ids import GlobalId, is_builtin
 @cache
 def all_builtins() -> tuple[Builtin, ...]:
     """Return the builtin relations, in the order of their ids."""
-    declared = chain(
-        pg_catalog.relations(all_builtins),
-        information_schema.relations(all_builtins),
-        mz_catalog.relations(all_builtins),
-    )
+    declared = chain(pg_catalog.relations(), information_schema.relations(), mz_catalog.relations())
     return tuple(each.with_id(number) for number, each in enumerate(declared))
 
 

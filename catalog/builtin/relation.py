@@ -54,6 +54,7 @@ class IntrospectionSnapshot:
 
     state: State
     planned: Mapping[GlobalId, Planned]
+    builtins: "Sequence[Builtin]"
     database: str
     definition_of: Callable[[GlobalId], str]  # the text of a view's query
     default_of: Callable[[GlobalId, int], str | None]  # the text of a table column's default

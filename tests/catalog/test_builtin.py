@@ -15,6 +15,7 @@ def snapshot() -> IntrospectionSnapshot:
     return IntrospectionSnapshot(
         state=state,
         planned={item.id: Planned(desc) for item in state.items()},
+        builtins=all_builtins(),
         database="foreshore",
         definition_of=lambda _: "SELECT 1",
         default_of=lambda _, i: "7" if i == 0 else None,
