@@ -681,9 +681,14 @@ def _let_rec(relation: LetRec, scope: Scope, errors: Errors) -> Rows:
             if relation.fails:
                 failed[NOT_CONVERGED.format(rounds)] += 1
             break
-    add(errors, failed)
-    scope.used.update(used - latest.keys())
-    return _rows(relation.body, replace(scope, locals={**scope.locals, **latest}), errors)
+    read: set[int] = set()
+    inner = replace(scope, locals={**scope.locals, **latest}, used=read)
+    found = _rows(relation.body, inner, errors)
+    if read & latest.keys():  # what nobody reads is not computed, and so does not fail
+        add(errors, failed)
+        read |= used
+    scope.used.update(read - latest.keys())
+    return found
 
 
 def _recursive(relation: Recursive, scope: Scope, errors: Errors) -> Rows:

@@ -29,6 +29,7 @@ from foreshore.expr import ir
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Scalar, columns_of
+from foreshore.expr.recursion import is_used
 from foreshore.expr.split import can_fail
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, array_of
@@ -201,7 +202,8 @@ class Builder:
             return
         counts.update(self._ports_of.get(relation, ()))
         if isinstance(relation, ir.LetRec):
-            for part in (*self.loops[relation].outside, relation.body):
+            loop = self.loops.get(relation)  # not there if nobody reads its values
+            for part in (*(() if loop is None else loop.outside), relation.body):
                 self._count_ports(part, counts)
             return
         if isinstance(relation, LINEAR):
@@ -226,6 +228,8 @@ class Builder:
             case ir.Let(number=number, value=value, body=body):
                 self._values[number] = value
                 self.negative[number] = may_be_negative(value, dict(self.negative))
+                return self.node(body)
+            case ir.LetRec(body=body) if not is_used(relation):
                 return self.node(body)
             case ir.LetRec(body=body):
                 self.loops[relation] = build_loop(self, relation)

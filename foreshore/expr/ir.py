@@ -474,7 +474,8 @@ class LetRec(Node, frozen=True, cache_hash=True):
     First all values are empty. Then they are computed one after the other, each from the latest
     ones, again and again until a round changes none of them, or for at most `limit` rounds. If
     `fails`, it is an error (54000) if the last round allowed has still changed some. `columns[i]`
-    are the columns of `values[i]`, but all of them nullable.
+    are the columns of `values[i]`, but all of them nullable. If `body` uses no value, none is
+    computed, and none can fail.
     """
 
     numbers: tuple[int, ...]

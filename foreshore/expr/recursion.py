@@ -106,6 +106,14 @@ def has_recursion(relation: Relation) -> bool:
     return any(isinstance(node, LetRec) for node in walk_relations(relation))
 
 
+def is_used(recursion: LetRec) -> bool:
+    """Whether the body of a recursion reads one of its values."""
+    return any(
+        isinstance(node, LocalGet) and node.number in recursion.numbers
+        for node in walk_relations(recursion.body)
+    )
+
+
 def may_fail(relation: Relation) -> bool:
     """Whether a lowered relation may have errors; a recursion may not converge."""
     return has_recursion(relation) or split_errors(relation)[1] is not None
@@ -246,6 +254,8 @@ class _Taking:
                 return self._rest(body, {**bound, number: self._rest(value, bound)})
             case LocalGet(number=number):
                 return bound.get(number, node)
+            case LetRec() if not is_used(node):
+                return self._rest(node.body, bound)
             case LetRec(numbers=numbers, columns=columns):
                 ids = tuple(GlobalId(f"r{next(self._numbers)}") for _ in numbers)
                 gets = [Get(id, types) for id, types in zip(ids, columns, strict=True)]
