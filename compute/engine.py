@@ -10,7 +10,7 @@ Columns are addressed by position. Input updates have a collection's row columns
 `__diff`; they are consolidated and unordered.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -22,7 +22,7 @@ from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import column_names
 from foreshore.types import TEXT, ColumnType, arrow_type
@@ -224,8 +224,12 @@ class Evaluations(Protocol):
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
+        order: Sequence[OrderKey] = (),
     ) -> Iterator[pa.Table]:
-        """Yield the rows of `relation` as of a time, part by part: at least one."""
+        """Yield the rows of `relation` as of a time, part by part: at least one.
+
+        They come in `order`, if there is one (see `finish.engine_order`).
+        """
         ...
 
 

@@ -22,6 +22,7 @@ from foreshore.table_rows import Row, columns_of_rows
 from foreshore.types import ColumnType
 
 MAX_RESULT_BYTES = 1 << 30
+ORDERED_AT_ONCE = 1 << 18  # rows from which the first ones in order are chosen
 
 # Types whose Arrow order is SQL's (text by bytes, as in collation C).
 _PLAIN = PLAIN | {"numeric"}
@@ -111,13 +112,59 @@ def finished_parts(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the finished rows of a result with multiplicities, part by part.
 
-    At least one part is yielded, possibly empty. Rows to be ordered are collected first. Raises
-    OutOfMemory if the rows would exceed MAX_RESULT_BYTES.
+    At least one part is yielded, possibly empty. Rows to be ordered are collected first, with LIMIT
+    only those that may be among the first. Raises OutOfMemory if the rows would exceed
+    MAX_RESULT_BYTES.
     """
-    if finishing is None or finishing.order_by:
-        rows = expanded(pa.concat_tables(parts), finishing)
-        return sized([rows if finishing is None else finish(rows, finishing)])
-    return sized(_finished_as_they_come(parts, finishing))
+    if finishing is None:
+        return sized([expanded(whole(parts))])
+    if not finishing.order_by:
+        return sized(_finished_as_they_come(parts, finishing))
+    if finishing.limit is None:
+        return sized([finish(expanded(whole(parts), finishing), finishing)])
+    return sized([finish(_first_in_order(parts, finishing), finishing)])
+
+
+def engine_order(finishing: Finishing) -> tuple[OrderKey, ...]:
+    """Return the order of all rows if an engine may order them, which needs less memory, or ()."""
+    keys = finishing.order_by
+    if finishing.limit is not None or not all(isinstance(key.expr, Column) for key in keys):
+        return ()
+    return keys if all(type_of(key.expr).name in _PLAIN for key in keys) else ()
+
+
+def whole(parts: Iterable[pa.Table], max_bytes: int | None = MAX_RESULT_BYTES) -> pa.Table:
+    """Return at least one part as one table; raises OutOfMemory beyond `max_bytes`."""
+    kept: list[pa.Table] = []
+    size = 0
+    for part in parts:
+        size += part.nbytes
+        if max_bytes is not None:
+            check_size(size, max_bytes)
+        kept.append(part)
+    return pa.concat_tables(kept)
+
+
+def _first_in_order(parts: Iterable[pa.Table], finishing: Finishing) -> pa.RecordBatch:
+    """Return rows among which are the first ones in order, as many as LIMIT and OFFSET need.
+
+    Whenever there are twice as many rows, all others are dropped. Equal rows stay in their order.
+    """
+    assert finishing.limit is not None
+    wanted = finishing.offset + finishing.limit
+    kept: list[pa.RecordBatch] = []
+    count = size = 0
+    for part in parts:
+        rows = expanded(part, finishing)
+        kept.append(rows)
+        count, size = count + rows.num_rows, size + rows.nbytes
+        if count > 2 * wanted + ORDERED_AT_ONCE:
+            rows = pa.concat_batches(kept)
+            first = places_in_order(rows, finishing.order_by)[:wanted]
+            kept = [rows.take(pa.array(first))]
+            count, size = wanted, kept[0].nbytes
+        check_size(size, MAX_RESULT_BYTES)
+    return pa.concat_batches(kept)
 
 
 def _finished_as_they_come(

@@ -5,17 +5,49 @@ large as its largest query made it.
 """
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
+from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MUCH = 16 << 20
 
 
 def give_back() -> None:
     """Return unused memory to the operating system; takes some milliseconds on a thread."""
     pa.default_memory_pool().release_unused()
     _trim()()
+
+
+def giving_back(work: Callable[P, R]) -> Callable[P, R]:
+    """Return `work`, after which unused memory is given back if the process has grown by much."""
+
+    @wraps(work)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        before = resident_bytes()
+        try:
+            return work(*args, **kwargs)
+        finally:
+            if resident_bytes() - before > MUCH:
+                give_back()
+
+    return wrapped
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process has; 0 where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @cache

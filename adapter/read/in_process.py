@@ -6,12 +6,13 @@ chance to stop it, it runs in a process of its own. The answers to queries of th
 kept for all sessions (`catalog/builtin/answers.py`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from foreshore import blocking
@@ -21,11 +22,13 @@ from foreshore.adapter.read.result import finished
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.engine import Cancellation, Evaluations, Input
-from foreshore.compute.finish import finished_parts
+from foreshore.compute.finish import engine_order, finished_parts, whole
 from foreshore.compute.local.recursion import Evaluation, Steps, in_slices
 from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import TableAltered
+from foreshore.expr.block import Block
 from foreshore.expr.cost import is_heavy
+from foreshore.expr.ir import OrderKey
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
 from foreshore.storage.snapshot import Snapshot
@@ -40,10 +43,15 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
     if not bound.given and question_of(context, bound.block) is not None:
         return await finished(await rows_in_process(context, bound), finishing)
 
+    order: Sequence[OrderKey] = ()
+    if _is_heavy(bound.block):  # it may have more rows than should be in memory
+        order = engine_order(finishing)
+        finishing = msgspec.structs.replace(finishing, order_by=()) if order else finishing
+
     def finish(parts: Iterator[pa.Table]) -> Result:
         return collected(finished_parts(parts, finishing))
 
-    result = await _evaluate(context, bound, finish)
+    result = await _evaluate(context, bound, finish, order)
     if result.spilled_bytes > LARGE_RESULT:
         await blocking.run(context.coordinator.executor, give_back)
     return result
@@ -52,7 +60,7 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
 async def rows_in_process(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows of `bound` with `__diff`, not finished."""
     question = None if bound.given else question_of(context, bound.block)
-    evaluate = partial(_evaluate, context, bound, pa.concat_tables)
+    evaluate = partial(_evaluate, context, bound, whole)
     if question is None:
         return await evaluate()
     coordinator = context.coordinator
@@ -60,9 +68,12 @@ async def rows_in_process(context: StatementContext, bound: BoundPeek) -> pa.Tab
 
 
 async def _evaluate(
-    context: StatementContext, bound: BoundPeek, take: Callable[[Iterator[pa.Table]], T]
+    context: StatementContext,
+    bound: BoundPeek,
+    take: Callable[[Iterator[pa.Table]], T],
+    order: Sequence[OrderKey] = (),
 ) -> T:
-    """Return `take` of the parts of the rows with `__diff`, computed on a thread."""
+    """Return `take` of the parts of the rows with `__diff`, computed on a thread, in `order`."""
     coordinator, block, time = context.coordinator, bound.block, bound.time
     stored = (block.sources() - bound.given.keys()) & coordinator.capabilities.keys()
     for id in stored:
@@ -75,7 +86,7 @@ async def _evaluate(
     def steps() -> Steps[T]:
         engine: AbstractContextManager[Evaluations] = (
             coordinator.isolated.evaluations(cancellation)
-            if any(map(is_heavy, block.relations()))
+            if _is_heavy(block)
             else coordinator.engine.evaluations(cancellation)
         )
         with ExitStack() as stack:
@@ -84,7 +95,7 @@ async def _evaluate(
                 files = stack.enter_context(each.paths())
                 inputs[each.id] = replace(inputs[each.id], files=files)
             evaluation = Evaluation(inputs, time, evaluations, cancellation.check)
-            parts = yield from evaluation.parts(block)
+            parts = yield from evaluation.parts(block, order)
             return take(cancellation.checked(parts))
 
     try:
@@ -97,6 +108,11 @@ async def _evaluate(
     finally:
         for snapshot in snapshots:
             snapshot.release()
+
+
+def _is_heavy(block: Block) -> bool:
+    """Whether a block is evaluated in a process of its own."""
+    return any(map(is_heavy, block.relations()))
 
 
 def _input(

@@ -77,6 +77,8 @@ class DuckDbEngine(BulkEngine):
                 "autoload_known_extensions": False,
                 "temp_directory": "" if scratch is None else scratch,
                 "max_temp_directory_size": spill_limit,
+                # Else its allocator keeps what a large query has freed until the next one.
+                "allocator_background_threads": True,
             },
         )
         for name, function, fields in (
@@ -177,12 +179,13 @@ class DuckDbSession(Session):
         """Return the result of `select`."""
         if max_bytes is None:
             return self.execute(select).to_arrow_table()
-        return pa.concat_tables(self.stream(select, max_bytes))
+        self.register_used()
+        return pa.concat_tables(_stream(self._cursor, select, max_bytes))
 
     def stream(self, select: str, max_bytes: int | None = None) -> Iterator[pa.Table]:
-        """Yield what `select` gives, part by part."""
+        """Yield what `select` gives in small parts, however much that is."""
         self.register_used()
-        return _stream(self._cursor, select, max_bytes)
+        return _stream(self._cursor, select, None)
 
     def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
         """Run a rendered statement after registering the functions that it may call."""

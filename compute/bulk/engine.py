@@ -5,7 +5,7 @@ dataflows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from threading import Lock
@@ -22,7 +22,7 @@ from foreshore.compute.delta.tick import Store, TickDataflow
 from foreshore.compute.engine import ArrangementSize, Cancellation, Dataflow, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
-from foreshore.expr.ir import Relation, sources_of
+from foreshore.expr.ir import OrderKey, Relation, sources_of
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.temporal import has_temporal_filter
 from foreshore.ids import GlobalId
@@ -55,10 +55,11 @@ class Evaluations:
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
+        order: Sequence[OrderKey] = (),
     ) -> Iterator[pa.Table]:
         """Yield the rows of `relation` as of a time, part by part: at least one."""
         plan = self._without_errors(relation, inputs, as_of, max_bytes)
-        for part in self._session.evaluate_parts(plan, inputs, as_of, max_bytes):
+        for part in self._session.evaluate_parts(plan, inputs, as_of, max_bytes, order):
             yield check_result(relation, part)
 
     def _without_errors(

@@ -24,7 +24,16 @@ from foreshore.compute.delta.tables import (
     row_layout,
 )
 from foreshore.compute.engine import Input, result_schema
-from foreshore.expr.ir import Constant, Get, Relation, columns_of, sources_of, walk_relations
+from foreshore.expr.ir import (
+    Column,
+    Constant,
+    Get,
+    OrderKey,
+    Relation,
+    columns_of,
+    sources_of,
+    walk_relations,
+)
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, update_schema
@@ -98,8 +107,11 @@ class Session(ABC):
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
+        order: Sequence[OrderKey] = (),
     ) -> Iterator[pa.Table]:
         """Yield the rows of an infallible relation as of a time, part by part: at least one.
+
+        They come in `order`, whose keys are columns that an engine orders as SQL does.
 
         Equal rows are added up only where some entries may cancel others. Otherwise each part
         comes as soon as it is computed, and the engine holds no table of all rows. Without columns
@@ -112,6 +124,9 @@ class Session(ABC):
             or not all(adds_only(inputs[id]) for id in sources_of(relation))
         )
         select = self._select(relation, inputs, as_of, consolidated=consolidated)
+        if order:
+            keys = ", ".join(map(_sorted_by, order))
+            select = f"SELECT * FROM ({select}) AS r ORDER BY {keys}"
         for part in self.stream(select, max_bytes):
             yield cast_to_schema(part, result_schema(columns))
 
@@ -193,3 +208,9 @@ class Session(ABC):
         columns = [(f"c{i}", type) for i, type in enumerate(types)]
         self.show(name, constant_table(constant), [*columns, ("d", "BIGINT")])
         return name
+
+
+def _sorted_by(key: OrderKey) -> str:
+    assert isinstance(key.expr, Column), key
+    direction = "DESC" if key.descending else "ASC"
+    return f"c{key.expr.index} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"

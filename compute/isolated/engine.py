@@ -22,13 +22,17 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.engine import Cancellation, Input
+from foreshore.compute.finish import whole
+from foreshore.compute.scratch import Scratch
 from foreshore.errors import DatabaseError, QueryCanceled, Unavailable
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.isolated.worker")
 MOST_IDLE = 1
 LENGTH = struct.Struct(">Q")
+QUESTION, NEXT, FORGET = b"Q", b"N", b"F"  # kinds of requests
+PART, DONE, FAILED = b"P", b"D", b"E"  # kinds of answers
 
 
 class IsolatedEngine:
@@ -38,7 +42,7 @@ class IsolatedEngine:
     """
 
     def __init__(self, directories: Sequence[str] = (), command: Sequence[str] = COMMAND) -> None:
-        self._command = [*command, *directories]
+        self._command, self._directories = command, directories
         self._lock = Lock()
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
@@ -78,11 +82,12 @@ class IsolatedEngine:
                     return worker
                 self._all.discard(worker)
                 worker.end()
-            worker = _Worker(self._command)
+            worker = _Worker(self._command, self._directories)
             self._all.add(worker)
             return worker
 
     def _give_back(self, worker: "_Worker") -> None:
+        worker.rest()
         with self._lock:
             if worker.alive and len(self._idle) < MOST_IDLE and not self._closed:
                 self._idle.append(worker)
@@ -94,15 +99,24 @@ class IsolatedEngine:
 class _Worker:
     """A process that evaluates one relation at a time."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], directories: Sequence[str]) -> None:
+        scratch = Scratch()
+        self._scratch: Scratch | None = scratch
+        self._lock = Lock()
         self._process = subprocess.Popen(
-            command,
+            [*command, str(scratch.path), *directories],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
         blocking.lower_priority(self._process.pid)
         self._at_rest = True  # neither evaluating nor killed
+        self._is_answering = False  # an answer has more parts
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
@@ -119,6 +133,10 @@ class _Worker:
         self.kill()
         with suppress(OSError), self._process:
             pass  # waits and closes the pipes; unsent data is lost
+        with self._lock:
+            scratch, self._scratch = self._scratch, None
+        if scratch is not None:
+            scratch.remove()
 
     def parts(
         self,
@@ -126,9 +144,22 @@ class _Worker:
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         max_bytes: int | None = None,
+        order: Sequence[OrderKey] = (),
     ) -> Iterator[pa.Table]:
-        """Yield the rows of `relation` as of a time, in one part."""
-        yield self.rows(relation, inputs, as_of, max_bytes)
+        """Yield the rows of `relation` as of a time, each part made when it is asked for.
+
+        Raises Unavailable if the process ends.
+        """
+        question = _Pieces()
+        asked = (relation, dict(inputs), as_of, max_bytes, tuple(order))
+        pickle.Pickler(question, protocol=5).dump(asked)
+        kind, answer = self._ask(QUESTION, *question.pieces)
+        while kind == PART:
+            with pa.ipc.open_stream(pa.py_buffer(answer)) as reader:
+                part = reader.read_all()
+            del answer
+            yield part
+            kind, answer = self._ask(NEXT)
 
     def rows(
         self,
@@ -138,21 +169,28 @@ class _Worker:
         max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of `relation` as of a time; raises Unavailable if the process ends."""
+        return whole(self.parts(relation, inputs, as_of, max_bytes), max_bytes)
+
+    def _ask(self, kind: bytes, *pieces: bytes) -> tuple[bytes, bytearray]:
+        """Return the kind and the bytes of the answer; raises its error."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        asked = _Pieces()
-        pickle.Pickler(asked, protocol=5).dump((relation, dict(inputs), as_of, max_bytes))
         self._at_rest = False
         try:
-            send(self._process.stdin, b"A", *asked.pieces)
+            send(self._process.stdin, kind, *pieces)
             kind, answer = receive(self._process.stdout)
         except (OSError, EOFError, ValueError):
             raise Unavailable("the process that evaluated the query has ended") from None
-        self._at_rest = True
-        if kind == b"E":
+        self._at_rest, self._is_answering = True, kind == PART
+        if kind == FAILED:
             raise failure_of(answer)
-        with pa.ipc.open_stream(pa.py_buffer(answer)) as reader:
-            return reader.read_all()
+        return kind, answer
+
+    def rest(self) -> None:
+        """Let the process forget the answer that it has not given to its end."""
+        if self.alive and self._is_answering:
+            with suppress(Unavailable):
+                self._ask(FORGET)
 
 
 class _Pieces:

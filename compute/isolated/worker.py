@@ -4,6 +4,7 @@ import logging
 import os
 import pickle
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -12,9 +13,22 @@ from threading import Thread
 import pyarrow as pa
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.isolated.engine import as_failure, receive, send
+from foreshore.compute.engine import Cancellation
+from foreshore.compute.isolated.engine import (
+    DONE,
+    FAILED,
+    FORGET,
+    PART,
+    QUESTION,
+    as_failure,
+    receive,
+    send,
+)
 from foreshore.compute.local.linear import evaluate_linear, is_linear, multiplies_rows
 from foreshore.errors import DatabaseError, InternalError, OutOfMemory, StatementTooComplex
+from foreshore.memory import give_back
+
+MEMORY_LIMIT = "512MB"  # what needs more is spilled where DuckDB can
 
 logger = logging.getLogger(__name__)
 
@@ -23,43 +37,65 @@ def main() -> None:
     """Answer requests from standard input on standard output, until the input ends."""
     with suppress(OSError):  # the kernel kills this process first when memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000")
-    engine = DuckDbEngine(directories=sys.argv[1:], memory_limit="1GB", threads=2)
-    questions: SimpleQueue[bytearray] = SimpleQueue()
-    Thread(target=_listen, args=(questions,), daemon=True).start()
+    scratch, *directories = sys.argv[1:]
+    engine = DuckDbEngine(
+        directories=directories, memory_limit=MEMORY_LIMIT, threads=2, scratch=scratch
+    )
+    requests: SimpleQueue[tuple[bytes, bytearray]] = SimpleQueue()
+    Thread(target=_listen, args=(requests,), daemon=True).start()
+    parts: Iterator[pa.Table] = iter(())
     while True:
-        kind, answer = _answer(engine, questions.get())
+        kind, question = requests.get()
+        if kind == QUESTION:
+            parts = _parts(engine, question)
+        elif kind == FORGET:
+            parts = iter(())
+        kind, answer = _next_answer(parts)
         send(sys.stdout.buffer, kind, answer)
+        del answer
+        if kind != PART:
+            parts = iter(())
+            give_back()
 
 
-def _listen(questions: "SimpleQueue[bytearray]") -> None:
+def _listen(requests: "SimpleQueue[tuple[bytes, bytearray]]") -> None:
     """Receive requests; end the process, even if it is busy, when the input ends."""
     try:
         while True:
-            questions.put(receive(sys.stdin.buffer)[1])
+            requests.put(receive(sys.stdin.buffer))
     except (EOFError, OSError):
         os._exit(0)
 
 
-def _answer(engine: DuckDbEngine, question: bytearray) -> "tuple[bytes, bytes | pa.Buffer]":
+def _parts(engine: DuckDbEngine, question: bytearray) -> Iterator[pa.Table]:
+    """Yield the rows that a question asks for, in parts."""
+    relation, inputs, as_of, max_bytes, order = pickle.loads(question)
+    if inputs or order or not is_linear(relation) or multiplies_rows(relation):
+        with engine.evaluations(Cancellation()) as evaluations:
+            yield from evaluations.parts(relation, inputs, as_of, max_bytes, order)
+    else:  # without an engine, which is given constants as SQL
+        yield evaluate_linear(relation)
+
+
+def _next_answer(parts: Iterator[pa.Table]) -> "tuple[bytes, bytes | pa.Buffer]":
+    """Return the kind and the bytes of the answer: the next part, the end, or an error."""
     try:
-        relation, inputs, as_of, max_bytes = pickle.loads(question)
-        if inputs or not is_linear(relation) or multiplies_rows(relation):
-            rows = engine.evaluate(relation, inputs, as_of, None, max_bytes)
-        else:  # without an engine, which is given constants as SQL
-            rows = evaluate_linear(relation)
+        part = next(parts, None)
+        if part is None:
+            return DONE, b""
         out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, rows.schema) as writer:
-            writer.write_table(rows)
-        return b"T", out.getvalue()
+        with pa.ipc.new_stream(out, part.schema) as writer:
+            writer.write_table(part)
+        return PART, out.getvalue()
     except DatabaseError as error:
-        return b"E", as_failure(error)
+        return FAILED, as_failure(error)
     except MemoryError:
-        return b"E", as_failure(OutOfMemory("The query needs more memory than there is for it."))
+        return FAILED, as_failure(OutOfMemory("The query needs more memory than there is for it."))
     except RecursionError:
-        return b"E", as_failure(StatementTooComplex("stack depth limit exceeded"))
+        return FAILED, as_failure(StatementTooComplex("stack depth limit exceeded"))
     except Exception:
         logger.exception("an evaluation failed")
-        return b"E", as_failure(InternalError("an evaluation failed"))
+        return FAILED, as_failure(InternalError("an evaluation failed"))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.compute.local.row_goal import RowGoals, row_goals
 from foreshore.errors import DatabaseError, not_converged
 from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
-from foreshore.expr.ir import Relation, columns_of, sources_of
+from foreshore.expr.ir import OrderKey, Relation, columns_of, sources_of
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
 from foreshore.types import ColumnType, SqlType
@@ -80,13 +80,16 @@ class Evaluation:
         self._linear: dict[int, bool] = {}  # by the relation's id: it may be long to hash
         self._found_inputs: dict[GlobalId, tuple[pa.Table, Input]] = {}
 
-    def parts(self, block: Block) -> Steps[Iterator[pa.Table]]:
-        """Return an iterator over the rows, with `__diff`, of `block`, part by part."""
+    def parts(self, block: Block, order: Sequence[OrderKey] = ()) -> Steps[Iterator[pa.Table]]:
+        """Return an iterator over the rows, with `__diff`, of `block`, part by part.
+
+        They come in `order` (see `finish.engine_order`).
+        """
         found = yield from self._results(block, {})
-        if self._is_linear(block.relation):
+        if not order and self._is_linear(block.relation):
             return iter([_evaluate_linear(block.relation, found)])
         inputs = self._inputs_with(found)
-        return self._engine.parts(block.relation, inputs, self._time, MAX_RESULT_BYTES)
+        return self._engine.parts(block.relation, inputs, self._time, MAX_RESULT_BYTES, order)
 
     def _results(self, block: Block, found: Found) -> Steps[Found]:
         """Return `found` and the results of the block's recursions."""

@@ -25,11 +25,11 @@ from foreshore.compute.protocol import PEEK_WINDOW, Failure, Peek, PeekResponse
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import Instance
-from foreshore.compute.result import LARGE_RESULT, sized
+from foreshore.compute.result import sized
 from foreshore.compute.transport import Tables
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
-from foreshore.memory import give_back
+from foreshore.memory import giving_back
 
 
 class PendingPeeks:
@@ -146,7 +146,8 @@ class PendingPeeks:
             def send(rows: pa.RecordBatch) -> None:
                 loop.call_soon_threadsafe(self._part, number, evaluation, rows)
 
-            last = await blocking.run(self._threads, evaluation.send_all_but_last, answer, send)
+            send_all_but_last = giving_back(evaluation.send_all_but_last)
+            last = await blocking.run(self._threads, send_all_but_last, answer, send)
         except Exception as error:
             await self._instance.check()
             if self._is_over(number, evaluation):
@@ -199,15 +200,11 @@ class _Evaluation:
     ) -> pa.RecordBatch:
         """Send the parts of an answer as allowed; return the last one."""
         last = next(answer)
-        sent = 0
         for part in answer:
             self.window.acquire()
             self.cancellation.check()
             send(last)
-            sent += last.nbytes
             last = part
-        if sent > LARGE_RESULT:
-            give_back()
         return last
 
 

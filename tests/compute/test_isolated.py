@@ -1,6 +1,8 @@
 """Evaluation in a separate process gives the same answers and can always be stopped."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Timer
 
 import pyarrow as pa
@@ -9,7 +11,19 @@ import pytest
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.errors import DataError, QueryCanceled, Unavailable
-from foreshore.expr.ir import Call, Column, Get, Join, Literal, Map, Project, Relation, Scalar
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    FlatMap,
+    Get,
+    Join,
+    Literal,
+    Map,
+    OrderKey,
+    Project,
+    Relation,
+    Scalar,
+)
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, TEXT, ColumnType
 from foreshore.update import DIFF, update_schema
@@ -86,3 +100,38 @@ def test_closed_engine_ends_what_it_evaluates(engine: IsolatedEngine) -> None:
     timer.join()
     with pytest.raises(QueryCanceled):
         value(engine, Literal("a", TEXT))
+
+
+def series(last: int) -> Relation:
+    args = (Literal(1, INT4), Literal(last, INT4))
+    return FlatMap(ONE_ROW, "generate_series(int4,int4)", args, (ColumnType(INT4, False),))
+
+
+def resident_megabytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) >> 10
+
+
+def test_parts_are_computed_as_they_are_taken(engine: IsolatedEngine) -> None:
+    product = Join((series(10_000), series(10_000)), ())
+    with engine.evaluations(Cancellation()) as worker:
+        parts = worker.parts(product, {}, 0)
+        rows = next(parts).num_rows
+        before = resident_megabytes(worker.pid)
+        while rows < 5_000_000:
+            rows += next(parts).num_rows
+        assert resident_megabytes(worker.pid) < before + 100
+    with engine.evaluations(Cancellation()) as again:  # the rest of the answer is forgotten
+        assert again.pid == worker.pid
+        assert again.rows(series(3), {}, 0)["c0"].to_pylist() == [1, 2, 3]
+
+
+def test_parts_in_order(engine: IsolatedEngine) -> None:
+    product = Join((series(300), series(500)), ())
+    keys = [
+        OrderKey(Column(i, INT4), descending, False) for i, descending in ((1, True), (0, False))
+    ]
+    with engine.evaluations(Cancellation()) as worker:
+        found = pa.concat_tables(worker.parts(product, {}, 0, order=keys))
+    rows = list(zip(found["c0"].to_pylist(), found["c1"].to_pylist(), strict=True))
+    assert rows == [(a, b) for b in range(500, 0, -1) for a in range(1, 301)]

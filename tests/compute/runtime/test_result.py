@@ -4,13 +4,18 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from foreshore.compute import finish
 from foreshore.compute import result as results
 from foreshore.compute.finish import finished_parts
 from foreshore.compute.result import KEPT_BYTES, PART_BYTES, Result, collected, sized
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import Column, Finishing, OrderKey
 from foreshore.types import INT8
+from foreshore.update import DIFF
+from tests.effort import examples
 
 SCHEMA = pa.schema([pa.field("c0", pa.int64()), pa.field("c1", pa.string())])
 
@@ -125,3 +130,29 @@ def test_no_part_after_the_limit_is_computed() -> None:
 
     (found,) = finished_parts(parts(), Finishing((), 3, 1, (0,)))
     assert found.column(0).to_pylist() == [1, 2, 3]
+
+
+@settings(max_examples=examples(200))
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=12), min_size=1),
+    st.integers(0, 20),
+    st.integers(0, 5),
+    st.integers(0, 6),
+)
+def test_first_rows_in_order_are_kept_as_parts_come(
+    parts: list[list[tuple[int, int]]], limit: int, offset: int, at_once: int
+) -> None:
+    schema = pa.schema([("c0", pa.int64()), ("c1", pa.int64()), (DIFF, pa.int64())])
+    tables = [
+        pa.Table.from_pylist([{"c0": a, "c1": b, DIFF: 1 + b % 2} for a, b in part], schema=schema)
+        for part in parts
+    ]
+    order = (OrderKey(Column(0, INT8), descending=True),)  # has ties, which stay as they came
+    repeated = [row for part in parts for row in part for _ in range(1 + row[1] % 2)]
+    expected = sorted(repeated, key=lambda row: -row[0])[offset : offset + limit]
+    kept, finish.ORDERED_AT_ONCE = finish.ORDERED_AT_ONCE, at_once
+    try:
+        found = list(finished_parts(tables, Finishing(order, limit, offset, (0, 1))))
+    finally:
+        finish.ORDERED_AT_ONCE = kept
+    assert [tuple(row.values()) for part in found for row in part.to_pylist()] == expected
