@@ -53,6 +53,7 @@ class OrderedSpine(Spine):
     ) -> None:
         super().__init__([np.arange(key)], texts, interner, seed, since)
         self.key = key
+        self._near = 0  # rows that were read last
 
     def insert(self, batch: Batch) -> None:
         """Insert updates, none of which is before `since`."""
@@ -132,7 +133,7 @@ class OrderedSpine(Spine):
         padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
         interner = self.interner
         begins, ends = np.empty(len(points), np.int64), np.empty(len(points), np.int64)
-        room = 4 * len(points) + 16
+        room = max(4 * len(points) + 16, 2 * self._near)
         while True:
             found, runs, places, counts = (np.empty(room, np.int64) for _ in range(4))
             size = kernels.rows_near(
@@ -148,6 +149,7 @@ class OrderedSpine(Spine):
             if size <= room:
                 break
             room = size
+        self._near = size
         words = np.empty((size, self.width), np.int64)
         for number, run in enumerate(self.runs):
             here = runs[:size] == number

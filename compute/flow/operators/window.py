@@ -121,9 +121,13 @@ class WindowFunctions:
         if self._totals is not None:
             given = self._totals.program.run(inputs[0], self._context)
             sums = self._totals.table.at(points, order, hashes, given)
+        is_new = not self._spine.runs
         self._mark = self._spine.mark()
         self._spine.insert(updates)
-        read = self._whole(points) if self.reach is None else self._near(points, updates, sums)
+        if is_new or self.reach is None:
+            read = self._whole(points)
+        else:
+            read = self._near(points, updates, sums)
         values = self._values(read, len(points))
         found = read.points
         here = ~points.first[found] & read.changed
