@@ -16,6 +16,7 @@ from foreshore.types import SqlType
 
 SUM_FLOAT = "foreshore_sum_float"
 COMOMENT_FLOAT = "foreshore_comoment_float"
+FRAMED = {"sum_float": "foreshore_framed_sums", "comoment_float": "foreshore_framed_comoments"}
 ONE = "CAST(1 AS BIGINT)"  # the multiplicity of entries of which each is there once
 
 
@@ -136,6 +137,10 @@ class Idioms(ABC):
         """Return a call of Foreshore's `function` over a list of structs of floats and `diff`."""
 
     @abstractmethod
+    def framed(self, function: str, number: str, values: Mapping[str, str]) -> str:
+        """Return a call of Foreshore's `function` over a list of structs in order of `number`."""
+
+    @abstractmethod
     def collect(
         self,
         value: str,
@@ -219,6 +224,11 @@ class DuckDbIdioms(Idioms):
         floats = "".join(f"'{name}': CAST({sql} AS DOUBLE), " for name, sql in values.items())
         entry = f"{{{floats}'d': CAST({diff} AS BIGINT)}}"
         return f"{function}({self.call('list', entry, where, over)})"
+
+    def framed(self, function: str, number: str, values: Mapping[str, str]) -> str:
+        """Return a call over an ordered list of struct literals."""
+        fields = ", ".join(f"'{name}': {sql}" for name, sql in values.items())
+        return f"{function}(list({{'n': {number}, {fields}}} ORDER BY {number}))"
 
     def collect(
         self,
@@ -310,6 +320,11 @@ class SparkIdioms(Idioms):
         entry = f"struct({floats}CAST({diff} AS BIGINT) AS d)"
         return f"{function}({self.call('collect_list', entry, where, over)})"
 
+    def framed(self, function: str, number: str, values: Mapping[str, str]) -> str:
+        """Return a call over a list of structs, sorted by their first fields."""
+        fields = ", ".join(f"{sql} AS {name}" for name, sql in values.items())
+        return f"{function}(array_sort(collect_list(struct({number} AS n, {fields}))))"
+
     def collect(
         self,
         value: str,
@@ -369,7 +384,8 @@ class SparkIdioms(Idioms):
         """Return false for GROUPS and EXCLUDE, and calls that need an order of their own."""
         frame = function.frame
         if function.function in ("lag", "lead"):
-            return all(isinstance(arg, Literal) for arg in function.args[1:])
+            _, rows, default = function.args
+            return isinstance(default, Literal) and isinstance(rows, Literal) and bool(rows.value)
         if function.function in PLACES:
             return True
         if frame.unit == "groups" or frame.exclude != "nothing":

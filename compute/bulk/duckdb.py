@@ -17,11 +17,12 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
-from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, SUM_FLOAT, DuckDbIdioms
+from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, FRAMED, SUM_FLOAT, DuckDbIdioms
 from foreshore.compute.bulk.dialect import ArrowFunction
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
+from foreshore.compute.bulk.framed import framed_comoments, framed_sums
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
@@ -90,6 +91,18 @@ class DuckDbEngine(BulkEngine):
                 function,
                 [f"STRUCT({fields}, d BIGINT)[]"],
                 "DOUBLE",
+                type="arrow",
+                null_handling="special",
+            )
+        for name, framed, fields in (
+            (FRAMED["sum_float"], framed_sums, "x DOUBLE"),
+            (FRAMED["comoment_float"], framed_comoments, "x DOUBLE, y DOUBLE"),
+        ):
+            self._connection.create_function(
+                name,
+                framed,
+                [f"STRUCT(n BIGINT, {fields}, lo BIGINT, hi BIGINT)[]"],
+                "DOUBLE[]",
                 type="arrow",
                 null_handling="special",
             )

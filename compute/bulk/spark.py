@@ -20,10 +20,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, SUM_FLOAT, SparkIdioms
+from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, FRAMED, SUM_FLOAT, SparkIdioms
 from foreshore.compute.bulk.dialect import ArrowFunction
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
+from foreshore.compute.bulk.framed import framed_comoments, framed_sums
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
 from foreshore.compute.bulk.spark_session import SparkOptions, end_of, start_spark
@@ -109,6 +110,8 @@ class SparkSqlSession(Session):
         configure_spark(spark)
         spark.udf.register(SUM_FLOAT, _float_function(sum_float_lists))
         spark.udf.register(COMOMENT_FLOAT, _float_function(comoment_float_lists))
+        spark.udf.register(FRAMED["sum_float"], _float_function(framed_sums, lists=True))
+        spark.udf.register(FRAMED["comoment_float"], _float_function(framed_comoments, lists=True))
 
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
         """Register an Arrow table under `name`."""
@@ -347,15 +350,15 @@ def _schema(columns: Columns) -> Any:
     return StructType.fromDDL(", ".join(fields))
 
 
-def _float_function(compute: Callable[[pa.Array], pa.Array]) -> Any:
-    """Return a function of lists that gives a float for each, as Spark takes it."""
+def _float_function(compute: Callable[[pa.Array], pa.Array], *, lists: bool = False) -> Any:
+    """Return a function of lists that gives a float or floats for each, as Spark takes it."""
     from pyspark.sql.functions import arrow_udf
-    from pyspark.sql.types import DoubleType
+    from pyspark.sql.types import ArrayType, DoubleType
 
     def function(lists: pa.Array) -> pa.Array:
         return compute(lists)
 
-    return arrow_udf(function, DoubleType())
+    return arrow_udf(function, ArrayType(DoubleType()) if lists else DoubleType())
 
 
 @contextmanager

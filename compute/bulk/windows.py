@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_node
 
-from foreshore.compute.bulk.aggregates import Sort
+from foreshore.compute.bulk.aggregates import FRAMED, Sort
 from foreshore.compute.bulk.frames import Edges, count_of, frame_sql
 from foreshore.compute.bulk.render import Frame, Renderer, partition_by, types_of
 from foreshore.expr import ir
@@ -21,6 +21,7 @@ from foreshore.expr.ir import Column, Literal, Map, Scalar, Window, WindowFuncti
 from foreshore.expr.scalars import with_scalars
 from foreshore.expr.windows import aggregate_of
 
+MOST_ROWS = 2**31 - 1  # an offset is an INT in Spark
 ONE = "CAST(1 AS BIGINT)"
 
 
@@ -109,7 +110,7 @@ class _Rendering:
     def result(self) -> Frame:
         """Return the rows with all functions."""
         functions = self.window.functions
-        native = [self._is_native(function) for function in functions]
+        native = [self._is_native(f) and not self._is_framed(f) for f in functions]
         if all(native):
             values = tuple(map(self._over, functions))
             columns = (*self.rows.columns, *values)
@@ -142,25 +143,38 @@ class _Rendering:
             for key in self.window.order_key
         ]
 
-    def _total(self) -> list[Sort]:
+    def _total(self, rows: Frame | None = None) -> list[Sort]:
         """Return the sort keys of the order of all rows."""
-        order = self._keys()
-        for column, type in list(zip(self.rows.columns, self.types, strict=True))[: self.ordered]:
-            order += map(Sort, self.dialect.total_order(column, type))
+        order = self._keys(rows)
+        columns = (rows or self.rows).columns
+        each = [
+            self.dialect.total_order(column, type)
+            for column, type in list(zip(columns, self.types, strict=False))[: self.ordered]
+        ]
+        order += (Sort(terms[0]) for terms in each)
+        order += (Sort(term) for terms in each for term in terms[1:])
         return order
 
     def _partition(self, frame: Frame) -> list[str]:
         keys = [self.dialect.key(frame.columns[i], self.types[i]) for i in self.window.partition]
         return [*keys, *frame.carry]
 
-    def _clause(self, order: Sequence[Sort], frame: str = "") -> str:
+    def _clause(self, order: Sequence[Sort], frame: str = "", rows: Frame | None = None) -> str:
         by = ", ".join(sort.sql for sort in order) or "1"
-        return f" OVER ({partition_by(self._partition(self.rows))}ORDER BY {by}{frame})"
+        return f" OVER ({partition_by(self._partition(rows or self.rows))}ORDER BY {by}{frame})"
 
     def _places(self, function: str, order: Sequence[Sort]) -> str:
         return f"CAST({function}(){self._clause(order)} AS BIGINT)"
 
     # --- functions over the engine's windows
+
+    def _is_framed(self, function: WindowFunction) -> bool:
+        """Return whether a function is computed for all frames of a partition at once."""
+        frame = function.frame
+        whole = frame.start is None and frame.end is None
+        if function.function not in FRAMED or whole or frame.exclude != "nothing":
+            return False
+        return self._is_native(replace_node(function, function="min"))
 
     def _is_native(self, function: WindowFunction) -> bool:
         frame = function.frame
@@ -183,14 +197,13 @@ class _Rendering:
                 return self._places(function.function, self._keys())
         args = [self.dialect.scalar(arg, self.rows.columns) for arg in function.args]
         if function.function in ("lag", "lead"):
+            far = function.args[1]
+            if isinstance(far, Literal) and isinstance(far.value, int):
+                args[1] = str(min(max(far.value, -MOST_ROWS), MOST_ROWS))
             return f"{function.function}({', '.join(args)}){self._clause(self._total())}"
         by_rows = function.frame.unit == "rows"
-        order = self._total() if by_rows else self._keys()
-        edges = self._edges(function)
-        if edges is not None:
-            (sort,) = order
-            order = [replace(sort, key=edges.key(self.rows.columns))]
-        over = self._clause(order, f" {frame_sql(function.frame, edges)}")
+        order, frame = self._framing(function, self.rows)
+        over = self._clause(order, f" {frame}")
         if function.function in ("nth_value", "last_value"):
             within = ", ".join(sort.sql for sort in self._total())
             inside = ", ".join(args) + ("" if by_rows else f" ORDER BY {within}")
@@ -227,7 +240,8 @@ class _Rendering:
         for n, function in enumerate(self.window.functions):
             if native[n]:
                 continue
-            found = self._of_frames(table, all_columns, function)
+            of = self._framed if self._is_framed(function) else self._of_frames
+            found = of(table, all_columns, function)
             keys = len(self.window.partition)
             values = self.renderer.table(f"({found})", keys + 2)
             on = self._same(
@@ -275,6 +289,50 @@ class _Rendering:
             f"SELECT {', '.join(items)} FROM {here.frame.source} LEFT JOIN {there.frame.source} "
             f"ON {' AND '.join(on)}{group}"
         )
+
+    def _framed(self, table: str, all_columns: int, function: WindowFunction) -> str:
+        """Return the same as `_of_frames`, of a list of the partition's values and frames."""
+        renderer = self.renderer
+        rows = _Numbered(renderer.table(table, all_columns), self.width)
+        keys = len(self.window.partition)
+        order, frame = self._framing(function, rows.frame)
+        over = self._clause(order, f" {frame}", rows.frame)
+        args = {
+            name: self._double(function, arg, rows.frame.columns)
+            for name, arg in zip("xy", function.args, strict=False)
+        }
+        parts = {**args, "lo": f"min({rows.row}){over}", "hi": f"max({rows.row}){over}"}
+        partition = self._partition(rows.frame)
+        carried = tuple(f"p{keys + i}" for i in range(len(renderer.carry)))
+        by = [*(f"p{i}" for i in range(keys)), *carried]
+        items = [f"{sql} AS {name}" for sql, name in zip(partition, by, strict=True)]
+        items += [f"{rows.row} AS n", *(f"{sql} AS {name}" for name, sql in parts.items())]
+        inner = f"SELECT {', '.join(items)} FROM {rows.frame.source}"
+        values = self.idioms.framed(FRAMED[function.function], "n", {name: name for name in parts})
+        group = f" GROUP BY {', '.join(by)}" if by else ""
+        listed = f"SELECT {', '.join([*by, f'{values} AS v'])} FROM ({inner}) AS y{group}"
+        pairs = self.idioms.unnest(self.idioms.numbered("v"))
+        unnested = f"SELECT {', '.join([*by, f'{pairs} AS e'])} FROM ({listed}) AS y"
+        items = [f"{name} AS c{i}" for i, name in enumerate(by[:keys])]
+        items += [f"CAST(e.n AS BIGINT) AS c{keys}", f"e.e AS c{keys + 1}"]
+        items += [f"{a} AS {b}" for a, b in zip(carried, renderer.carry, strict=True)]
+        return f"SELECT {', '.join([*items, f'{ONE} AS d'])} FROM ({unnested}) AS y"
+
+    def _double(self, function: WindowFunction, arg: Scalar, columns: Sequence[str]) -> str:
+        """Return an argument as a float, NULL where the filter leaves it out."""
+        value = f"CAST({self.dialect.scalar(arg, columns)} AS DOUBLE)"
+        if function.filter is None:
+            return value
+        return f"CASE WHEN {self.dialect.scalar(function.filter, columns)} THEN {value} END"
+
+    def _framing(self, function: WindowFunction, rows: Frame) -> tuple[list[Sort], str]:
+        """Return the order of an OVER, and its frame clause."""
+        order = self._total(rows) if function.frame.unit == "rows" else self._keys(rows)
+        edges = self._edges(function)
+        if edges is not None:
+            (sort,) = order
+            order = [replace(sort, key=edges.key(rows.columns))]
+        return order, frame_sql(function.frame, edges)
 
     def _of_frame(self, function: WindowFunction, here: _Numbered, there: _Numbered) -> str:
         """Return the aggregate of the rows `there` in the frame of a row."""

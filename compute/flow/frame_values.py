@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.bulk.exact import comoment_float
+from foreshore.compute.bulk.framed import FloatComoments, FloatSums
 from foreshore.compute.flow.batch import Ints, Words
 from foreshore.compute.flow.convert import column_at, nulls_at, words_of_values
 from foreshore.compute.flow.intern import Interner
@@ -20,7 +20,6 @@ from foreshore.expr.ir import WindowFunction
 from foreshore.types import Datum
 
 _MASK, _SHIFT = np.int64(0xFFFFFFFF), np.int64(32)
-_SCALE = 1 << 1074  # what makes each float an integer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,7 +197,11 @@ def _put_aggregate(
         case "min" | "max":
             _put_extremes(core, rows, args[0], counted, parts, words, place)
         case "sum_float":
-            _put_data(rows, _float_sums(rows.data(args[0]), counted, parts), words, place)
+            sums = FloatSums(_masked(rows.data(args[0]), counted))
+            _put_data(rows, list(map(sums.over, _ranges(parts))), words, place)
+        case "comoment_float":
+            moments = FloatComoments(*(_masked(rows.data(arg), counted) for arg in args))
+            _put_data(rows, list(map(moments.over, _ranges(parts))), words, place)
         case _:
             entries = list(zip(*(rows.data(arg) for arg in args), strict=True))
             _put_data(rows, _listed(_LISTED[core], entries, counted, parts), words, place)
@@ -306,42 +309,14 @@ def _least(levels: Sequence[Ints], low: Ints, high: Ints, none: np.int64) -> Int
     return found
 
 
-def _float_sums(values: Sequence[Any], counted: Any, parts: Sequence[Part]) -> list[Datum]:
-    """Return exact sums of floats, rounded once; NaN and infinities as PostgreSQL's."""
-    sums, special = [0], [(0, 0, 0)]
-    for value, counts in zip(values, counted.tolist(), strict=True):
-        total, (nans, highs, lows) = sums[-1], special[-1]
-        if counts and value is not None:
-            if value - value == 0:
-                numerator, denominator = value.as_integer_ratio()
-                total += numerator * (_SCALE // denominator)
-            else:
-                nans, highs, lows = nans + (value != value), highs + (value > 0), lows + (value < 0)
-        sums.append(total)
-        special.append((nans, highs, lows))
-    found: list[Datum] = []
-    for ranges in _ranges(parts):
-        total = sum(sums[high] - sums[low] for low, high in ranges)
-        odd = [sum(special[b][i] - special[a][i] for a, b in ranges) for i in range(3)]
-        found.append(_rounded(total, *odd))
-    return found
+def _masked(values: Sequence[Any], counted: Any) -> list[Any]:
+    return [value if counts else None for value, counts in zip(values, counted, strict=True)]
 
 
 def _ranges(parts: Sequence[Part]) -> Iterator[tuple[tuple[int, int], ...]]:
     """Yield the parts of each frame."""
     each = (zip(low.tolist(), high.tolist(), strict=True) for low, high in parts)
     return zip(*each, strict=True)
-
-
-def _rounded(total: int, nans: int, highs: int, lows: int) -> float:
-    if nans or (highs and lows):
-        return float("nan")
-    if highs or lows:
-        return float("inf") if highs else float("-inf")
-    try:
-        return total / _SCALE
-    except OverflowError:
-        return float("inf") if total > 0 else float("-inf")
 
 
 def _listed(
@@ -373,7 +348,6 @@ def _text(entries: list[Any]) -> Datum:
 _LISTED: dict[str, Callable[[list[Any]], Datum]] = {
     "array_agg": lambda entries: tuple(value for (value,) in entries),
     "string_agg": _text,
-    "comoment_float": lambda entries: comoment_float((x, y, 1) for x, y in entries),
 }
 
 

@@ -196,6 +196,18 @@ PLANS: dict[str, Relation] = {
             WindowFunction("max", (column(1),), INT4, Frame("range", None, None)),
         ),
     ),
+    "running sums of floats": Window(
+        U3,
+        (),
+        (OrderKey(column(0, TEXT)),),
+        (
+            WindowFunction("sum_float", (column(2, FLOAT8),), FLOAT8),
+            WindowFunction(
+                "comoment_float", (column(2, FLOAT8), column(2, FLOAT8)), FLOAT8, Frame("rows")
+            ),
+            WindowFunction("last_value", (column(2, FLOAT8),), FLOAT8),
+        ),
+    ),
     "frames without peers": Window(
         U1,
         (),
