@@ -52,7 +52,7 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId, is_user, number_of
 from foreshore.sql.rewrite.full_names import dotted
-from foreshore.storage.controller import StorageController
+from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.identity import first_id, identity
 from foreshore.storage.reserved_end import ReservedEnd
 from foreshore.update import EMPTY, Timestamp
@@ -100,22 +100,7 @@ class Environment:
         loaded, standing = await read_catalog(storage, capabilities[CATALOG_SHARD][0])
         state = loaded or first_state()
         catalog = Catalog(state, plan_items(state))
-        # Shards may have ids that never came into the catalog.
-        bound = filter(is_user, (*storage.ids(), *storage.retired_ids()))
-        catalog.counters["u"] = max(
-            await first_id(storage.consensus),
-            catalog.counters.get("u", 1),
-            *(number_of(id) + 1 for id in bound),
-        )
-        for id in storage.ids():
-            if id != CATALOG_SHARD and state.get(id) is None:
-                logger.info("dropping a shard that is in no catalog", extra={"shard": id})
-                await storage.drop(id)
-                del capabilities[id]
-        for item in SYSTEM_TABLES:
-            if not storage.exists(item.id):
-                schema = catalog.planned[item.id].desc.stored_schema()
-                capabilities[item.id] = await storage.create(item.id, schema)
+        await _match_shards(storage, catalog, capabilities)
         sequences = Sequences(storage.consensus, storage.epoch)
         await sequences.open(
             generation_of(item) for item in state.all(Item) if item.type == "sequence"
@@ -316,6 +301,32 @@ class Environment:
         self.coordinator.advisory.release_transaction(session.pid)
         self.coordinator.advisory.release_session(session.pid)
         self.coordinator.catalog_answers.forget_schema(session.temporary_schema)
+
+
+async def _match_shards(
+    storage: StorageController,
+    catalog: Catalog,
+    capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]],
+) -> None:
+    """Drop the shards that are in no catalog, and create those of new system tables.
+
+    No id of a shard is allotted again, even if it never came into the catalog.
+    """
+    bound = filter(is_user, (*storage.ids(), *storage.retired_ids()))
+    catalog.counters["u"] = max(
+        await first_id(storage.consensus),
+        catalog.counters.get("u", 1),
+        *(number_of(id) + 1 for id in bound),
+    )
+    for id in storage.ids():
+        if id != CATALOG_SHARD and catalog.state.get(id) is None:
+            logger.info("dropping a shard that is in no catalog", extra={"shard": id})
+            await storage.drop(id)
+            del capabilities[id]
+    for item in SYSTEM_TABLES:
+        if not storage.exists(item.id):
+            schema = catalog.planned[item.id].desc.stored_schema()
+            capabilities[item.id] = await storage.create(item.id, schema)
 
 
 def _called(state: State, id: GlobalId) -> str:

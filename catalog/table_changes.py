@@ -32,20 +32,20 @@ class AddedConstraints:
         return bool(self.keys or self.checks or self.required)
 
 
-def are_moved(old: Planned, columns: Columns) -> bool:
-    """Return whether columns are added or dropped, so that the table gets a new collection."""
-    return list(columns) != list(range(len(old.desc.names)))
-
-
-def added_constraints(old: Planned, new: Planned, columns: Columns) -> AddedConstraints:
+def added_constraints(
+    old: Planned, new: Planned, columns: Columns, *, rewritten: bool
+) -> AddedConstraints:
     """Return the constraints of `new` that `old` lacks.
 
-    If the table gets a new collection these are all of its keys, which need new indexes.
+    If the table is `rewritten` these are all of its keys, which need new indexes.
     """
-    moved = are_moved(old, columns)
     known = {each.text for each in old.constraints if isinstance(each, Check)}
     return AddedConstraints(
-        tuple(k for k in new.unique if moved or not any(same(k, other) for other in old.unique)),
+        tuple(
+            key
+            for key in new.unique
+            if rewritten or not any(same(key, other) for other in old.unique)
+        ),
         tuple(
             each for each in new.constraints if isinstance(each, Check) and each.text not in known
         ),

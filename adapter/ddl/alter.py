@@ -14,7 +14,7 @@ from foreshore.adapter.ddl.create import refuse_reserved, with_sequences
 from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
-from foreshore.adapter.ddl.table_rewrite import plan_dependents, rewrite_table
+from foreshore.adapter.ddl.table_rewrite import plan_dependents, requires_rewrite, rewrite_table
 from foreshore.adapter.ddl.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
@@ -26,7 +26,6 @@ from foreshore.catalog.known_columns import remember_columns, rename_columns
 from foreshore.catalog.table_changes import (
     AddedConstraints,
     added_constraints,
-    are_moved,
     check_dropped_constraints,
 )
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
@@ -54,13 +53,13 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     definition = plan.definition
     if definition.sequences:
         definition = with_sequences(context, id, definition)
-    is_moved = are_moved(old, plan.columns)
-    new = plan_created_table(definition, () if is_moved else old.desc.stored or old.desc.names)
+    is_rewritten = requires_rewrite(old, plan.columns)
+    new = plan_created_table(definition, () if is_rewritten else old.desc.stored or old.desc.names)
     check_dropped_constraints(context.planner.reader(), table, old, new, plan.columns)
-    added = added_constraints(old, new, plan.columns)
-    if is_moved or added:
+    added = added_constraints(old, new, plan.columns, rewritten=is_rewritten)
+    if is_rewritten or added:
         refuse_subscribed(context, table)
-    if is_moved:
+    if is_rewritten:
         await rewrite_table(context, replace_plan(plan, definition=definition), table, added, time)
     else:
         await _redefine(context, definition, table, (old, new), added, time)

@@ -34,6 +34,7 @@ from foreshore.catalog.known_columns import (
 )
 from foreshore.catalog.table_changes import (
     AddedConstraints,
+    Columns,
     indexes_of_shard,
     parts_of_column,
 )
@@ -49,6 +50,11 @@ from foreshore.sql.plan import AlterTable, CreateTable
 from foreshore.sql.rewrite.bind_parameters import parameter_bindings
 from foreshore.table_rows import TableRows
 from foreshore.update import DIFF, DIFF_FIELD, Timestamp
+
+
+def requires_rewrite(old: Planned, columns: Columns) -> bool:
+    """Return whether columns are added or dropped; `columns` are as in `table_changes.py`."""
+    return list(columns) != list(range(len(old.desc.names)))
 
 
 async def rewrite_table(
