@@ -66,6 +66,8 @@ class Rows:
 
     def filter(self, mask: pa.Array) -> "Rows":
         """Return the rows where `mask` is true."""
+        if not self.columns and not self.along:  # Arrow does not count rows without columns
+            return Rows((), (), pc.sum(mask, min_count=0).as_py())
         batch = pa.RecordBatch.from_arrays(
             [*self.columns, *self.along], names=[""] * (len(self.columns) + len(self.along))
         ).filter(mask)

@@ -136,3 +136,16 @@ async def test_view_of_constants_changes_with_time(own_env: TestEnvironment) -> 
         time, count = map(int, answer.splitlines()[0].split("|"))
         assert count == sum(time >= begin + n * 400 for n in (1, 2, 3))
         seen.add(count)
+
+
+async def test_condition_without_columns_over_an_index(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran(
+        "w",
+        "CREATE TABLE events (id int)",
+        "INSERT INTO events VALUES (1), (1), (2)",
+        "CREATE VIEW counted AS SELECT id, count(*) AS n FROM events GROUP BY id",
+        "CREATE INDEX ON counted (id)",
+    )
+    assert await env.ran("r", "SELECT 1 FROM counted WHERE mz_now() > 5") == "1\n1\nSELECT 2"
+    assert await env.ran("r", "SELECT 1 FROM counted WHERE mz_now() < 5") == "SELECT 0"
