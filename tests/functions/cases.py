@@ -484,6 +484,27 @@ for _unit in (
     add("date_trunc", "=text / timestamp", *((_unit, v) for v in POOLS["timestamp"]))
     add("date_trunc", "=text / timestamptz", *((_unit, v) for v in POOLS["timestamptz"]))
     add("date_trunc", "=text / interval", *((_unit, v) for v in POOLS["interval"]))
+_BINS = (
+    "15 minutes | 2024-02-29 12:34:56.789 | 2001-01-01",
+    "15 minutes | 2024-02-29 12:30 | 2001-01-01",
+    "1 day 2 hours | 2024-02-29 12:34:56.789 | 2001-01-01 00:02:30",
+    "7 days | 2000-12-31 23:59:59.999999 | 2001-01-01",
+    "1 microsecond | 1969-07-20 20:17:40.000001 | 1970-01-01",
+    "-1 day 48:00 | 2024-02-29 12:34 | 2001-01-01",
+    "1 hour | infinity | 2001-01-01",
+    "1 hour | -infinity | 2001-01-01",
+    "1 month | infinity | 2001-01-01",
+    "1 hour | 2024-01-01 | infinity",
+    "1 month | 2024-01-01 | 2001-01-01",
+    "1 year 1 day | 2024-01-01 | 2001-01-01",
+    "0 | 2024-01-01 | 2001-01-01",
+    "-1 hour | 2024-01-01 | 2001-01-01",
+    "\\N | 2024-01-01 | 2001-01-01",
+    "1 hour | \\N | 2001-01-01",
+    "1 hour | 2024-01-01 | \\N",
+)
+for _type in ("timestamp", "timestamptz"):
+    add("date_bin", f"interval / {_type} / {_type}", *_BINS)
 add(
     "date_trunc",
     "text / timestamp",

@@ -48,6 +48,7 @@ _FAMILIES = (
     "intervals",
     "datetime",
     "fields",
+    "bins",
     "templates",
     "pattern",
     "jsonb",
