@@ -22,9 +22,10 @@ from foreshore.compute.engine import (
     rows_schema,
 )
 from foreshore.compute.local.recursion import Evaluation
-from foreshore.compute.output import IndexRows, TableOutput
-from foreshore.compute.protocol import DataflowDescription, IndexExport
+from foreshore.compute.output import TableOutput
+from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
+from foreshore.compute.windowed import WindowedDataflow
 from foreshore.errors import DataError, data_error
 from foreshore.expr.ir import Get, columns_of, walk_relations
 from foreshore.expr.recursion import block_of, with_limits
@@ -34,7 +35,7 @@ from foreshore.update import DIFF, TIME, Timestamp, at_time
 Begin = Callable[[Cancellation], AbstractContextManager[Evaluations]]
 
 
-class RecomputedDataflow:
+class RecomputedDataflow(WindowedDataflow):
     """A dataflow with recursions; see `foreshore.compute.engine.Dataflow`."""
 
     batch_sizing: BatchSizing | None = None
@@ -128,29 +129,6 @@ class RecomputedDataflow:
     def cancel(self) -> None:
         """End a computation that is under way."""
         self._cancellation.cancel()
-
-    def due(self, upper: int) -> int:
-        """Return 0: only changes of inputs change the output."""
-        return 0
-
-    def advanced(self, upper: int) -> None:
-        """Do nothing: only windows with changes count."""
-
-    def allow_compaction(self, since: int) -> None:
-        """Do nothing: contents are as of the end of the last window."""
-
-    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
-        """Return None: the engine has no indexes."""
-        return None
-
-    @property
-    def maintenance_due(self) -> bool:
-        """Return False."""
-        return False
-
-    def maintain(self) -> bool:
-        """Return that nothing is to be done."""
-        return False
 
     def sizes(self) -> Iterable[ArrangementSize]:
         """Yield the size of the inputs' contents and of the result."""

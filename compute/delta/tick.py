@@ -11,7 +11,7 @@ nothing. Statements are rendered once for each such case. Changes are only added
 as many entries have been added as there were, they are consolidated.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -32,14 +32,13 @@ from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.tables import Layout, row_layout
 from foreshore.compute.engine import (
     ERRORS,
-    ArrangementSize,
     Input,
     output_schema,
     result_schema,
 )
-from foreshore.compute.output import IndexRows, Output, TableOutput
-from foreshore.compute.protocol import IndexExport
+from foreshore.compute.output import Output, TableOutput
 from foreshore.compute.replica.batch_sizing import BatchSizing
+from foreshore.compute.windowed import WindowedDataflow
 from foreshore.expr.ir import (
     Constant,
     Get,
@@ -55,7 +54,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
-from foreshore.update import DIFF, TIME, TIME_FIELD, Timestamp
+from foreshore.update import DIFF, TIME, TIME_FIELD
 
 
 class Store(Protocol):
@@ -137,7 +136,7 @@ class Store(Protocol):
         ...
 
 
-class TickDataflow:
+class TickDataflow(WindowedDataflow):
     """A dataflow over a store; see `foreshore.compute.engine.Dataflow`."""
 
     small_window = 0
@@ -197,36 +196,6 @@ class TickDataflow:
             raise
         self._store.commit()
         return output
-
-    def cancel(self) -> None:
-        """Do nothing: a window takes a short time."""
-
-    def due(self, upper: int) -> int:
-        """Return 0: only changes of inputs change the output."""
-        return 0
-
-    def advanced(self, upper: int) -> None:
-        """Do nothing: only windows with changes count."""
-
-    def allow_compaction(self, since: int) -> None:
-        """Do nothing: contents have no times, and changes do not outlive their window."""
-
-    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
-        """Return None: an arrangement of the output's tables will do."""
-        return None
-
-    @property
-    def maintenance_due(self) -> bool:
-        """Return False: a step consolidates its store."""
-        return False
-
-    def maintain(self) -> bool:
-        """Return that nothing is to be done: a step consolidates its store."""
-        return False
-
-    def sizes(self) -> Iterable[ArrangementSize]:
-        """Return nothing: its contents are tables of the engine."""
-        return ()
 
     def close(self) -> None:
         """Free the dataflow's resources."""

@@ -3,15 +3,13 @@
 Hydration, which has many rows, is left to the bulk engine.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import (
     ERRORS,
-    ArrangementSize,
-    Cancellation,
     Dataflow,
     Engine,
     Input,
@@ -19,9 +17,11 @@ from foreshore.compute.engine import (
     rows_schema,
 )
 from foreshore.compute.linear import Rows, apply
-from foreshore.compute.output import IndexRows, Output, TableOutput
-from foreshore.compute.protocol import DataflowDescription, IndexExport
+from foreshore.compute.output import Output, TableOutput
+from foreshore.compute.over_engine import OverEngine
+from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
+from foreshore.compute.windowed import WindowedDataflow
 from foreshore.expr.ir import (
     Filter,
     Get,
@@ -38,7 +38,6 @@ from foreshore.expr.ir import (
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
-from foreshore.update import Timestamp
 
 _LINEAR = (Get, LocalGet, Let, Map, Filter, Project, Union, Negate)
 
@@ -48,7 +47,7 @@ def is_linear(relation: Relation) -> bool:
     return all(isinstance(node, _LINEAR) for node in walk_relations(relation))
 
 
-class LinearDataflow:
+class LinearDataflow(WindowedDataflow):
     """A linear plan, hydrated by an engine and stepped by the kernels."""
 
     batch_sizing: BatchSizing | None = None
@@ -99,45 +98,9 @@ class LinearDataflow:
         table = pa.Table.from_arrays([*rows.columns, *rows.along], schema=output_schema(columns))
         return consolidate(table, rows_schema(columns), 0) if rows.count > 1 else table
 
-    def cancel(self) -> None:
-        """Do nothing: a window takes a short time."""
 
-    def due(self, upper: int) -> int:
-        """Return 0: only changes of inputs change the output."""
-        return 0
-
-    def advanced(self, upper: int) -> None:
-        """Do nothing: only windows with changes count."""
-
-    def allow_compaction(self, since: int) -> None:
-        """Do nothing: there is no state."""
-
-    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
-        """Return None: an arrangement of the output's tables will do."""
-        return None
-
-    @property
-    def maintenance_due(self) -> bool:
-        """Return False: there is nothing to merge."""
-        return False
-
-    def maintain(self) -> bool:
-        """Return False: there is nothing to merge."""
-        return False
-
-    def sizes(self) -> Iterable[ArrangementSize]:
-        """Return nothing: there is no state."""
-        return ()
-
-    def close(self) -> None:
-        """Do nothing: there is no state."""
-
-
-class LinearFirst:
+class LinearFirst(OverEngine):
     """An engine that steps linear dataflows with kernels and leaves the rest to another."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
@@ -149,45 +112,3 @@ class LinearFirst:
         if is_linear(rows) and (errors is None or is_linear(errors)):
             return LinearDataflow(description, self._engine, rows, errors)
         return self._engine.create(description, schemas)
-
-    def evaluate(
-        self,
-        relation: Relation,
-        inputs: Mapping[GlobalId, Input],
-        as_of: int,
-        cancellation: Cancellation | None = None,
-        max_bytes: int | None = None,
-    ) -> pa.Table:
-        """Return the rows of `relation` as of a time."""
-        return self._engine.evaluate(relation, inputs, as_of, cancellation, max_bytes)
-
-    def evaluate_parts(
-        self,
-        relation: Relation,
-        inputs: Mapping[GlobalId, Input],
-        as_of: int,
-        cancellation: Cancellation,
-        max_bytes: int | None = None,
-    ) -> Generator[pa.Table, None, None]:
-        """Yield the rows of `relation` as of a time, part by part."""
-        return self._engine.evaluate_parts(relation, inputs, as_of, cancellation, max_bytes)
-
-    def cancel(self) -> None:
-        """Stop all running evaluations."""
-        self._engine.cancel()
-
-    def check(self) -> None:
-        """Raise Unavailable if the engine has permanently lost its backend."""
-        self._engine.check()
-
-    def sizes(self) -> Iterable[ArrangementSize]:
-        """Return the sizes of what dataflows share."""
-        return self._engine.sizes()
-
-    def forget(self) -> None:
-        """Share nothing of the present dataflows with later ones."""
-        self._engine.forget()
-
-    def close(self) -> None:
-        """Free the engine's resources."""
-        self._engine.close()

@@ -1,6 +1,6 @@
 """Temporal filters, maintained by each engine, are exact at every time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pytest
@@ -19,6 +19,7 @@ from foreshore.expr.temporal import has_temporal_filter
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, MZ_TIMESTAMP, ColumnType
 from tests.compute.cases import START, Case, check_maintained, rows_of, schema_of, updates
+from tests.compute.without_bulk import WithoutBulk
 from tests.effort import examples
 from tests.model import Row
 from tests.relations import histories, lowered_relations
@@ -28,16 +29,6 @@ EVENTS = Get(
     (ColumnType(INT4, False), ColumnType(MZ_TIMESTAMP), ColumnType(MZ_TIMESTAMP, False)),
 )
 VISIBLE = TemporalFilter(EVENTS, (("ge", 1), ("lt", 2)))
-
-
-class WithoutBulk(FlowEngine):
-    """The engine, which leaves no dataflow to the bulk engine."""
-
-    def create(
-        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
-    ) -> FlowDataflow:
-        """Return a dataflow; raises Unsupported."""
-        return FlowDataflow(description, self._bulk, self._collections)
 
 
 @pytest.fixture(scope="module")

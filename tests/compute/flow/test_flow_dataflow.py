@@ -1,36 +1,23 @@
 """A random plan over random changes, maintained by the arrangement engine, is exact at every time."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from random import Random
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.flow import hydration, ordered, spine
-from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.unsupported import Unsupported
-from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.ir import Join, Reduce, count_all
-from foreshore.ids import GlobalId
 from tests.compute.cases import Case, check_maintained, random_history
 from tests.compute.plans import PLANS, U2, column
+from tests.compute.without_bulk import WithoutBulk
 from tests.effort import examples
 from tests.relations import histories, lowered_relations
-
-
-class WithoutBulk(FlowEngine):
-    """The engine, which leaves no dataflow to the bulk engine."""
-
-    def create(
-        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
-    ) -> FlowDataflow:
-        """Return a dataflow; raises Unsupported."""
-        return FlowDataflow(description, self._bulk, self._collections)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Recursions, maintained by iterations, are at every time what computing them anew gives."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
@@ -57,6 +57,7 @@ from tests.compute.cases import (
     updates,
 )
 from tests.compute.plans import column
+from tests.compute.without_bulk import WithoutBulk
 from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import histories, lowered_relations
@@ -208,16 +209,6 @@ LOOPS: dict[str, Relation] = {
     "failing": FAILING,
     "constant": CONSTANT,
 }
-
-
-class WithoutBulk(FlowEngine):
-    """The engine, which leaves no dataflow to the bulk engine."""
-
-    def create(
-        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
-    ) -> FlowDataflow:
-        """Return a dataflow; raises Unsupported."""
-        return FlowDataflow(description, self._bulk, self._collections)
 
 
 @pytest.fixture(scope="module")

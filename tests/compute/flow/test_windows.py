@@ -1,21 +1,18 @@
 """Windows maintained by the arrangement engine have the model's rows at every time."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from random import Random
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.ordered import Near, OrderedSpine, Region
 from foreshore.compute.flow.sums import Points
 from foreshore.compute.flow.unsupported import Unsupported
-from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.ir import (
     Frame,
     FrameBound,
@@ -29,19 +26,10 @@ from foreshore.ids import GlobalId
 from foreshore.types import INT4, INT8, TEXT, numeric_of_scale
 from tests.compute.cases import Case, Contents, check_maintained
 from tests.compute.plans import U1, column
+from tests.compute.without_bulk import WithoutBulk
 from tests.effort import examples
 from tests.model import Rows
 from tests.relations import TABLES, histories, window_relations
-
-
-class WithoutBulk(FlowEngine):
-    """The engine, which leaves no dataflow to the bulk engine."""
-
-    def create(
-        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
-    ) -> FlowDataflow:
-        """Return a dataflow; raises Unsupported."""
-        return FlowDataflow(description, self._bulk, self._collections)
 
 
 @pytest.fixture(scope="module")

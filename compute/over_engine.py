@@ -1,0 +1,58 @@
+"""An engine over another one, which evaluates for it."""
+
+from collections.abc import Generator, Iterable, Mapping
+
+import pyarrow as pa
+
+from foreshore.compute.engine import ArrangementSize, Cancellation, Engine, Input
+from foreshore.expr.ir import Relation
+from foreshore.ids import GlobalId
+
+
+class OverEngine:
+    """All of a `foreshore.compute.engine.Engine` but its dataflows, left to another engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def evaluate(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation | None = None,
+        max_bytes: int | None = None,
+    ) -> pa.Table:
+        """Return the rows of `relation` as of a time."""
+        return self._engine.evaluate(relation, inputs, as_of, cancellation, max_bytes)
+
+    def evaluate_parts(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation,
+        max_bytes: int | None = None,
+    ) -> Generator[pa.Table, None, None]:
+        """Yield the rows of `relation` as of a time, part by part."""
+        return self._engine.evaluate_parts(relation, inputs, as_of, cancellation, max_bytes)
+
+    def cancel(self) -> None:
+        """Stop all running evaluations."""
+        self._engine.cancel()
+
+    def check(self) -> None:
+        """Raise Unavailable if the engine has permanently lost its backend."""
+        self._engine.check()
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return the sizes of what dataflows share."""
+        return self._engine.sizes()
+
+    def forget(self) -> None:
+        """Share nothing of the present dataflows with later ones."""
+        self._engine.forget()
+
+    def close(self) -> None:
+        """Free the engine's resources."""
+        self._engine.close()

@@ -1,0 +1,48 @@
+"""Dataflows whose output changes only in windows in which their inputs change."""
+
+from collections.abc import Iterable
+
+from foreshore.compute.engine import ArrangementSize
+from foreshore.compute.output import IndexRows
+from foreshore.compute.protocol import IndexExport
+from foreshore.update import Timestamp
+
+
+class WindowedDataflow:
+    """What a `foreshore.compute.engine.Dataflow` does if nothing happens between its windows.
+
+    Its state, if any, has no times: no update is scheduled, and nothing is compacted or merged.
+    """
+
+    def cancel(self) -> None:
+        """Do nothing: a window takes a short time."""
+
+    def due(self, upper: int) -> int:
+        """Return 0: only changes of inputs change the output."""
+        return 0
+
+    def advanced(self, upper: int) -> None:
+        """Do nothing: only windows with changes count."""
+
+    def allow_compaction(self, since: int) -> None:
+        """Do nothing: changes do not outlive their window."""
+
+    def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
+        """Return None: an arrangement of the output's tables will do."""
+        return None
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Return False."""
+        return False
+
+    def maintain(self) -> bool:
+        """Return that nothing is to be done."""
+        return False
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return nothing: there are no arrangements."""
+        return ()
+
+    def close(self) -> None:
+        """Do nothing: there are no resources."""
