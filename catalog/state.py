@@ -9,7 +9,7 @@ never go back.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
 from foreshore.errors import InternalError
@@ -55,6 +55,9 @@ SYSTEM_TABLES = (LAG_HISTORY, VIEW_ERRORS)
 FIRST_USER_OID = 16_384
 
 
+NameKey: TypeAlias = tuple[str, str | None, str]  # kind, parent and name of an object
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:
     """A part of the catalog that changes independently; every change makes a new value.
@@ -73,9 +76,7 @@ class State:
     version: int = 0
     objects: Mapping[str, Object] = field(default_factory=lambda: MappingProxyType({}))
     # (space, parent's id, name) -> id
-    names: Mapping[tuple[str, str | None, str], str] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    names: Mapping[NameKey, str] = field(default_factory=lambda: MappingProxyType({}))
     dependents: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     parts: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({PERMANENT: Part()}))
@@ -306,7 +307,7 @@ def wholes_of(each: Object) -> list[str]:
     return [id for id in found if id is not None]
 
 
-def name_key(each: Object) -> tuple[str, str | None, str]:
+def name_key(each: Object) -> NameKey:
     """Return the key under which `each` is found by name."""
     return (each.collection, parent_of(each), each.name)
 

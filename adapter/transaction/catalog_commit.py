@@ -19,7 +19,7 @@ from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.rebase import rebased
 from foreshore.catalog.sequence_numbers import Generation, generation_of
-from foreshore.catalog.state import State
+from foreshore.catalog.state import State, name_key
 from foreshore.catalog.table_changes import moved_views
 from foreshore.catalog.transaction import Transaction
 from foreshore.compute.keys.key_index import KeyIndex
@@ -203,7 +203,8 @@ class CatalogCommits:
                 is_altered = each.oid in oids
                 ends[each.id] = f'"{each.name}" was {"altered" if is_altered else "dropped"}'
                 if each.type == "table":
-                    coordinator.group.retire(each.id, None if is_altered else each.name, time)
+                    name = None if is_altered else name_key(each)
+                    coordinator.group.retire(each.id, name, time)
                 coordinator.holds.remove(each.id)
                 coordinator.keys.replace(each.id, {})
                 coordinator.subscriptions.forget(each.id)

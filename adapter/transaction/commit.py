@@ -13,6 +13,7 @@ from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.violations import key_exists
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
+from foreshore.catalog.state import NameKey
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_indexes import KeyIndexes
@@ -150,6 +151,10 @@ class ConstraintGuard:
     ) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
         return self.keys.changed(keys, time, earlier)
+
+    def is_taken(self, name: NameKey) -> bool:
+        """Whether an object has this name now."""
+        return name in self.catalog.state.names
 
     def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
         """Let the key indexes follow."""

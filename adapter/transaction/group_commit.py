@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from foreshore.adapter.subscribe.durable_positions import Moves
 from foreshore.adapter.transaction.oracle import TimestampOracle
+from foreshore.catalog.state import NameKey
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.layout import KeyName
 from foreshore.errors import (
@@ -127,6 +128,10 @@ class Guard(Protocol):
         """Note that `group` has been written at `time`, and nothing else since the last group."""
         ...
 
+    def is_taken(self, name: NameKey) -> bool:
+        """Return whether an object has this name now."""
+        ...
+
 
 @dataclass(slots=True)
 class _Group:
@@ -166,7 +171,7 @@ class _Awaited:
 class _Gone(NamedTuple):
     """The end of a table's shard."""
 
-    name: str | None  # None: the table has another shard
+    name: NameKey | None  # None: the table has another shard
     time: Timestamp
 
 
@@ -211,7 +216,7 @@ class GroupCommit:
             self._shards.unshare_upper(id)
         self._changed.pop(id, None)
 
-    def retire(self, id: GlobalId, name: str | None, time: Timestamp) -> None:
+    def retire(self, id: GlobalId, name: NameKey | None, time: Timestamp) -> None:
         """Stop writing to the shard of a table, dropped as `name` at `time`; None: rewritten."""
         self.remove(id)
         self._gone[id] = _Gone(name, time)
@@ -232,9 +237,14 @@ class GroupCommit:
         return id in self._gone and self._gone[id].name is None
 
     def gone(self, id: GlobalId) -> DatabaseError:
-        """Return the error for writing to a retired shard."""
+        """Return the error for writing to a retired shard.
+
+        It is a conflict if another object has the table's name, as a retry finds that.
+        """
         gone = self._gone.get(id)
-        return TableAltered() if gone is None or gone.name is None else TableDropped(gone.name)
+        if gone is None or gone.name is None or self._guard.is_taken(gone.name):
+            return TableAltered()
+        return TableDropped(gone.name[-1])
 
     def changed(self, id: GlobalId) -> Timestamp:
         """Return the time of the last write to a shard, or one after it."""

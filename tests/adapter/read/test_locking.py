@@ -314,3 +314,40 @@ async def test_locking_subquery_reads_newest_rows_after_wait(env: TestEnvironmen
     lost = f"UPDATE plain SET n = 7 WHERE k = ({ONE.replace('ORDER BY', 'WHERE n = 1 ORDER BY')})"
     assert await env.query("b", lost) == "UPDATE 1"
     assert await env.ran("b", "SELECT k FROM plain WHERE n = 7") == "2\nSELECT 1"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "LOCK TABLE other IN ROW SHARE MODE",
+        "LOCK TABLE other",
+        "UPDATE other SET n = 1 WHERE k = 1",
+        "INSERT INTO other VALUES (3, 3)",
+        "SELECT k FROM other FOR UPDATE",
+    ],
+)
+async def test_statement_in_block_waits_for_table_that_is_made_anew(
+    env: TestEnvironment, statement: str
+) -> None:
+    for remade in (True, False):
+        await begun(env)
+        await env.ran("a", "BEGIN; DROP TABLE other")
+        if remade:
+            await env.ran("a", "CREATE TABLE other (k int PRIMARY KEY, n int)")
+        await env.ran("b", "BEGIN; SELECT count(*) FROM t")
+        blocked = await waiting(env, "b", statement)
+        await env.query("a", "COMMIT", alone=False)
+        code = "40001" if remade else "42P01"
+        assert (await blocked).startswith(f"ERROR {code}: ")
+
+
+async def test_commit_of_rows_for_table_that_was_made_anew_is_a_conflict(
+    env: TestEnvironment,
+) -> None:
+    await begun(env)
+    await env.ran("b", "BEGIN; INSERT INTO other VALUES (3, 3)")
+    await env.ran("a", "DROP TABLE other; CREATE TABLE other (k int PRIMARY KEY, n int)")
+    assert (await env.query("b", "COMMIT")).startswith("ERROR 40001: ")
+    await env.ran("b", "BEGIN; INSERT INTO other VALUES (3, 3)")
+    await env.ran("a", "DROP TABLE other")
+    assert (await env.query("b", "COMMIT")).startswith('ERROR 42P01: relation "other" does not')
