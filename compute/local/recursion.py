@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.compute.arrange.key import hash_columns
-from foreshore.compute.bulk.evaluate import plans_of, raise_least
+from foreshore.compute.bulk.evaluate import Plans, plans_of, raise_least
 from foreshore.compute.engine import Evaluations, Input, check_size, result_schema
 from foreshore.compute.finish import MAX_RESULT_BYTES
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
@@ -78,6 +78,7 @@ class Evaluation:
         self._engine = engine
         self._check = check
         self._linear: dict[int, bool] = {}  # by the relation's id: it may be long to hash
+        self._plans: dict[int, tuple[MutualRecursion, list[Plans]]] = {}  # by id()
         self._found_inputs: dict[GlobalId, tuple[pa.Table, Input]] = {}
 
     def parts(self, block: Block, order: Sequence[OrderKey] = ()) -> Steps[Iterator[pa.Table]]:
@@ -135,7 +136,7 @@ class Evaluation:
         ids, types = recursion.collections, recursion.columns
         for id, columns in zip(ids, types, strict=True):
             found = {**found, id: result_schema(columns).empty_table()}
-        plans = [plans_of(block.relation) for block in recursion.blocks]
+        plans = self._plans_of(recursion)
         rounds, settled = 0, False
         while not settled and rounds != recursion.limit:
             settled, size, failing = True, 0, []
@@ -156,6 +157,14 @@ class Evaluation:
         if not settled and recursion.fails:
             raise not_converged(rounds)
         return found
+
+    def _plans_of(self, recursion: MutualRecursion) -> list[Plans]:
+        """Return the plans of a recursion's values, the same objects each time."""
+        kept = self._plans.get(id(recursion))
+        if kept is None:
+            plans = [plans_of(block.relation) for block in recursion.blocks]
+            kept = self._plans[id(recursion)] = recursion, plans
+        return kept[1]
 
     def _block(self, block: Block, found: Found) -> Steps[pa.Table]:
         """Return the rows, with `__diff`, of `block`."""

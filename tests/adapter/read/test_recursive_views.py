@@ -173,3 +173,39 @@ async def test_dropped_view_that_does_not_converge_makes_room(own_env: TestEnvir
     await env.ran("r", "RESET statement_timeout")
     await env.ran("w", "DROP MATERIALIZED VIEW endless")
     assert (await env.ran("r", "SELECT * FROM other")).startswith("1|1\n")
+
+
+RECURSIONS = (
+    "x (n numeric) AS (SELECT 1.25 UNION SELECT n / 2 FROM x WHERE n > 0.1) TABLE x",
+    "x (n float8, s text, a int[], i interval, b bool, d date) AS ("
+    " SELECT 1.5, 'a', ARRAY[1], '1 day', true, '2020-01-01'"
+    " UNION SELECT n + 1, s || 'x', a || 1, i + i, NOT b, d + 1 FROM x WHERE n < 4) TABLE x",
+    "x (v varchar(3)) AS (SELECT 'a' UNION SELECT v || 'b' FROM x) TABLE x",
+    "x (v char(4)) AS (SELECT 'a' UNION SELECT v::text || 'b' FROM x WHERE length(v) < 3) TABLE x",
+    "x (n numeric(10, 2)) AS (SELECT 1 UNION SELECT n * 1.5 FROM x WHERE n < 3) TABLE x",
+    "x (a int, b int) AS (SELECT 1, 2 UNION ALL"
+    " SELECT x.a + 1, row_number() OVER (ORDER BY x.a)::int FROM x WHERE a < 4) TABLE x",
+    "(RETURN AT RECURSION LIMIT 7) x (a int) AS (SELECT 1 EXCEPT SELECT a FROM x) TABLE x",
+    "x (a int) AS (SELECT generate_series(1, 3)"
+    " UNION SELECT y.a FROM y FULL JOIN x ON x.a = y.a WHERE y.a < 10),"
+    " y (a int) AS (SELECT a * 2 FROM x) SELECT a FROM x WHERE a > 2",
+    "x (a int) AS (WITH MUTUALLY RECURSIVE z (b int) AS (SELECT 1 UNION SELECT b + 1 FROM z WHERE b < 3)"
+    " SELECT b FROM z UNION SELECT a + 10 FROM x WHERE a < 20) TABLE x",
+    "x (a int) AS (SELECT 1 UNION (WITH MUTUALLY RECURSIVE z (b int) AS ("
+    " SELECT a FROM x UNION SELECT b + 1 FROM z WHERE b < 5) SELECT b FROM z)) TABLE x",
+)
+
+
+async def test_views_hold_what_queries_give(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran("w", "CREATE CLUSTER duckdb (SIZE 'duckdb')")
+    for number, recursion in enumerate(RECURSIONS):
+        query = f"WITH MUTUALLY RECURSIVE {recursion}"
+        answers = [sorted((await env.query("r", query)).splitlines())]
+        for cluster in ("quickstart", "duckdb"):
+            view = f"{cluster}_{number}"
+            create = f"CREATE MATERIALIZED VIEW {view} IN CLUSTER {cluster} AS {query}"
+            await env.ran("w", create)
+            answers.append(sorted((await env.query("r", f"SELECT * FROM {view}")).splitlines()))
+        assert len(answers[0]) > 1 or "ERROR 22001" in answers[0][0], recursion
+        assert answers[0] == answers[1] == answers[2], recursion
