@@ -444,6 +444,7 @@ class Select(Syntax):
     into: IntoTable | None = None
     is_table: bool = False
     windows: tuple[NamedWindow, ...] = ()
+    qualify: Expression | None = None
 
 
 class Values(Syntax):

@@ -78,6 +78,10 @@ class SelectBinder:
             bind_named_windows(binder, self.windows, select.windows)
         for target in select.targets:
             self._target(target)
+        self.qualify: Scalar | None = None
+        if select.qualify is not None:
+            binder = self._binder("QUALIFY", aggregates=True, windows=True)
+            self.qualify = binder.condition(select.qualify)
 
     def _write_out(self) -> None:
         """Record that `TABLE t` is kept as a SELECT, as t may need an alias after renames."""
@@ -221,6 +225,8 @@ class SelectBinder:
         for call in self.sets.used_by((*self.targets, *others, *ons)).values():
             call.args = tuple(grouping.over_groups(arg) for arg in call.args)
         self.windows.change(grouping.over_groups)
+        if self.qualify is not None:
+            self.qualify = grouping.over_groups(self.qualify)
         if having is not None:
             having = grouping.over_groups(having)
         self.relation = grouping.relation(self.relation)
@@ -257,9 +263,11 @@ class SelectBinder:
 
     def _join_windows(self, *others: list[Scalar]) -> list[list[Scalar]]:
         """Add the columns of window functions; return `others` over the result."""
-        if not self.windows.calls:
+        if not self.windows.calls and self.qualify is None:
             return list(others)
         self.relation, over = self.windows.join(self.relation)
+        if self.qualify is not None:
+            self.relation = filtered(self.relation, over(self.qualify))
         self.targets = list(map(over, self.targets))
         for call in self.sets.calls:
             call.args = tuple(map(over, call.args))

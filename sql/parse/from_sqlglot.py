@@ -126,7 +126,7 @@ class Converter(ExpressionConverter):
         if values is not None:
             body: ast.Values = self._body(values)
             return body
-        for key in ("kind", "hint", "laterals", "pivots", "match", "connect", "qualify",
+        for key in ("kind", "hint", "laterals", "pivots", "match", "connect",
                     "sample", "cluster", "distribute", "sort", "settings", "format", "options",
                     "prewhere", "operation_modifiers", "exclude"):  # fmt: skip
             if node.args.get(key):
@@ -147,6 +147,7 @@ class Converter(ExpressionConverter):
             else:
                 items[-1] = self._join(items[-1], join)
         where, having = node.args.get("where"), node.args.get("having")
+        qualify = node.args.get("qualify")
         return ast.Select(
             distinct,
             tuple(map(self.target, node.expressions)),
@@ -158,6 +159,7 @@ class Converter(ExpressionConverter):
             self._into(node.args.get("into")),
             is_table=_has_implied_star(node),
             windows=tuple(map(self._named_window, node.args.get("windows") or ())),
+            qualify=self.expression(qualify.this) if qualify is not None else None,
         )
 
     def _named_window(self, node: nodes.NamedWindow) -> ast.NamedWindow:

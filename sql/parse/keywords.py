@@ -247,3 +247,12 @@ def quote_identifier(name: str) -> str:
 def quote_string(text: str) -> str:
     """Return `text` as an SQL string constant."""
     return "'" + text.replace("'", "''") + "'"
+
+
+# Words that may follow the alias of an item of FROM.
+AFTER_ALIAS = frozenset(
+    """
+    where group having window order limit offset fetch for union intersect except join cross inner
+    left right full natural on using tablesample as set returning when select values qualify
+    """.split()
+)

@@ -7,7 +7,7 @@ from sqlglot.tokens import TokenType
 
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
 from foreshore.sql.parse.grammar.with_clause import WithParser
-from foreshore.sql.parse.keywords import NEEDS_AS, NOT_COLUMN
+from foreshore.sql.parse.keywords import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
 
 
 class Parser(WithParser):
@@ -222,7 +222,7 @@ class Parser(WithParser):
 
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
         """Parse `[AS] alias [(columns)]`."""
-        if not self._curr or self._at_time_clause():
+        if not self._curr or self._at_time_clause() or self._at_qualify():
             return None
         explicit = self._take("as")
         token = self._curr
@@ -249,6 +249,15 @@ class Parser(WithParser):
             self._match_r_paren()
             alias.set("columns", columns)
         return located(alias, token)
+
+    def _at_qualify(self) -> bool:
+        """Return whether QUALIFY with its condition follows; `qualify` may also be an alias."""
+        if not self._word("qualify") or not self._next:
+            return False
+        following = self._next
+        if following.text in (",", ")", ";", "("):
+            return False
+        return not is_word(following) or first_word(following) not in AFTER_ALIAS
 
     def _parse_lateral(self) -> Any:
         """Parse LATERAL before a query or a function."""
