@@ -3,21 +3,20 @@
 The values of a group are ordered rows. Where a group changes all of them are read anew.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from foreshore.compute.bulk.exact import comoment_float
-from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Words
 from foreshore.compute.flow.convert import column_at, words_of_values
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.rows import put_null
+from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
-from foreshore.compute.flow.spine import Mark
 from foreshore.compute.flow.sums import Points
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.ir import Aggregate
@@ -28,7 +27,7 @@ NO_LIMIT = (1 << 62) - 1
 Rows = Sequence[tuple[tuple[Datum, ...], int]]  # the arguments, each with its multiplicity
 
 
-class Listed:
+class Listed(StagedRows):
     """An aggregate of all rows of a group; `program` makes the key, order words and arguments."""
 
     def __init__(
@@ -40,19 +39,17 @@ class Listed:
         place: Place,
         context: Context,
     ) -> None:
+        super().__init__(spine)
         self._compute = _COMPUTE[aggregate.function]
         self._distinct = aggregate.distinct
         self._program = program
-        self._spine = spine
         self._args = args
         self._place = place
         self._context = context
-        self._mark: Mark | None = None
 
     def put(self, points: Points, input: Batch, words: Words) -> None:
         """Write the words of this aggregate for each point, given the input's updates."""
-        self._mark = self._spine.mark()
-        self._spine.insert(self._program.run(input, self._context))
+        self._stage(self._program.run(input, self._context))
         found, rows, counts = self._spine.rows_at(
             points.rows, points.times, points.hashes, points.words, 0, NO_LIMIT
         )
@@ -77,20 +74,6 @@ class Listed:
         for k, part in enumerate(parts):
             words[:, place.word + k] = part
         put_null(words, np.array([value is None for value in values], np.bool_), place)
-
-    def commit(self) -> None:
-        """Keep what was staged."""
-        self._mark = None
-
-    def restore(self) -> None:
-        """Forget what was staged."""
-        if self._mark is not None:
-            self._spine.restore(self._mark)
-            self._mark = None
-
-    def sizes(self) -> Iterator[ArrangementSize]:
-        """Yield the size of the ordered rows."""
-        yield self._spine.size("ordered rows")
 
 
 def _list(rows: Rows) -> Datum:

@@ -20,9 +20,9 @@ from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted
 from foreshore.compute.flow.operators.listed import Listed
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.operators.rows import put_null
+from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
-from foreshore.compute.flow.spine import Mark
 from foreshore.compute.flow.sums import Points, SumTable
 
 
@@ -94,23 +94,21 @@ class Sums:
                 each.floats.restore()
 
 
-class Extreme:
+class Extreme(StagedRows):
     """The least or the greatest value of each group: the first of ordered rows."""
 
     def __init__(
         self, program: Program, spine: OrderedSpine, value: int, place: Place, context: Context
     ) -> None:
+        super().__init__(spine)
         self._program = program
-        self._spine = spine
         self._value = value  # the value's first word in the spine's rows
         self._place = place
         self._context = context
-        self._mark: Mark | None = None
 
     def put(self, points: Points, input: Batch, words: Words) -> None:
         """Write the words of this aggregate for each point, given the input's updates."""
-        self._mark = self._spine.mark()
-        self._spine.insert(self._program.run(input, self._context))
+        self._stage(self._program.run(input, self._context))
         found, there, _ = self._spine.rows_at(
             points.rows, points.times, points.hashes, points.words, 0, 1
         )
@@ -120,20 +118,6 @@ class Extreme:
         for k in range(place.width):
             words[found, place.word + k] = there[:, self._value + k]
         put_null(words, null, place)
-
-    def commit(self) -> None:
-        """Keep what was staged."""
-        self._mark = None
-
-    def restore(self) -> None:
-        """Forget what was staged."""
-        if self._mark is not None:
-            self._spine.restore(self._mark)
-            self._mark = None
-
-    def sizes(self) -> Iterator[ArrangementSize]:
-        """Yield the size of the ordered rows."""
-        yield self._spine.size("ordered rows")
 
 
 class Distinct:

@@ -10,15 +10,15 @@ from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.grouping import consolidated, grouped, points_of
 from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
-from foreshore.compute.flow.spine import Mark
 from foreshore.compute.flow.sums import SumTable
 
 NO_LIMIT = (1 << 62) - 1
 
 
-class TopK:
+class TopK(StagedRows):
     """The rows of each group from `offset` on, at most `limit`, in order.
 
     `program` makes the key, the words that order the rows, and from word `row` on the row.
@@ -35,15 +35,14 @@ class TopK:
         limit: int,
         context: Context,
     ) -> None:
+        super().__init__(spine)
         self.inputs: tuple[int, ...] = (input,)
         self.layout = layout
         self._program = program
-        self._spine = spine
         self._row = row
         self._offset = offset
         self._limit = limit
         self._context = context
-        self._mark: Mark | None = None
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the changes of the first rows."""
@@ -51,8 +50,7 @@ class TopK:
         key = self._spine.key
         order, hashes = grouped(updates, key, self._context.seed)
         points = points_of(order, hashes, updates, key, window)
-        self._mark = self._spine.mark()
-        self._spine.insert(updates)
+        self._stage(updates)
         found, words, counts = self._spine.rows_at(
             points.rows, points.times, points.hashes, points.words, self._offset, self._limit
         )
@@ -66,20 +64,6 @@ class TopK:
             np.concatenate([counts[here], -counts[gone]]),
         )
         return consolidated(changed, self._context.seed)
-
-    def commit(self) -> None:
-        """Keep what was staged."""
-        self._mark = None
-
-    def restore(self) -> None:
-        """Forget what was staged."""
-        if self._mark is not None:
-            self._spine.restore(self._mark)
-            self._mark = None
-
-    def sizes(self) -> Iterator[ArrangementSize]:
-        """Yield the size of the ordered rows."""
-        yield self._spine.size("ordered rows")
 
 
 class Threshold:

@@ -19,11 +19,11 @@ from foreshore.compute.flow.kernels import rows as row_kernels
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.grouping import consolidated, points_of, sorted_groups
 from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine, Region
 from foreshore.compute.flow.partitions import Part, Partitions
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.reach import Reach
-from foreshore.compute.flow.spine import Mark
 from foreshore.compute.flow.sums import Points, SumTable
 from foreshore.expr.ir import WindowFunction
 
@@ -74,7 +74,7 @@ class _Read:
     sums: Ints | None = None
 
 
-class WindowFunctions:
+class WindowFunctions(StagedRows):
     """The rows of partitions with the values of window functions.
 
     `program` makes the key, the words that order the rows, the row and the functions' arguments.
@@ -93,16 +93,15 @@ class WindowFunctions:
         totals: Totals | None,
         context: Context,
     ) -> None:
+        super().__init__(spine)
         self.inputs: tuple[int, ...] = (input,)
         self.layout = layout
         self.reach = reach
         self._program = program
-        self._spine = spine
         self._parts = parts
         self._functions = tuple(functions)
         self._totals = totals
         self._context = context
-        self._mark: Mark | None = None
 
     @property
     def has_totals(self) -> bool:
@@ -122,8 +121,7 @@ class WindowFunctions:
             given = self._totals.program.run(inputs[0], self._context)
             sums = self._totals.table.at(points, order, hashes, given)
         is_new = not self._spine.runs
-        self._mark = self._spine.mark()
-        self._spine.insert(updates)
+        self._stage(updates)
         if is_new or self.reach is None:
             read = self._whole(points)
         else:
@@ -207,7 +205,7 @@ class WindowFunctions:
 
     def commit(self) -> None:
         """Keep what was staged."""
-        self._mark = None
+        super().commit()
         if self._totals is not None:
             self._totals.table.commit()
 
@@ -215,13 +213,11 @@ class WindowFunctions:
         """Forget what was staged."""
         if self._totals is not None:
             self._totals.table.restore()
-        if self._mark is not None:
-            self._spine.restore(self._mark)
-            self._mark = None
+        super().restore()
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows, and of the sums."""
-        yield self._spine.size("ordered rows")
+        yield from super().sizes()
         if self._totals is not None:
             yield self._totals.table.size("sums")
 
