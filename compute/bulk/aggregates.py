@@ -113,17 +113,24 @@ class Idioms(ABC):
         filter = f" FILTER (WHERE {' AND '.join(where)})" if where else ""
         return f"{function}({value}){filter}{over}"
 
-    @abstractmethod
     def product(self, arg: Argument, diff: str) -> str:
         """Return an integer or numeric argument times `diff`, exactly."""
+        value = f"CAST({arg.value} AS {self.accumulator_type(arg.type)})"
+        return value if diff == ONE else f"{value} * {diff}"
 
     @abstractmethod
     def accumulator_type(self, type: SqlType) -> str:
-        """Return the type of sums over arguments of `type`."""
+        """Return the type of sums over arguments of `type`, which does not overflow silently."""
+
+    def extreme(self, function: str, arg: Argument, where: Sequence[str], over: str = "") -> str:
+        """Return the least or greatest value: of pairs if values are compared by a key."""
+        if arg.key == arg.value:
+            return self.call(function, arg.value, where, over)
+        return f"({self.call(function, self.pair(arg), where, over)}).v"
 
     @abstractmethod
-    def extreme(self, function: str, arg: Argument, where: Sequence[str], over: str = "") -> str:
-        """Return the least or greatest value."""
+    def pair(self, arg: Argument) -> str:
+        """Return a struct of an argument's key and value, `k` and `v`."""
 
     @abstractmethod
     def of_floats(
@@ -196,21 +203,13 @@ def weight(conditions: Sequence[str], diff: str) -> str:
 class DuckDbIdioms(Idioms):
     """DuckDB's constructs."""
 
-    def product(self, arg: Argument, diff: str) -> str:
-        """Return the product in the accumulator's type, which does not overflow silently."""
-        value = f"CAST({arg.value} AS {self.accumulator_type(arg.type)})"
-        return value if diff == ONE else f"{value} * {diff}"
-
     def accumulator_type(self, type: SqlType) -> str:
         """Return a 128-bit type, as decimal if there is a scale."""
         return f"DECIMAL(38, {type.scale})" if type.scale else "HUGEINT"
 
-    def extreme(self, function: str, arg: Argument, where: Sequence[str], over: str = "") -> str:
-        """Return min or max, of pairs if values are compared by a key."""
-        if arg.key == arg.value:
-            return self.call(function, arg.value, where, over)
-        pair = f"{{'k': {arg.key}, 'v': {arg.value}}}"
-        return f"({self.call(function, pair, where, over)}).v"
+    def pair(self, arg: Argument) -> str:
+        """Return a struct literal."""
+        return f"{{'k': {arg.key}, 'v': {arg.value}}}"
 
     def of_floats(
         self,
@@ -291,21 +290,13 @@ class DuckDbIdioms(Idioms):
 class SparkIdioms(Idioms):
     """Spark's constructs. Session settings make products of decimals keep their scale."""
 
-    def product(self, arg: Argument, diff: str) -> str:
-        """Return the product as a decimal of 38 digits, which fails instead of overflowing."""
-        value = f"CAST({arg.value} AS {self.accumulator_type(arg.type)})"
-        return value if diff == ONE else f"{value} * {diff}"
-
     def accumulator_type(self, type: SqlType) -> str:
         """Return a decimal of maximal precision."""
         return f"DECIMAL(38, {type.scale or 0})"
 
-    def extreme(self, function: str, arg: Argument, where: Sequence[str], over: str = "") -> str:
-        """Return min or max, of pairs if values are compared by a key."""
-        if arg.key == arg.value:
-            return self.call(function, arg.value, where, over)
-        pair = f"struct({arg.key} AS k, {arg.value} AS v)"
-        return f"({self.call(function, pair, where, over)}).v"
+    def pair(self, arg: Argument) -> str:
+        """Return a struct."""
+        return f"struct({arg.key} AS k, {arg.value} AS v)"
 
     def of_floats(
         self,

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 from foreshore.errors import FeatureNotSupported, NumericValueOutOfRange, SyntaxError_
+from foreshore.keywords import RESERVED
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, too_deep
-from foreshore.sql.parse.keywords import NOT_COLUMN, RESERVED
+from foreshore.sql.parse.keywords import NOT_COLUMN
 from foreshore.sql.parse.lexer import (
     END,
     NUMBER,

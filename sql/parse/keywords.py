@@ -1,165 +1,11 @@
-"""PostgreSQL's key words by the places where they may be used as names.
+"""PostgreSQL's key words in the parser, and names quoted so that it reads them as names.
 
-    RESERVED     only as a label after AS
-    TYPE_FUNC    as the name of a type or function, but not of a column or table
-    COL_NAME     as the name of a column or table, but not of a function or type that is called
-    NEEDS_AS     as a column label only after AS
-
-All other words are free in PostgreSQL; our parser does not accept all of them (MISPARSED).
+`NEEDS_AS` may be a column label only after AS; `foreshore/keywords.py` has the other classes. All
+other words are free in PostgreSQL; our parser does not accept all of them (MISPARSED).
 """
 
-RESERVED = frozenset(
-    [
-        "all",
-        "analyse",
-        "analyze",
-        "and",
-        "any",
-        "array",
-        "as",
-        "asc",
-        "asymmetric",
-        "both",
-        "case",
-        "cast",
-        "check",
-        "collate",
-        "column",
-        "constraint",
-        "create",
-        "current_catalog",
-        "current_date",
-        "current_role",
-        "current_time",
-        "current_timestamp",
-        "current_user",
-        "default",
-        "deferrable",
-        "desc",
-        "distinct",
-        "do",
-        "else",
-        "end",
-        "except",
-        "false",
-        "fetch",
-        "for",
-        "foreign",
-        "from",
-        "grant",
-        "group",
-        "having",
-        "in",
-        "initially",
-        "intersect",
-        "into",
-        "lateral",
-        "leading",
-        "limit",
-        "localtime",
-        "localtimestamp",
-        "not",
-        "null",
-        "offset",
-        "on",
-        "only",
-        "or",
-        "order",
-        "placing",
-        "primary",
-        "references",
-        "returning",
-        "select",
-        "session_user",
-        "some",
-        "symmetric",
-        "table",
-        "then",
-        "to",
-        "trailing",
-        "true",
-        "union",
-        "unique",
-        "user",
-        "using",
-        "variadic",
-        "when",
-        "where",
-        "window",
-        "with",
-    ]
-)
-TYPE_FUNC = frozenset(
-    [
-        "authorization",
-        "binary",
-        "collation",
-        "concurrently",
-        "cross",
-        "current_schema",
-        "freeze",
-        "full",
-        "ilike",
-        "inner",
-        "is",
-        "isnull",
-        "join",
-        "left",
-        "like",
-        "natural",
-        "notnull",
-        "outer",
-        "overlaps",
-        "right",
-        "similar",
-        "tablesample",
-        "verbose",
-    ]
-)
-COL_NAME = frozenset(
-    [
-        "between",
-        "bigint",
-        "bit",
-        "boolean",
-        "char",
-        "character",
-        "coalesce",
-        "dec",
-        "decimal",
-        "exists",
-        "extract",
-        "float",
-        "greatest",
-        "grouping",
-        "inout",
-        "int",
-        "integer",
-        "interval",
-        "least",
-        "national",
-        "nchar",
-        "none",
-        "normalize",
-        "nullif",
-        "numeric",
-        "out",
-        "overlay",
-        "position",
-        "precision",
-        "real",
-        "row",
-        "setof",
-        "smallint",
-        "substring",
-        "time",
-        "timestamp",
-        "treat",
-        "trim",
-        "values",
-        "varchar",
-    ]
-)
+from foreshore.keywords import COL_NAME, RESERVED, TYPE_FUNC
+
 NEEDS_AS = frozenset(
     [
         "array",
@@ -228,7 +74,6 @@ MISPARSED = frozenset(
 )
 _QUOTED = RESERVED | TYPE_FUNC | COL_NAME | MISPARSED
 NOT_COLUMN = RESERVED | TYPE_FUNC
-NOT_FUNCTION = RESERVED | COL_NAME
 
 
 def quote_identifier(name: str) -> str:

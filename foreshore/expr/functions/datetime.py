@@ -330,34 +330,21 @@ hidden(
     "any",
     lambda types, a: column(integers(a), arrow_type(types.result), nulls(a)),
 )
+
+
+def _declare_shifts(type: str, result: str) -> None:
+    """Declare the sums and the difference of a type and interval."""
+    later, earlier = _shift_stamps(1), _shift_stamps(-1)
+    for name, types, kernel, stem in (
+        ("+", f"{type} interval", later, "add"),
+        ("+", f"interval {type}", _swapped(later), "add"),
+        ("-", f"{type} interval", earlier, "subtract"),
+    ):
+        declare(name, types, result, kernel, stem=stem, fallible=True, error=TIMESTAMP_RANGE)
+
+
 for _t in STAMPS:
-    declare(
-        "+",
-        f"{_t} interval",
-        _t,
-        _shift_stamps(1),
-        stem="add",
-        fallible=True,
-        error=TIMESTAMP_RANGE,
-    )
-    declare(
-        "+",
-        f"interval {_t}",
-        _t,
-        _swapped(_shift_stamps(1)),
-        stem="add",
-        fallible=True,
-        error=TIMESTAMP_RANGE,
-    )
-    declare(
-        "-",
-        f"{_t} interval",
-        _t,
-        _shift_stamps(-1),
-        stem="subtract",
-        fallible=True,
-        error=TIMESTAMP_RANGE,
-    )
+    _declare_shifts(_t, _t)
     declare("-", f"{_t} {_t}", "interval", _difference, stem="subtract", fallible=True)
     declare("age", f"{_t} {_t}", "interval", data_rows(_age), fallible=True)
     declare("isfinite", _t, "bool", _isfinite)
@@ -367,33 +354,7 @@ for _t in STAMPS:
     hidden(f"cast({_t},{_t})", _t, _t, _round_stamp)
     hidden(f"cast({_t},mz_timestamp)", _t, "mz_timestamp", _millis, fallible=True)
     hidden(f"cast(mz_timestamp,{_t})", "mz_timestamp", _t, _from_millis, fallible=True)
-declare(
-    "+",
-    "date interval",
-    "timestamp",
-    _shift_stamps(1),
-    stem="add",
-    fallible=True,
-    error=TIMESTAMP_RANGE,
-)
-declare(
-    "+",
-    "interval date",
-    "timestamp",
-    _swapped(_shift_stamps(1)),
-    stem="add",
-    fallible=True,
-    error=TIMESTAMP_RANGE,
-)
-declare(
-    "-",
-    "date interval",
-    "timestamp",
-    _shift_stamps(-1),
-    stem="subtract",
-    fallible=True,
-    error=TIMESTAMP_RANGE,
-)
+_declare_shifts("date", "timestamp")
 declare("+", "date int4", "date", _date_plus(1), stem="add", fallible=True, error=DATE_RANGE)
 declare("+", "int4 date", "date", _int_plus_date, stem="add", fallible=True, error=DATE_RANGE)
 declare("-", "date int4", "date", _date_plus(-1), stem="subtract", fallible=True, error=DATE_RANGE)

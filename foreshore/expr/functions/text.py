@@ -172,9 +172,10 @@ def quote_ident(name: str) -> str:
     """Return `name` quoted as an SQL identifier if necessary."""
     import re
 
-    from foreshore.expr.functions.reserved import RESERVED
+    from foreshore.keywords import COL_NAME, RESERVED, TYPE_FUNC, XML
 
-    if re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in RESERVED:
+    quoted = any(name in words for words in (RESERVED, TYPE_FUNC, COL_NAME, XML))
+    if re.fullmatch(r"[a-z_][a-z0-9_]*", name) and not quoted:
         return name
     return '"' + name.replace('"', '""') + '"'
 

@@ -12,7 +12,7 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import Token, TokenType
 
 from foreshore.errors import FeatureNotSupported, StatementTooComplex, SyntaxError_
-from foreshore.sql.parse.keywords import RESERVED
+from foreshore.keywords import RESERVED
 
 # Precedence of operators, from loosest to tightest.
 OR, AND, NOT, IS, COMPARISON, RANGE, OTHER = range(1, 8)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
+from foreshore.keywords import RESERVED
 from foreshore.sql.parse.grammar.base import (
     AND,
     COLLATE,
@@ -35,7 +36,6 @@ from foreshore.sql.parse.grammar.nodes import (
     SqlValue,
 )
 from foreshore.sql.parse.grammar.types import TypeParser
-from foreshore.sql.parse.keywords import RESERVED
 
 _COMPARISONS = frozenset(("<", ">", "=", "<=", ">=", "<>", "!="))
 _ARITHMETIC = {"+": TERM, "-": TERM, "*": FACTOR, "/": FACTOR, "%": FACTOR, "^": POWER}

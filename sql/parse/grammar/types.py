@@ -5,9 +5,9 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
+from foreshore.keywords import RESERVED
 from foreshore.sql.parse.grammar.base import STRINGS, VALUES, BaseParser, is_word, located
 from foreshore.sql.parse.grammar.nodes import TypeSpelling
-from foreshore.sql.parse.keywords import RESERVED
 
 _INTERVAL_FIELDS = ("year", "month", "day", "hour", "minute", "second")
 _LAST_FIELDS = {

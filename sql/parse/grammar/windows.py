@@ -6,6 +6,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from foreshore.errors import WindowingError
+from foreshore.keywords import RESERVED
 from foreshore.sql.parse.grammar.base import is_word, located
 from foreshore.sql.parse.grammar.expression import ExpressionParser
 from foreshore.sql.parse.grammar.nodes import (
@@ -14,7 +15,6 @@ from foreshore.sql.parse.grammar.nodes import (
     Over,
     WindowSpelling,
 )
-from foreshore.sql.parse.keywords import RESERVED
 
 _UNITS = ("rows", "range", "groups")
 Bound = tuple[str, exp.Expr | None, int]  # the side, the offset, the position
