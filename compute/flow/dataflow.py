@@ -19,6 +19,7 @@ from foreshore.compute.flow.convert import (
 from foreshore.compute.flow.hydration import Hydration
 from foreshore.compute.flow.index import FlowIndex, index_key
 from foreshore.compute.flow.operators.grouping import consolidated
+from foreshore.compute.flow.operators.loop import Loop
 from foreshore.compute.flow.operators.operator import Operator, Source, Window
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.output import FlowOutput
@@ -36,7 +37,6 @@ class FlowDataflow:
     """A view as operators over arrangements. Calls are serialized."""
 
     batch_sizing: BatchSizing | None = None
-    small_window = 256
 
     def __init__(
         self, description: DataflowDescription, bulk: Engine, collections: Collections
@@ -53,6 +53,9 @@ class FlowDataflow:
         self._columns = ir.columns_of(relation)
         self._operators: list[Operator] = builder.operators
         self._temporal = [each for each in self._operators if isinstance(each, TemporalFilter)]
+        # One row may lengthen a recursion by any number of rounds.
+        has_loop = any(isinstance(each, Loop) for each in self._operators)
+        self.small_window = 0 if has_loop else 256
         self._sources: dict[GlobalId, Source] = {}
         self._numbers: dict[int, GlobalId] = {}
         for id, number in builder.sources.items():
