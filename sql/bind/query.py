@@ -142,6 +142,7 @@ def _why_not_lockable(select: ast.Select, binder: SelectBinder) -> str | None:
         (bool(select.group_by), "GROUP BY clause"),
         (select.having is not None, "HAVING clause"),
         (bool(binder.aggregates.cores), "aggregate functions"),
+        (bool(binder.windows.calls), "window functions"),
         (bool(binder.sets.calls), "set-returning functions in the target list"),
     )
     return next((f"is not allowed with {what}" for found, what in reasons if found), None)
