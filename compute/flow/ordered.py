@@ -8,6 +8,7 @@ from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import ordered as kernels
 from foreshore.compute.flow.kernels import rows
+from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
 from foreshore.compute.flow.sums import Points
@@ -62,6 +63,9 @@ class OrderedSpine(Spine):
 
     def _sorted(self, hashes: Hashes, batch: Batch) -> Run:
         """Return updates as a run."""
+        if len(batch) >= EAGER:  # fewer to sort, if many are equal
+            batch = consolidated(batch, int(self.seed))
+            hashes = self.hashes(batch.words)
         interner = self.interner
         order = rows.sort_updates(
             hashes,
@@ -94,13 +98,10 @@ class OrderedSpine(Spine):
         """Merge the two newest runs at once."""
         self._merge = None
         newer, older = self.runs[:2]
-        hashes = np.concatenate([newer.hashes, older.hashes])
-        batch = Batch(
-            np.concatenate([newer.words, older.words]),
-            np.concatenate([newer.times, older.times]),
-            np.concatenate([newer.diffs, older.diffs]),
-        )
-        self.runs = (self._sorted(hashes, batch), *self.runs[2:])
+        merge = self._merge_of(newer, older)
+        while not merge.work(len(newer) + len(older)):
+            continue
+        self.runs = (merge.run(), *self.runs[2:])
 
     def rows_at(
         self,

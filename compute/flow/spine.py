@@ -240,11 +240,13 @@ class Spine:
     def _next_merge(self) -> Merge | None:
         for newer, older in pairwise(self.runs):
             if len(older) < 2 * len(newer):
-                return Merge(
-                    newer, older, self.since, self.texts, self.interner, self.seed,
-                    ordered=self.ordered,
-                )  # fmt: skip
+                return self._merge_of(newer, older)
         return None
+
+    def _merge_of(self, newer: Run, older: Run) -> Merge:
+        return Merge(
+            newer, older, self.since, self.texts, self.interner, self.seed, ordered=self.ordered
+        )
 
     # --- reading
 

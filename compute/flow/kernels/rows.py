@@ -112,16 +112,31 @@ def sort_updates(hashes, words, times, texts, arena, starts, lengths):
                 spare[counts[digit]] = order[i]
                 counts[digit] += 1
             order, spare = spare, order
+        # Rows of one group are brought together first, as they are compared many times.
+        near_hashes = np.empty(count, np.uint64)
+        near_words = np.empty(words.shape, np.int64)
+        near_times = np.empty(count, np.int64)
+        for i in range(count):
+            row = order[i]
+            near_hashes[i] = hashes[row]
+            near_times[i] = times[row]
+            for k in range(words.shape[1]):
+                near_words[i, k] = words[row, k]
+        near = (near_hashes, near_words, near_times, texts, arena, starts, lengths)
+        places = np.arange(count)
         start = 0
         high = np.uint64(32)
         while start < count:
             stop = start + 1
-            prefix = hashes[order[start]] >> high
-            while stop < count and hashes[order[stop]] >> high == prefix:
+            prefix = near_hashes[start] >> high
+            while stop < count and near_hashes[stop] >> high == prefix:
                 stop += 1
             if stop - start > 1:
-                _sort_by_words(order, start, stop, spare, updates)
+                _sort_by_words(places, start, stop, spare, near)
             start = stop
+        for i in range(count):
+            spare[i] = order[places[i]]
+        order = spare
     else:
         _sort_by_words(order, 0, count, spare, updates)
     return order
