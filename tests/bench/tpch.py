@@ -78,6 +78,28 @@ VIEWS = {
         GROUP BY c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice""",
 }
 
+# Views of other kinds over the same tables.
+MORE_VIEWS = {
+    "top": """
+        SELECT o_custkey, o_orderkey, o_totalprice FROM (
+            SELECT o_custkey, o_orderkey, o_totalprice,
+                row_number() OVER (PARTITION BY o_custkey ORDER BY o_totalprice DESC) AS place
+            FROM orders) AS ranked
+        WHERE place <= 3""",
+    "outer": """
+        SELECT c_custkey, count(o_orderkey) AS orders, sum(o_totalprice) AS total
+        FROM customer LEFT JOIN orders ON c_custkey = o_custkey GROUP BY c_custkey""",
+    "extremes": """
+        SELECT l_suppkey, min(l_quantity) AS least, max(l_quantity) AS most
+        FROM lineitem GROUP BY l_suppkey""",
+    "window": """
+        SELECT l_orderkey, l_linenumber, sum(l_quantity) OVER (
+            PARTITION BY l_orderkey ORDER BY l_linenumber) AS so_far FROM lineitem""",
+    "groups": """
+        SELECT o_orderkey, o_orderdate, sum(l_quantity) AS quantity
+        FROM orders, lineitem WHERE l_orderkey = o_orderkey GROUP BY o_orderkey, o_orderdate""",
+}
+
 COLOURS = (
     "almond azure beige black blue brown coral cyan forest green grey ivory khaki lime".split()
 )
