@@ -40,6 +40,7 @@ from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
+from foreshore.storage.decoded_files import DecodedFiles
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Coordinator:
         self.locks = Locks(self.group, lambda: self.state)
         self.advisory = AdvisoryLocks()
         self.catalog_answers = CatalogAnswers()
+        self.decoded = DecodedFiles()
         self.loop_latency = LoopLatency(self.clock)
         self.changelogs = Changelogs(self)
         self.view_handoff = ViewHandoff(self)

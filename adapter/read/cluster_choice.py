@@ -4,10 +4,18 @@ The setting `cluster_replica` selects one replica, even if it is slower, unreach
 serves to examine a replica; all replicas give the same answers.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster, Replica
-from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.errors import (
+    DatabaseError,
+    ObjectNotInPrerequisiteState,
+    TableAltered,
+    UndefinedObject,
+)
 from foreshore.ids import GlobalId
 
 
@@ -46,6 +54,18 @@ def pinned_replica(context: StatementContext) -> str | None:
             hint="RESET cluster_replica to have any replica of the cluster answer.",
         )
     return replica.id
+
+
+@contextmanager
+def replanned_if_dropped(context: StatementContext, ids: Iterable[GlobalId]) -> Iterator[None]:
+    """Raise TableAltered, so that the statement is planned again, if one of `ids` was dropped."""
+    try:
+        yield
+    except DatabaseError as error:
+        dropped = not set(ids) <= context.coordinator.holds.collections.keys()
+        if error.sqlstate in ("42704", "55000") and dropped:
+            raise TableAltered() from error
+        raise
 
 
 def collections_read(context: StatementContext, plan: PeekPlan) -> set[GlobalId]:

@@ -9,10 +9,16 @@ from foreshore import blocking
 from foreshore.adapter.read.access_path import Bulk, Constant, IndexRead, InProcess, KeyLookup
 from foreshore.adapter.read.bind import BoundPeek, counted_each, timestamp_of
 from foreshore.adapter.read.bound_keys import literal_keys
-from foreshore.adapter.read.cluster_choice import answering_cluster, index_of, pinned_replica
+from foreshore.adapter.read.cluster_choice import (
+    answering_cluster,
+    index_of,
+    pinned_replica,
+    replanned_if_dropped,
+)
 from foreshore.adapter.read.in_process import result_in_process, rows_in_process
 from foreshore.adapter.read.key_lookup import look_up, rows_over
 from foreshore.adapter.read.result import all_rows, finished
+from foreshore.adapter.read.small import small_over, small_result
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.compute.arrange.arrangement import consolidate
@@ -22,7 +28,7 @@ from foreshore.compute.finish import finish
 from foreshore.compute.local.linear import can_evaluate_locally, evaluated, literal_rows
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import Result, empty_batch
-from foreshore.errors import DatabaseError, InvalidParameterValue, TableAltered, UndefinedObject
+from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.rows import counted
 from foreshore.sql.plan import Changes
 from foreshore.types import ColumnType
@@ -66,6 +72,9 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
             request = PeekRequest(time, relation, finishing, index, literals, replica=replica)
             return await _ask_cluster(context, request)
         case Bulk(relation=relation):
+            small = await small_result(context, bound)
+            if small is not None:
+                return small
             shards = bound.plan.shards
             indexes = {id: index for id in shards if (index := index_of(context, id)) != id}
             request = PeekRequest(
@@ -113,9 +122,12 @@ async def _by_key(context: StatementContext, bound: BoundPeek, path: KeyLookup) 
     if given is None:
         return None
     bound = replace(bound, given=given)
-    if not can_evaluate_locally(path.relation):
-        return await result_in_process(context, bound)
-    return await finished(await rows_over(context, bound), bound.finishing)
+    if can_evaluate_locally(path.relation):
+        return await finished(await rows_over(context, bound), bound.finishing)
+    rows = await small_over(context, bound)
+    if rows is not None:
+        return await finished(rows, bound.finishing)
+    return await result_in_process(context, bound)
 
 
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
@@ -133,15 +145,9 @@ async def _ask_cluster(context: StatementContext, request: PeekRequest) -> Resul
 
     Raises TableAltered if an input was dropped meanwhile, so that the statement is planned again.
     """
-    coordinator = context.coordinator
     cluster = answering_cluster(context)
-    try:
-        return await coordinator.compute.peek(cluster.id, request)
-    except DatabaseError as error:
-        dropped = not set(request.reads) <= coordinator.holds.collections.keys()
-        if error.sqlstate in ("42704", "55000") and dropped:
-            raise TableAltered() from error
-        raise
+    with replanned_if_dropped(context, request.reads):
+        return await context.coordinator.compute.peek(cluster.id, request)
 
 
 # --- CHANGES(...) --------------------------------------------------------------------------

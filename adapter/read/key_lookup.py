@@ -22,6 +22,7 @@ from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.read.bind import BoundPeek, Given, bind_peek, counted_each
 from foreshore.adapter.read.bound_keys import KeyColumns, is_large, key_columns
 from foreshore.adapter.read.in_process import rows_in_process
+from foreshore.adapter.read.small import small_over
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
@@ -197,7 +198,8 @@ async def rows_over(context: StatementContext, bound: BoundPeek) -> pa.Table:
             counted_each(bound.given),
             is_large=any(each.num_rows > MANY for each in bound.given.values()),
         )
-    return await rows_in_process(context, bound)
+    small = await small_over(context, bound)
+    return await rows_in_process(context, bound) if small is None else small
 
 
 async def locked_rows(

@@ -1,0 +1,148 @@
+"""Queries over few rows, evaluated in this process: an engine would take longer to begin."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore import blocking
+from foreshore.adapter.read.bind import BoundPeek
+from foreshore.adapter.read.cluster_choice import (
+    answering_cluster,
+    pinned_replica,
+    replanned_if_dropped,
+)
+from foreshore.adapter.session.context import StatementContext
+from foreshore.compute.finish import finished_parts
+from foreshore.compute.linear import flat
+from foreshore.compute.local.small.evaluate import evaluate_small, is_small_plan
+from foreshore.compute.local.small.rows import NotSmall, SmallRows, consolidated
+from foreshore.compute.result import Result, collected
+from foreshore.errors import TableAltered
+from foreshore.expr.ir import Get
+from foreshore.ids import GlobalId
+from foreshore.storage.decoded_files import DecodedFiles
+from foreshore.storage.snapshot import Snapshot
+from foreshore.types import arrow_type
+
+FEW_ROWS = 10_000
+AT_ONCE = 200  # rows that are evaluated on the event loop
+FEW_BYTES = 4 << 20  # of files
+
+
+async def small_result(context: StatementContext, bound: BoundPeek) -> Result | None:
+    """Return the finished rows of a plan over few stored rows, None for any other plan.
+
+    Raises TableAltered if an input was dropped meanwhile.
+    """
+    coordinator, block, time = context.coordinator, bound.block, bound.time
+    stored = block.sources()
+    if (
+        block.recursions
+        or bound.given
+        or not stored <= coordinator.capabilities.keys()
+        or not is_small_plan(block.relation)
+        or pinned_replica(context) is not None
+    ):
+        return None
+    answering_cluster(context)
+    with replanned_if_dropped(context, stored):
+        for id in stored:
+            await coordinator.wait_readable(id, time)
+    await coordinator.compute.maintained.check_errors(stored, time)
+    snapshots: list[Snapshot] = []
+    try:
+        if not stored <= coordinator.capabilities.keys():
+            raise TableAltered()
+        for id in stored:
+            capability = coordinator.capabilities[id][0]
+            snapshots.append(coordinator.storage.snapshot(capability, time))
+        if not _are_small(snapshots):
+            return None
+        return await blocking.run(
+            coordinator.executor, _evaluate, bound, snapshots, coordinator.decoded
+        )
+    except NotSmall:
+        return None
+    finally:
+        for snapshot in snapshots:
+            snapshot.release()
+
+
+async def small_over(context: StatementContext, bound: BoundPeek) -> pa.Table | None:
+    """Return the rows, with `__diff`, over the few rows given to `bound`, which are all.
+
+    None if they are many, or the plan is not known here.
+    """
+    count = sum(rows.num_rows for rows in bound.given.values())
+    relation = bound.block.relation
+    if count > FEW_ROWS or bound.block.recursions or not is_small_plan(relation):
+        return None
+
+    def evaluate() -> pa.Table:
+        return evaluate_small(relation, lambda get: _single(bound.given[get.id], get))
+
+    try:
+        if count <= AT_ONCE:
+            return evaluate()
+        return await blocking.run(context.coordinator.executor, evaluate)
+    except NotSmall:
+        return None
+
+
+def _single(rows: pa.Table, get: Get) -> SmallRows:
+    """Return given rows, each of which is there once."""
+    columns = tuple(
+        flat(rows.column(i)).cast(arrow_type(column.type)) for i, column in enumerate(get.columns)
+    )
+    return SmallRows(columns, np.ones(rows.num_rows, np.int64))
+
+
+def _are_small(snapshots: Sequence[Snapshot]) -> bool:
+    files = [file for snapshot in snapshots for file in snapshot.files]
+    tails = [table for snapshot in snapshots for table in snapshot.tail]
+    rows = sum(file.rows for file in files) + sum(table.num_rows for table in tails)
+    return rows <= FEW_ROWS and sum(file.bytes for file in files) <= FEW_BYTES
+
+
+def _evaluate(bound: BoundPeek, snapshots: Sequence[Snapshot], decoded: DecodedFiles) -> Result:
+    """Return the finished rows; on a thread."""
+    rows: Mapping[GlobalId, pa.Table] = {s.id: _updates(s, decoded) for s in snapshots}
+    found = evaluate_small(
+        bound.block.relation, lambda get: _rows_at(rows[get.id], get, bound.time)
+    )
+    return collected(finished_parts([found], bound.finishing))
+
+
+def _updates(snapshot: Snapshot, decoded: DecodedFiles) -> pa.Table:
+    """Return all updates of a snapshot, in columns by position."""
+    with ExitStack() as stack:
+        paths = stack.enter_context(snapshot.paths())
+        parts = [
+            decoded.table(file.key, path) for file, path in zip(snapshot.files, paths, strict=True)
+        ]
+    parts += snapshot.tail
+    width = len(snapshot.schema) + 2
+    names = [f"c{i}" for i in range(width)]
+    if not parts:
+        return pa.table([pa.nulls(0)] * width, names=names)
+    return pa.concat_tables(
+        [part.rename_columns(names) for part in parts], promote_options="permissive"
+    )
+
+
+def _rows_at(updates: pa.Table, get: Get, time: int) -> SmallRows:
+    """Return the rows of a collection at a time."""
+    width = len(get.columns)
+    times = updates.column(width)
+    if updates.num_rows and pc.max(times).as_py() > time:
+        updates = updates.filter(pc.less_equal(times, time))
+    columns = tuple(
+        flat(updates.column(i)).cast(arrow_type(column.type))
+        for i, column in enumerate(get.columns)
+    )
+    diffs = flat(updates.column(width + 1)).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    rows = SmallRows(columns, np.asarray(diffs))
+    return consolidated(rows) if (rows.diffs < 1).any() else rows

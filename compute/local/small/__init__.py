@@ -1,0 +1,1 @@
+"""Evaluation of whole plans over few rows, with Arrow and NumPy and without an engine."""

@@ -1,0 +1,219 @@
+"""Evaluates lowered plans over few rows: `evaluate_small`.
+
+An engine takes milliseconds to begin; a few rows are done before. What is not known here, or has an
+error in the data, raises NotSmall, and an engine evaluates the whole plan.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.engine import result_schema
+from foreshore.compute.finish import places_in_order
+from foreshore.compute.linear import flat
+from foreshore.compute.local.small.join import Values, join
+from foreshore.compute.local.small.reduce import mask_of, reduce
+from foreshore.compute.local.small.rows import (
+    NotSmall,
+    SmallRows,
+    canonical,
+    codes_of,
+    consolidated,
+)
+from foreshore.expr.cost import is_heavy
+from foreshore.expr.datum import to_array
+from foreshore.expr.ir import (
+    And,
+    Call,
+    Column,
+    Constant,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    Let,
+    LocalGet,
+    Map,
+    Negate,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    columns_of,
+    type_of,
+    walk_relations,
+)
+from foreshore.types import INT8, array_of, is_float
+
+_KNOWN = (
+    Constant, Filter, FlatMap, Get, Join, Let, LocalGet, Map, Negate, Project, Reduce, Threshold,
+    TopK, Union,
+)  # fmt: skip
+_AGGREGATES = frozenset(["count", "sum", "min", "max", "sum_float"])
+MOST_NODES = 200
+
+Contents = Callable[[Get], SmallRows]
+
+
+@lru_cache(4096)
+def is_small_plan(relation: Relation) -> bool:
+    """Whether `evaluate_small` knows all parts of a plan, and none may take long."""
+    for number, node in enumerate(walk_relations(relation)):
+        if not isinstance(node, _KNOWN) or number == MOST_NODES:
+            return False
+        if isinstance(node, Reduce) and any(a.function not in _AGGREGATES for a in node.aggregates):
+            return False
+    return not is_heavy(relation)
+
+
+def evaluate_small(relation: Relation, contents: Contents) -> pa.Table:
+    """Return the rows of a lowered plan, with multiplicities; raises NotSmall.
+
+    `contents` returns the rows of a collection, each with a positive multiplicity.
+    """
+    rows = _Evaluation(contents).run(relation)
+    if (rows.diffs < 1).any():
+        rows = consolidated(rows)
+        if (rows.diffs < 0).any():
+            raise NotSmall("a negative multiplicity")
+    arrays = [*rows.columns, pa.array(rows.diffs)]
+    return pa.Table.from_arrays(arrays, schema=result_schema(columns_of(relation)))
+
+
+class _Evaluation:
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._locals: dict[int, SmallRows] = {}
+        self._values = Values()
+
+    def run(self, relation: Relation) -> SmallRows:
+        """Return the rows of a plan."""
+        match relation:
+            case Constant(rows=given, columns=types):
+                given_columns = [
+                    to_array([row[i] for row, _ in given], t.type) for i, t in enumerate(types)
+                ]
+                return SmallRows(tuple(given_columns), np.array([d for _, d in given], np.int64))
+            case Get():
+                return self._contents(relation)
+            case LocalGet(number=number):
+                return self._locals[number]
+            case Let(number=number, value=value, body=body):
+                self._locals[number] = self.run(value)
+                return self.run(body)
+            case Join(inputs=()):
+                return SmallRows((), np.ones(1, np.int64))
+            case Join(inputs=inputs):
+                return join(relation, [self.run(input) for input in inputs], self._values)
+            case Union(inputs=inputs):
+                return _union([self.run(input) for input in inputs])
+            case Negate(input=input):
+                rows = self.run(input)
+                return SmallRows(rows.columns, -rows.diffs)
+            case Threshold(input=input):
+                rows = self.run(input)
+                equal = map(canonical, rows.columns, (c.type for c in columns_of(relation)))
+                rows = consolidated(SmallRows(tuple(equal), rows.diffs))
+                return rows.take(rows.diffs > 0)
+            case Reduce(input=input):
+                return reduce(relation, self._positive(input), self._values)
+            case TopK(input=input):
+                return self._top_k(relation, self._positive(input))
+            case Map() | Filter() | Project() | FlatMap():
+                return self._linear(relation, self.run(relation.input))
+            case _:
+                raise NotSmall(type(relation).__name__)
+
+    def _positive(self, relation: Relation) -> SmallRows:
+        """Return rows without negative multiplicities."""
+        rows = self.run(relation)
+        if not (rows.diffs < 1).any():
+            return rows
+        rows = consolidated(rows)
+        return rows.take(rows.diffs > 0)
+
+    def _linear(self, relation: Map | Filter | Project | FlatMap, rows: SmallRows) -> SmallRows:
+        match relation:
+            case Map(scalars=scalars):
+                columns = list(rows.columns)
+                for scalar in scalars:
+                    columns.append(self._values(scalar, columns, rows.count))
+                return SmallRows(tuple(columns), rows.diffs)
+            case Filter(predicates=predicates):
+                kept = predicates[0] if len(predicates) == 1 else And(predicates)
+                return rows.take(mask_of(self._values(kept, rows.columns, rows.count)))
+            case Project(outputs=outputs):
+                return SmallRows(tuple(rows.columns[i] for i in outputs), rows.diffs)
+            case FlatMap(function=function, args=args, columns=added):
+                call = Call(function, args, array_of(added[0].type))
+                lists = self._values(call, rows.columns, rows.count)
+                parents = pc.list_parent_indices(lists).to_numpy()
+                repeated = rows.take(parents)
+                columns = [*repeated.columns, flat(pc.list_flatten(lists))]
+                if len(added) > 1:
+                    firsts = np.flatnonzero(np.diff(parents, prepend=-1))
+                    lengths = np.diff([*firsts, len(parents)])
+                    numbers = np.arange(len(parents)) - np.repeat(firsts, lengths) + 1
+                    columns.append(pa.array(numbers, pa.int64()))
+                return SmallRows(tuple(columns), repeated.diffs)
+
+    def _top_k(self, node: TopK, rows: SmallRows) -> SmallRows:
+        """Return the rows of each group between two positions."""
+        types = [column.type for column in columns_of(node)]
+        floats = [c for c, t in zip(rows.columns, types, strict=True) if is_float(t)]
+        if any(map(_has_negative_zero, floats)):
+            raise NotSmall("equal values that differ")
+        if not rows.count:
+            return rows
+        groups = codes_of(
+            [canonical(rows.columns[i], types[i]) for i in node.group_key], rows.count
+        )
+        keys = [self._values(key.expr, rows.columns, rows.count) for key in node.order_key]
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(groups), *keys, *rows.columns],
+            names=[""] * (1 + len(keys) + len(rows.columns)),
+        )
+        order = [OrderKey(Column(0, INT8))]
+        for number, key in enumerate(node.order_key):
+            column = Column(1 + number, type_of(key.expr))
+            order.append(OrderKey(column, key.descending, key.nulls_first))
+        order += [OrderKey(Column(1 + len(keys) + i, type)) for i, type in enumerate(types)]
+        places = np.asarray(places_in_order(batch, tuple(order)))
+        diffs = rows.diffs[places]
+        ends = np.cumsum(diffs)
+        new = np.concatenate([[True], np.diff(groups[places]) != 0])
+        before = np.maximum.accumulate(np.where(new, ends - diffs, 0))
+        ends = ends - before
+        offset = self._bound(node.offset) or 0
+        limit = self._bound(node.limit)
+        stop = ends if limit is None else np.minimum(ends, offset + limit)
+        taken = stop - np.maximum(ends - diffs, offset)
+        kept = taken > 0
+        found = rows.take(places[kept])
+        return SmallRows(found.columns, taken[kept])
+
+    def _bound(self, bound: Scalar | None) -> int | None:
+        """Return LIMIT or OFFSET as a number, None if there is none."""
+        if bound is None:
+            return None
+        value: int | None = self._values(bound, (), 1)[0].as_py()
+        return value
+
+
+def _union(parts: list[SmallRows]) -> SmallRows:
+    columns = tuple(
+        pa.concat_arrays(list(each)) for each in zip(*(part.columns for part in parts), strict=True)
+    )
+    return SmallRows(columns, np.concatenate([part.diffs for part in parts]))
+
+
+def _has_negative_zero(column: pa.Array) -> bool:
+    values = column.fill_null(1.0).to_numpy(zero_copy_only=False)
+    return bool(((values == 0) & np.signbit(values)).any())

@@ -1,0 +1,103 @@
+"""Few rows in columns, with their multiplicities, and codes that tell rows apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.types import SqlType, is_float
+
+Ints = npt.NDArray[np.int64]
+_MOST_CODES = 1 << 62
+
+
+class NotSmall(Exception):
+    """The plan, its rows or its values are for an engine: too many, or of a kind not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallRows:
+    """Rows in columns, each with its multiplicity, which may be negative."""
+
+    columns: tuple[pa.Array, ...]
+    diffs: Ints
+
+    @property
+    def count(self) -> int:
+        """Return the number of rows."""
+        return len(self.diffs)
+
+    def take(self, places: Any) -> "SmallRows":
+        """Return the rows at `places`, numbers or a mask."""
+        if places.dtype == np.bool_:
+            places = np.flatnonzero(places)
+        indices = pa.array(places)
+        return SmallRows(tuple(c.take(indices) for c in self.columns), self.diffs[places])
+
+
+def canonical(column: pa.Array, type: SqlType) -> pa.Array:
+    """Return a column in which values that SQL considers equal are identical; raises NotSmall."""
+    if is_float(type):
+        values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
+        values = values + values.dtype.type(0)  # so there is no -0.0
+        values[np.isnan(values)] = np.nan
+        mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+        return pa.array(values, column.type, mask=mask)
+    if type.element is not None or type.name in ("interval", "jsonb"):
+        raise NotSmall(f"equality of {type.name}")
+    return column
+
+
+def codes_of(columns: Sequence[pa.Array], rows: int) -> Ints:
+    """Return a number for each row, from 0 on, the same for identical rows; NULL is a value."""
+    codes = np.zeros(rows, np.int64)
+    most = 1
+    for column in columns:
+        found, size = _codes(column)
+        if most * size >= _MOST_CODES:
+            values, codes = np.unique(codes, return_inverse=True)
+            most = len(values)
+        codes = codes * size + found
+        most *= max(size, 1)
+    if len(columns) > 1 and rows:
+        return np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False)
+    return codes
+
+
+def _codes(column: pa.Array) -> tuple[Ints, int]:
+    """Return a number below the second result for each value."""
+    if pa.types.is_floating(column.type):
+        wide = column.cast(pa.float64())
+        column = pa.Array.from_buffers(pa.int64(), len(wide), wide.buffers(), offset=wide.offset)
+    if pa.types.is_nested(column.type):
+        raise NotSmall(str(column.type))
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found, len(encoded.dictionary)
+
+
+def consolidated(rows: SmallRows) -> SmallRows:
+    """Return distinct rows with their multiplicities added up, without those of none."""
+    if not rows.count:
+        return rows
+    codes = codes_of(rows.columns, rows.count)
+    firsts, diffs = added_up(codes, rows.diffs)
+    kept = diffs != 0
+    found = rows.take(firsts[kept])
+    return SmallRows(found.columns, diffs[kept])
+
+
+def added_up(codes: Ints, diffs: Ints) -> tuple[Ints, Ints]:
+    """Return the first place of each code, in the order of the codes, and the sum of its diffs."""
+    order = np.argsort(codes, kind="stable")
+    starts = starts_of(codes[order])
+    return order[starts], np.add.reduceat(diffs[order], starts)
+
+
+def starts_of(ordered: Ints) -> Ints:
+    """Return where each new value begins among ordered ones, of which there is one at least."""
+    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

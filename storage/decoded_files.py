@@ -1,0 +1,34 @@
+"""Small batch files in memory, decoded: batches never change."""
+
+from collections import OrderedDict
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+KEPT_BYTES = 64 << 20
+
+
+class DecodedFiles:
+    """The most recently used files; any thread may use them."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[str, pa.Table] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def table(self, key: str, path: str) -> pa.Table:
+        """Return the updates in the file at `path`, which has the key `key`."""
+        with self._lock:
+            found = self._tables.get(key)
+            if found is not None:
+                self._tables.move_to_end(key)
+                return found
+        found = pq.read_table(path).combine_chunks()
+        with self._lock:
+            if key not in self._tables:
+                self._tables[key] = found
+                self._bytes += found.nbytes
+            while self._bytes > KEPT_BYTES:
+                self._bytes -= self._tables.popitem(last=False)[1].nbytes
+        return found
