@@ -55,14 +55,14 @@ async def queried_rows(
         return await computed(context, await call_side_effects(context, bound))
     if transaction.time is None:  # writes follow from the newest rows, at any isolation level
         context = context.reading_newest()
-    if peek.key is not None:
-        found = await locked_by_key(context, peek, given)
-        if found is not None:
-            return found[0]
     if keys is not None:
         rows = await _rows_by_keys(context, peek, targets[0], keys, given)
         if rows is not None:
             return rows
+    if peek.key is not None:
+        found = await locked_by_key(context, peek, given)
+        if found is not None:
+            return found[0]
     tables = {id for id in tables_below(context, peek.sources) if not is_builtin(id)}
     # A transaction that has locked something must not wait for tables: that would be a deadlock.
     if not transaction.block and transaction.time is None:

@@ -9,15 +9,12 @@ these rows alone. A table's rows are restricted where it is read: by equalities 
 it (`lookup.py`), or by an equivalence of a join with another input, whose rows are the keys.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from foreshore.expr.evaluate import fallible
 from foreshore.expr.ir import (
     Column,
     Get,
-    Join,
     Let,
     LocalGet,
     Map,
@@ -47,15 +44,13 @@ from foreshore.sql.optimize.key_steps import (
 from foreshore.sql.optimize.lookup import (
     Elements,
     Key,
-    definitions_of,
     is_comparable,
     literal_lookup,
     without_widening,
 )
 from foreshore.sql.optimize.scalars import substitute
 from foreshore.sql.optimize.semijoin import without_semijoins
-
-Lets: TypeAlias = tuple[tuple[int, Relation], ...]  # those around a relation, outermost first
+from foreshore.sql.optimize.table_reads import Lets, TableRead, repeats, starts_of, table_reads
 
 
 def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
@@ -66,8 +61,8 @@ def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
     get = single_input(relation)
     if get is not None:
         return _restricted_by_constants(relation, get, keys(get.id).keys)
-    reads: dict[GlobalId, list[_Read]] = {}
-    for read in _reads(relation):
+    reads: dict[GlobalId, list[TableRead]] = {}
+    for read in table_reads(relation):
         reads.setdefault(read.get.id, []).append(read)
     tables = {id: keys(id) for id in reads}
     left = dict.fromkeys(id for id in reads if not tables[id].given)
@@ -85,17 +80,21 @@ def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
         else:
             steps.append(found)
         left.pop(steps[-1].table)
-    if not any(isinstance(step, KeyStep) for step in steps):
-        return None
+    found_rows = [tables[step.table].rows for step in steps if isinstance(step, KeyStep)]
+    reads_whole = len(found_rows) < len(steps)
+    if not found_rows or (reads_whole and all(0 <= (n or -1) <= SMALL for n in found_rows)):
+        return None  # nothing is gained by it
     for step in steps:
-        if isinstance(step, KeyStep) and len(reads[step.table]) == 1 and not step.sources:
-            relation = _without_conditions(relation, reads[step.table][0], step)
-    if len(steps) == 1 and isinstance(steps[0], KeyStep) and len(steps[0].sources) == 1:
-        relation = without_semijoins(relation, steps[0])
+        if isinstance(step, KeyStep) and len(reads[step.table]) == 1:
+            relation = (
+                without_semijoins(relation, step)
+                if step.sources
+                else _without_conditions(relation, reads[step.table][0], step)
+            )
     return Restricted(tuple(steps), relation)
 
 
-def _without_conditions(relation: Relation, read: "_Read", step: KeyStep) -> Relation:
+def _without_conditions(relation: Relation, read: "TableRead", step: KeyStep) -> Relation:
     """Return `relation` without the conditions that gave the keys of the only read of a table."""
     if relation is read.chain:
         found = literal_lookup(read.chain, _columns(read.get, step.columns))
@@ -128,52 +127,20 @@ def _columns(get: Get, places: Sequence[int]) -> list[Scalar]:
     return [Column(i, get.columns[i].type, get.columns[i].nullable) for i in places]
 
 
-# --- where tables are read -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Map, Filter, Project over a table, perhaps as an input of a join."""
-
-    get: Get
-    chain: Relation
-    join: Join | None
-    place: int  # among the inputs of the join
-    lets: Lets
-
-
-def _reads(
-    relation: Relation, lets: Lets = (), join: Join | None = None, place: int = 0
-) -> Iterator[_Read]:
-    get = single_input(relation)
-    if get is not None:
-        yield _Read(get, relation, join, place, lets)
-        return
-    match relation:
-        case Let(number=number, value=value, body=body):
-            yield from _reads(value, lets)
-            yield from _reads(body, (*lets, (number, value)))
-        case Join(inputs=inputs):
-            for i, input in enumerate(inputs):
-                yield from _reads(input, lets, relation, i)
-        case _:
-            for input in inputs_of(relation):
-                yield from _reads(input, lets)
-
-
 def _step(
-    reads: Sequence[_Read], keys: Sequence[TableKey], known: frozenset[GlobalId]
+    reads: Sequence[TableRead], keys: Sequence[TableKey], known: frozenset[GlobalId]
 ) -> KeyStep | None:
     """Return the step that finds the rows of one table for all its `reads`, by most columns."""
     best: KeyStep | None = None
     for key in keys:
-        width = min(_width(read, key, known) for read in reads)
+        roots = [each for each in reads if not repeats(each, reads, key.columns)]
+        width = min(_width(read, key, known) for read in roots)
         if not width or (best is not None and len(best.columns) >= width):
             continue
         columns = key.columns[:width]
         found: dict[Key, None] = {}
         sources: dict[Relation, None] = {}
-        for read in reads:
+        for read in roots:
             lookup = literal_lookup(read.chain, _columns(read.get, columns))
             if lookup is not None:
                 found.update(dict.fromkeys(lookup.keys))
@@ -185,7 +152,7 @@ def _step(
     return best
 
 
-def _width(read: _Read, key: TableKey, known: frozenset[GlobalId]) -> int:
+def _width(read: TableRead, key: TableKey, known: frozenset[GlobalId]) -> int:
     """Return how many of the first columns of `key` are restricted where a table is read."""
     found = literal_lookup(read.chain, _columns(read.get, key.columns), prefix=key.prefix)
     best = 0 if found is None else found.width
@@ -197,16 +164,13 @@ def _width(read: _Read, key: TableKey, known: frozenset[GlobalId]) -> int:
     return best
 
 
-def _sources(read: _Read, columns: Sequence[int], known: frozenset[GlobalId]) -> list[Relation]:
+def _sources(read: TableRead, columns: Sequence[int], known: frozenset[GlobalId]) -> list[Relation]:
     """Return the inputs of a join that have values of all `columns`, as relations of these."""
     if read.join is None:
         return []
     found = []
-    inputs = read.join.inputs
-    starts = [0]
-    for input in inputs:
-        starts.append(starts[-1] + len(columns_of(input)))
-    for i, input in enumerate(inputs):
+    starts = starts_of(read.join)
+    for i, input in enumerate(read.join.inputs):
         if i == read.place:
             continue
         scalars = [_partner(read, column, starts, i) for column in columns]
@@ -218,12 +182,9 @@ def _sources(read: _Read, columns: Sequence[int], known: frozenset[GlobalId]) ->
     return found
 
 
-def _partner(read: _Read, column: int, starts: Sequence[int], other: int) -> Scalar | None:
+def _partner(read: TableRead, column: int, starts: Sequence[int], other: int) -> Scalar | None:
     """Return the scalar over another input of the join that equals a column of the table."""
     assert read.join is not None
-    definitions = definitions_of(read.chain)
-    if definitions is None:
-        return None
     own = range(starts[read.place], starts[read.place + 1])
     theirs = range(starts[other], starts[other + 1])
     type = read.get.columns[column].type
@@ -233,7 +194,8 @@ def _partner(read: _Read, column: int, starts: Sequence[int], other: int) -> Sca
         is_equal = False
         for scalar in equivalence:
             if columns_used(scalar) <= set(own):
-                bare = without_widening(substitute(shift(scalar, -own.start), definitions))
+                over = read.over_table(shift(scalar, -own.start))
+                bare = None if over is None else without_widening(over)
                 is_equal |= isinstance(bare, Column) and bare.index == column
         for scalar in equivalence if is_equal else ():
             used = columns_used(scalar)
@@ -242,7 +204,7 @@ def _partner(read: _Read, column: int, starts: Sequence[int], other: int) -> Sca
     return _constant_part(read, column)
 
 
-def _constant_part(read: _Read, column: int) -> Scalar | None:
+def _constant_part(read: TableRead, column: int) -> Scalar | None:
     """Return the only constant that a column of the table equals."""
     found = literal_lookup(read.chain, _columns(read.get, (column,)))
     if found is None or len(found.keys) != 1 or isinstance(found.keys[0][0], Elements):

@@ -11,19 +11,18 @@ from foreshore.expr.ir import (
     Join,
     Map,
     Project,
-    Reduce,
     Relation,
     Scalar,
     columns_of,
     inputs_of,
     single_input,
-    sources_of,
     type_of,
     with_inputs,
 )
 from foreshore.expr.split import columns_used, shift
 from foreshore.sql.optimize.key_steps import KeyStep
 from foreshore.sql.optimize.lookup import definitions_of, without_widening
+from foreshore.sql.optimize.properties import is_unique
 from foreshore.sql.optimize.scalars import substitute
 
 
@@ -48,9 +47,9 @@ def _without_semijoin(join: Join, place: int, step: KeyStep) -> Relation | None:
     if len(join.inputs) != 2 or join.null_safe or definitions is None or step.keys:
         return None
     other = join.inputs[1 - place]
-    if not isinstance(other, Reduce) or other.aggregates or sources_of(other):
-        return None
     own, theirs = len(columns_of(chain)), len(columns_of(other))
+    if not is_unique(other, range(theirs)):
+        return None
     start, there = (theirs, 0) if place else (0, own)
     partners: dict[int, Scalar] = {}
     found = set()

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.adapter.harness import TestEnvironment
+from tests.adapter.harness import TestEnvironment, until
 
 TABLE = """
     CREATE TABLE li (ok int NOT NULL, ln int NOT NULL, part int NOT NULL, quantity numeric(15, 2),
@@ -65,6 +65,8 @@ async def main(rows: int, directory: Path) -> None:
     for first in range(0, rows, step):
         await env.ran("x", ROWS.format(first=first, last=min(rows, first + step) - 1))
     await env.ran("x", "CREATE INDEX by_part ON li (part)")
+    coordinator = env.environment.coordinator
+    await until(lambda: all(map(coordinator.is_hydrated, coordinator.as_ofs)))
     print(f"{rows} rows, made in {time.perf_counter() - started:.0f} s; ms of CPU (wall)")
     for name, where in FORMS.items():
         shown = []

@@ -10,14 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
+from foreshore.adapter.read import key_lookup
 from foreshore.compute.controller.controller import ComputeController
+from foreshore.sql.optimize import restrict
 from foreshore.storage.controller import StorageController
 from foreshore.types import Datum
 from tests.adapter.harness import TestEnvironment, told
 
 COLUMNS = "a int NOT NULL, b bigint NOT NULL, c text, d varchar(5), e char(3), f numeric(6, 2)"
 TABLES = (
-    "DROP TABLE IF EXISTS t, scanned, long",
+    "DROP TABLE IF EXISTS t, scanned, long, small",
     f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY (a, b), UNIQUE (c, d))",
     "CREATE INDEX by_d ON t (d)",
     "CREATE INDEX by_e_f ON t (e, f)",
@@ -264,3 +266,54 @@ async def test_long_list_of_constants_is_looked_up(
 
 def _scanned(*args: object, **kwargs: object) -> None:
     raise AssertionError("a table is scanned")
+
+
+OF_SOURCES = (
+    "SELECT t.a, t.b, x FROM t, (VALUES (1, 'p'), (3, 'q'), (1, 'r')) AS v (k, x) WHERE a = k",
+    "SELECT t.a, t.b FROM t WHERE (a, b) IN (VALUES (1, 2), (3, 4), (9, 9))",
+    "SELECT t.a, t.b FROM t JOIN unnest('{0, 4, NULL}'::bigint[]) AS u (k) ON t.a = k AND b < 3",
+    "SELECT t.a, t.b, k FROM (VALUES (1), (7)) AS v (k) LEFT JOIN t ON t.a = k",
+    "SELECT t.a, t.b, w FROM t JOIN small ON t.a = k AND t.b = 1",
+    "SELECT t.a, t.b FROM t WHERE d IN (SELECT w FROM small)",
+    "SELECT k, n FROM small JOIN (SELECT a, count(*) AS n FROM t GROUP BY a) AS g ON a = k",
+    "SELECT t.a, t.b FROM t WHERE EXISTS (SELECT FROM small WHERE k = t.a AND w = t.d)",
+    "SELECT t.a, t.b FROM t WHERE a = (SELECT max(k) FROM small)",
+    "SELECT x.a, y.b FROM t AS x JOIN t AS y USING (a) WHERE x.a = 2 AND x.b = 1",
+    "UPDATE t SET f = x FROM (VALUES (1, 5), (2, 6)) AS v (k, x) WHERE a = k RETURNING a, b, f, x",
+    "UPDATE t SET f = k FROM small WHERE a = k AND b = 2 RETURNING t.a, t.b, f",
+    "UPDATE t SET f = 8 WHERE d IN (SELECT w FROM small) RETURNING a, b",
+    "DELETE FROM t USING small WHERE a = k AND w = d RETURNING a, b, w",
+    "DELETE FROM t WHERE a IN (SELECT unnest('{1, 2}'::int[])) RETURNING a, b",
+    "MERGE INTO t USING (VALUES (1, 2), (1, 99)) AS v (k, l) ON a = k AND b = l WHEN MATCHED THEN"
+    " DELETE WHEN NOT MATCHED THEN INSERT VALUES (k, l, 'new', 'n', NULL, 1)",
+    "MERGE INTO t USING small ON a = k WHEN MATCHED AND b > 3 THEN DELETE WHEN MATCHED THEN"
+    " UPDATE SET f = 2",
+)
+
+
+@pytest.mark.parametrize("sql", OF_SOURCES)
+async def test_rows_of_sources_are_looked_up(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    for module in (restrict, key_lookup):
+        monkeypatch.setattr(module, "SMALL", 5)
+    rows = ", ".join(row(number) for number in range(40))
+    await env.ran("x", *TABLES, f"INSERT INTO t VALUES {rows}", "INSERT INTO scanned TABLE t")
+    await env.ran("x", "CREATE TABLE small (k int PRIMARY KEY, w text NOT NULL)")
+    await env.ran("x", "INSERT INTO small VALUES (1, 'd1'), (3, 'd2'), (8, 'd9')")
+    other = re.sub(r"\bt\b", "scanned", sql).replace("AS scanned", "AS t")
+    everything = f"SELECT {SHOWN} FROM scanned ORDER BY a, b"
+
+    def ordered(answer: str) -> list[str]:
+        return sorted(answer.splitlines())
+
+    wanted = ordered(await env.ran("x", "BEGIN", other))
+    left = await env.ran("x", everything)
+    await env.ran("x", "ROLLBACK")
+    monkeypatch.setattr(ComputeController, "peek", _scanned)
+    monkeypatch.setattr(StorageController, "snapshot", _scanned)
+    await env.ran("x", "BEGIN")
+    assert ordered(await env.ran("x", sql)) == wanted
+    await env.ran("x", "COMMIT")
+    monkeypatch.undo()
+    assert (await env.ran("x", everything.replace("scanned", "t"))) == left.removesuffix("\nT")

@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
+    TopK,
     Union,
     columns_of,
     count_all,
@@ -53,6 +54,10 @@ U = Get(GlobalId("u2"), (ColumnType(INT4, False), ColumnType(INT8)))
 KEYS = {
     T.id: TableKeys((TableKey("t", (0, 1), prefix=True), TableKey("c", (2,), prefix=True)), 5),
     U.id: TableKeys((TableKey("u", (0,), True, Unique("u", (0,))), TableKey("v", (1,), True)), 5),
+}
+LARGER = {
+    T.id: TableKeys(KEYS[T.id].keys, 10**9),
+    U.id: KEYS[U.id],
 }
 BIG = {id: TableKeys(keys.keys, 10**9) for id, keys in KEYS.items()}
 
@@ -111,6 +116,11 @@ def inputs(draw: st.DrawFn) -> Relation:
     if draw(st.booleans()):
         outputs = tuple(draw(st.permutations(range(len(columns_of(relation))))))
         relation = Project(relation, outputs)
+    match draw(st.integers(0, 5)):
+        case 0:
+            relation = Reduce(relation, (wide(column(relation, 0)),), (count_all(),))
+        case 1:
+            relation = TopK(relation, (0,), (), Literal(1, INT8), None)
     return relation
 
 
@@ -124,7 +134,9 @@ def relations(draw: st.DrawFn) -> Relation:
         first, second = draw(st.tuples(st.integers(0, width - 1), st.integers(0, width - 1)))
         pairs.append(eq(wide(column(product, first)), wide(column(product, second))))
     relation: Relation = Filter(product, tuple(pairs)) if pairs else product
-    match draw(st.integers(0, 4)):
+    match draw(st.integers(0, 5)):
+        case 5 if T in parts:
+            return matched(relation, sum(len(columns_of(e)) for e in parts[: parts.index(T)]))
         case 0:
             return Reduce(relation, (), (count_all(),))
         case 1:
@@ -138,6 +150,17 @@ def relations(draw: st.DrawFn) -> Relation:
             return Let(7, relation, Union((local, Filter(local, (draw(conditions(local)),)))))
         case _:
             return relation
+
+
+def matched(matches: Relation, start: int) -> Relation:
+    """Return the rows of T that matches, in which they begin at `start`, have: as UPDATE does."""
+    width = len(T.columns)
+    rest = [i for i in range(len(columns_of(matches))) if not start <= i < start + width]
+    outputs = (*range(start, start + width), *rest)
+    first = TopK(Project(matches, outputs), tuple(range(width)), (), Literal(1, INT8), None)
+    equal = tuple((column(T, i), column(first, i)) for i in range(width))
+    shifted = tuple((a, Column(b.index + width, b.type, b.nullable)) for a, b in equal)
+    return Join((T, first), shifted, (1, 2))
 
 
 one = Literal(1, INT4)
@@ -188,16 +211,16 @@ rows_of_u = st.lists(st.tuples(st.integers(0, 2), values), max_size=4)
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(relations(), rows_of_t, rows_of_u, st.booleans())
+@given(relations(), rows_of_t, rows_of_u, st.sampled_from([KEYS, LARGER, BIG]))
 def test_relation_over_found_rows_is_that_over_all(
     relation: Relation,
     of_t: list[tuple[int, int | None, int | None]],
     of_u: list[tuple[int, int | None]],
-    big: bool,
+    keys: dict[GlobalId, TableKeys],
 ) -> None:
     rows: dict[GlobalId, Rows] = {T.id: Counter(of_t), U.id: Counter(of_u)}
     for query in (relation, optimize(relation, fallible)):
-        plan = restricted(query, (BIG if big else KEYS).__getitem__)
+        plan = restricted(query, keys.__getitem__)
         if plan is not None:
             assert evaluate(plan.relation, found_by(plan, rows)) == evaluate(query, rows)
 
@@ -224,7 +247,8 @@ def joined(*inputs: Relation, on: Sequence[tuple[int, int]]) -> Relation:
 def test_rows_of_one_table_find_those_of_next() -> None:
     of_one = Filter(U, (eq(column(U, 0), one),))
     assert steps_of(joined(T, of_one, on=[(2, 4)]), BIG) == [("u", (0,)), ("c", (2,))]
-    assert steps_of(joined(T, U, on=[(2, 4)]), KEYS)[0] in (T.id, U.id)
+    assert steps_of(joined(T, U, on=[(2, 4)]), LARGER) == [U.id, ("c", (2,))]
+    assert restricted(joined(T, U, on=[(2, 4)]), KEYS.__getitem__) is None
     assert restricted(joined(T, U, on=[(2, 4)]), BIG.__getitem__) is None
     assert restricted(Join((T, of_one)), BIG.__getitem__) is None
 
@@ -238,6 +262,21 @@ def test_most_columns_decide() -> None:
     assert steps_of(Filter(T, (either,))) == [("t", (0,))]
 
 
+def test_rows_joined_with_matches_repeat_them() -> None:
+    of_values = matched(joined(T, VALUES, on=[(0, 3)]), 0)
+    assert steps_of(of_values, BIG) == [("t", (0,))]
+    assert steps_of(matched(joined(U, T, on=[(1, 4)]), 2), LARGER) == [U.id, ("c", (2,))]
+    assert restricted(Join((T, T), ((column(T, 0), Column(3, INT4)),)), BIG.__getitem__) is None
+
+
+def test_groups_are_restricted_by_their_keys() -> None:
+    groups = Reduce(T, (column(T, 2), column(T, 0)), (count_all(),))
+    assert steps_of(joined(groups, VALUES, on=[(0, 3)]), BIG) == [("c", (2,))]
+    assert restricted(joined(groups, VALUES, on=[(2, 3)]), BIG.__getitem__) is None
+    first = TopK(T, (0,), (), Literal(1, INT8), None)
+    assert steps_of(joined(first, VALUES, on=[(0, 3), (1, 4)]), BIG) == [("t", (0,))]
+
+
 def test_null_safe_join_restricts_not_nullable_column_only() -> None:
     on = ((column(T, 0), Column(3, INT4)), (column(T, 1), Column(4, INT4)))
     assert steps_of(Join((T, VALUES), on, (0, 1))) == [("t", (0,))]
@@ -249,6 +288,10 @@ def test_join_with_distinct_keys_is_left_out() -> None:
     assert plan is not None
     assert single_input(plan.relation) == T
     plan = restricted(joined(T, VALUES, on=[(0, 3), (1, 4)]), KEYS.__getitem__)
+    assert plan is not None
+    assert single_input(plan.relation) == T
+    repeated = Constant((((1, 2), 2),), VALUES.columns)
+    plan = restricted(joined(T, repeated, on=[(0, 3), (1, 4)]), KEYS.__getitem__)
     assert plan is not None
     assert isinstance(plan.relation, Join)
 
