@@ -559,7 +559,7 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
         case Recursive(base=base):
             return tuple(ColumnType(column.type) for column in columns_of(base))
         case Map(input=input, scalars=scalars):
-            return columns_of(input) + tuple(map(_column_type, scalars))
+            return columns_of(input) + tuple(map(column_type, scalars))
         case Filter() | TopK() | TemporalFilter() | Negate() | Threshold():
             return columns_of(relation.input)
         case Project(input=input, outputs=outputs):
@@ -570,7 +570,7 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
         case Join(inputs=inputs):
             return tuple(column for input in inputs for column in columns_of(input))
         case Reduce(group_key=group_key, aggregates=aggregates):
-            return tuple(map(_column_type, group_key)) + tuple(
+            return tuple(map(column_type, group_key)) + tuple(
                 ColumnType(a.type, a.function != "count") for a in aggregates
             )
         case Window(input=input, functions=functions):
@@ -594,7 +594,8 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
             return lefts + rights
 
 
-def _column_type(scalar: Scalar) -> ColumnType:
+def column_type(scalar: Scalar) -> ColumnType:
+    """Return the type of a column that has the values of `scalar`."""
     match scalar:
         case Column(type=type, nullable=nullable) | OuterColumn(type=type, nullable=nullable):
             return ColumnType(type, nullable)

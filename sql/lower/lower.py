@@ -56,6 +56,7 @@ from foreshore.expr.ir import (
     Union,
     Window,
     WindowFunction,
+    column_type,
     columns_of,
 )
 from foreshore.expr.lowered import check_lowered
@@ -182,8 +183,7 @@ class _PlanLowering(JoinLowering):
                 row = self.row(input, outer)
                 for scalar in scalars:
                     lowered = self.scalar(row, scalar, ())
-                    column = columns_of(Map(row.relation, (lowered,)))[-1]
-                    appended = row.append(Map(row.relation, (lowered,)), column)
+                    appended = row.append(Map(row.relation, (lowered,)), column_type(lowered))
                     row.columns.append(appended.index)
                 return self.close(row)
             case Filter(input=input, predicates=predicates):

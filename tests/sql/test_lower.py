@@ -1,5 +1,6 @@
 """Lowering preserves answers: the model evaluates the bound and the lowered form."""
 
+import cProfile
 from collections import Counter
 
 import pytest
@@ -182,3 +183,15 @@ def test_deep_plan_is_lowered(depth: int) -> None:
     for _ in range(depth):
         plan = Filter(plan, (eq(A, A),))
     lowered(plan)
+
+
+def test_cost_of_a_map_grows_with_its_scalars_only() -> None:
+    def calls(count: int) -> int:
+        scalars = tuple(
+            Call("add<int4,int4>", (Literal(i, INT4), Literal(1, INT4)), INT4) for i in range(count)
+        )
+        profile = cProfile.Profile()
+        profile.runcall(lower, Map(Join((), ()), scalars))
+        return sum(entry.callcount for entry in profile.getstats())
+
+    assert calls(400) < 3 * calls(200)
