@@ -24,10 +24,10 @@ from sqlglot.tokens import Token, TokenType
 
 from foreshore.sql.parse.grammar.query import Parser as Grammar
 from foreshore.sql.parse.string_constants import (
-    CONTINUED,
     decode_escapes,
     escaped_pieces,
     goes_on,
+    has_continued,
     on_one_line,
 )
 
@@ -85,7 +85,7 @@ _DOLLAR_QUOTE = re.compile(r"\$(?:[A-Za-z_]\w*)?\$")
 def tokenize(text: str) -> list[Token]:
     """Return sqlglot's tokens of `text`; raises sqlglot's TokenError."""
     dialect = _DOLLAR_QUOTING if _DOLLAR_QUOTE.search(text) else FORESHORE
-    if CONTINUED.search(text) is None:
+    if not has_continued(text):
         return _tokens(dialect, text)
     return _joined(text, _tokens(dialect, on_one_line(text)))
 

@@ -58,8 +58,8 @@ _PUNCTUATION = frozenset((",", "(", ")", "[", "]", ".", ";", ":", "::", ":=", "=
 _WORDS = re.compile(r"\S+")
 # How quoted text and comments start and end.
 _QUOTED = re.compile(
-    r"""--[^\n]*|/\*(?:[^*]|\*(?!/))*(?P<comment>\*/|\Z)|"(?:[^"]|"")*(?P<name>"|\Z)"""
-    r"""|[eE]'(?:[^'\\]|\\.|'')*(?P<escaped>'|\Z)|'(?:[^']|'')*(?P<string>'|\Z)"""
+    r"""--[^\n]*|/\*(?:[^*]++|\*(?!/))*+(?P<comment>\*/|\Z)|"(?:[^"]++|"")*+(?P<name>"|\Z)"""
+    r"""|[eE]'(?:[^'\\]++|\\.|'')*+(?P<escaped>'|\Z)|'(?:[^']++|'')*+(?P<string>'|\Z)"""
     r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?(?P<dollar>\$(?P=tag)\$|\Z)""",
     re.DOTALL,
 )

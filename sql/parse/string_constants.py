@@ -11,15 +11,17 @@ import re
 
 from foreshore.errors import DataError, SyntaxError_
 
-_GAP = r"(?:[ \t\f\v]|--[^\n\r]*)*[\n\r](?:[ \t\f\v\n\r]|--[^\n\r]*[\n\r])*"
-CONTINUED = re.compile(rf"'{_GAP}'")
+# Quantifiers are possessive: a comment of many dashes could be split in as many ways.
+_GAP = r"(?:[ \t\f\v]++|--[^\n\r]*+)*+[\n\r](?:[ \t\f\v\n\r]++|--[^\n\r]*+[\n\r])*+"
 _BETWEEN = re.compile(_GAP)
-_PIECE = r"'((?:[^'\\]|\\.|'')*)'"
+_PIECE = r"'((?:[^'\\]++|\\.|'')*+)'"
+_QUOTE_FIRST = re.compile(r"[\n\r][ \t\f\v]*+'")  # on its line
+_QUOTE_LAST = re.compile(r"'[ \t\f\v]*+(?:--|\Z)")  # on its line, but for a comment
 _ESCAPED = re.compile(rf"[eE]{_PIECE}(?:{_GAP}{_PIECE})*", re.DOTALL)
 _PIECES = re.compile(rf"{_PIECE}(?:{_GAP}(?='))?", re.DOTALL)
 # Where quotes may occur, and constants with escapes.
 _QUOTING = re.compile(
-    rf"""--[^\n\r]*|/\*.*?\*/|"[^"]*"|(?<![\w$])(?P<escaped>{_ESCAPED.pattern})|'[^']*'"""
+    rf"""--[^\n\r]*|/\*.*?(?:\*/|\Z)|"[^"]*"|(?<![\w$])(?P<escaped>{_ESCAPED.pattern})|'[^']*'"""
     r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$""",
     re.DOTALL,
 )
@@ -27,7 +29,61 @@ _CODE = rb"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
 _ESCAPE = re.compile(
     rb"((?:" + _CODE + rb")+)|\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))|''", re.DOTALL
 )
+WINDOW = 1 << 20  # characters that are searched at once
 _LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def has_continued(text: str) -> bool:
+    """Return whether a quote is followed by a gap and another quote, as in a continued constant.
+
+    This takes time in proportion to the text's length, in steps that let other threads run.
+    """
+    start = 0
+    while (newline := _newline_before_quote(text, start)) is not None:
+        if _is_continuation(text, newline):
+            return True
+        start = newline + 1
+    return False
+
+
+def _newline_before_quote(text: str, start: int) -> int | None:
+    """Return the place of the next end of line after which, but for spaces, there is a quote."""
+    while start < len(text):
+        end = start + WINDOW
+        found = _QUOTE_FIRST.search(text, start, end)
+        if found is None:  # or it begins here and goes on after the window
+            last = _last_line_end(text, start, end)
+            found = None if last is None else _QUOTE_FIRST.match(text, last)
+        if found is not None:
+            return found.start()
+        start = end
+    return None
+
+
+def _last_line_end(text: str, start: int, end: int) -> int | None:
+    """Return the place of the last end of line between these; the search begins at the end."""
+    size = 256
+    while True:
+        low = max(start, end - size)
+        at = max(text.rfind("\n", low, end), text.rfind("\r", low, end))
+        if at >= 0:
+            return at
+        if low == start:
+            return None
+        size *= 4
+
+
+def _is_continuation(text: str, newline: int) -> bool:
+    """Return whether a quote ends the last line above `newline` that is no comment."""
+    end: int | None = newline
+    while end is not None:
+        above = _last_line_end(text, 0, end)
+        line = text[0 if above is None else above + 1 : end]
+        rest = line.lstrip(" \t\f\v")
+        if rest and not rest.startswith("--"):
+            return _QUOTE_LAST.search(line) is not None
+        end = above
+    return False
 
 
 def escaped_pieces(text: str, at: int) -> list[str] | None:

@@ -1,11 +1,19 @@
 """String constants that continue on the next line are read as by PostgreSQL's lexer."""
 
+import re
+from contextlib import suppress
+from time import process_time
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
+from foreshore.sql.parse import string_constants
 from foreshore.sql.parse.lexer import STRING, tokenize
 from foreshore.sql.parse.parse import parse
+from tests.effort import examples
 
 
 @pytest.mark.parametrize(
@@ -53,3 +61,38 @@ def test_similar_text_is_not_joined() -> None:
         "E'a'\n'b'",
         "2020-01-01",
     ]
+
+
+GAP = r"(?:[ \t\f\v]|--[^\n\r]*)*[\n\r](?:[ \t\f\v\n\r]|--[^\n\r]*[\n\r])*"
+
+
+@settings(max_examples=examples(2000))
+@given(st.text(alphabet="'- \t\n\rx", max_size=14), st.integers(1, 5))
+def test_text_has_continued_constant_if_a_gap_is_between_quotes(text: str, window: int) -> None:
+    kept, string_constants.WINDOW = string_constants.WINDOW, window
+    try:
+        found = string_constants.has_continued(text)
+    finally:
+        string_constants.WINDOW = kept
+    assert found == (re.search(f"'{GAP}'", text) is not None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select 'a' " + "-" * 200_001,
+        "select 'a' " + "-- " * 100_000 + "\n",
+        "select 'a' " + "-- '" * 100_000,
+        "select 'a'" + "\n-- '" * 100_000,
+        "select 'a'" + "\r" * 200_000 + "'b'",
+        "select 'a'" + "\n'b'" * 50_000,
+        "select E'a'" + " --" * 30_000 + "\n'b'",
+        "select 1 " + "/* " * 50_000,
+    ],
+    ids=lambda text: repr(text[8:20]),
+)
+def test_comments_beside_constants_are_read_in_linear_time(text: str) -> None:
+    began = process_time()
+    with suppress(SyntaxError_):
+        parse(text)
+    assert process_time() - began < 10
