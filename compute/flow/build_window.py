@@ -14,6 +14,7 @@ from foreshore.compute.flow.convert import Form
 from foreshore.compute.flow.frame_edges import Edges
 from foreshore.compute.flow.frame_values import Rows
 from foreshore.compute.flow.layout import Layout, Place, composed, kind_of, layout_of
+from foreshore.compute.flow.operators.peer_groups import PeerGroups
 from foreshore.compute.flow.operators.window import (
     Computed,
     Frames,
@@ -73,17 +74,23 @@ class _WindowBuilder:
         context = self._builder.context
         return self._builder.add(
             WindowFunctions(
-                self._input, layout, program, spine, parts, functions, reach, totals, context
+                self._input,
+                layout,
+                program,
+                spine,
+                parts,
+                functions,
+                reach,
+                totals,
+                self._peer_groups(reach),
+                context,
             )
         )
 
     def _put_order(self, compiler: Compiler) -> tuple[int, int]:
         """Put out the words that order rows; return where those of peers and all of them end."""
         try:
-            for order in self._window.order_key:
-                nulls = -1 if order.nulls_first else 1
-                expr = compiler.resolved(order.expr)
-                compiler.put_order(expr, descending=order.descending, nulls=nulls)
+            self._put_keys_of_order(compiler)
             peers = len(compiler.texts)
             if any(map(orders_peers, self._window.functions)):
                 for scalar in compiler.columns:
@@ -137,6 +144,22 @@ class _WindowBuilder:
                 kinds.append(2)
         table = SumTable(width, np.array(kinds, np.int64))
         return Totals(compiler.program(), table), places
+
+    def _peer_groups(self, reach: Reach | None) -> PeerGroups | None:
+        """Return the counts of groups of peers, if a function needs them."""
+        if reach is None or all(f.function != "dense_rank" for f in self._window.functions):
+            return None
+        compiler = self._builder.compiler(self._input)
+        key = self._put_key(compiler)
+        self._put_keys_of_order(compiler)
+        program = compiler.program()
+        return PeerGroups(program, program.width, key, self._builder.context)
+
+    def _put_keys_of_order(self, compiler: Compiler) -> None:
+        for order in self._window.order_key:
+            nulls = -1 if order.nulls_first else 1
+            expr = compiler.resolved(order.expr)
+            compiler.put_order(expr, descending=order.descending, nulls=nulls)
 
     def _put_key(self, compiler: Compiler) -> int:
         """Put out the partition's columns; return their words."""

@@ -116,6 +116,8 @@ class _Description:
                 lines = [f"Arrangement: ordered rows by ({group}), in order of {order}"]
                 if operator.has_totals:
                     lines.append(f"Arrangement: sums by ({group})")
+                if operator.has_peer_groups:
+                    lines.append(f"Arrangement: counts of peers by ({group})")
                 return f"{explain_operator(window)} {on}", (*lines, _reached(operator.reach))
             case Threshold(), _:
                 return f"Threshold {on}", ("Arrangement: counts of rows",)

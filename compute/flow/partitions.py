@@ -29,12 +29,16 @@ class Partitions:
     after_peers: Ints
     group: Ints  # number of the group of peers, over all partitions
     before: Ints  # rows of the partition before those that are here
+    groups_before: Ints  # groups of peers, too
 
     @classmethod
-    def of(cls, partition: Ints, keys: Words, before: Ints) -> "Partitions":
+    def of(
+        cls, partition: Ints, keys: Words, before: Ints, all_groups: Ints | None = None
+    ) -> "Partitions":
         """Return the partitions of rows, given their numbers and the words of the order's keys.
 
-        `before` are, by number, the rows of a partition before those that are here.
+        By number, `before` are the rows of a partition before those that are here, and `all_groups`
+        its groups of peers, if not all of them are here.
         """
         count = len(partition)
         rows = np.arange(count)
@@ -45,7 +49,14 @@ class Partitions:
         start, end = _ranges(begins)
         first_peer, after_peers = _ranges(differs)
         group = np.cumsum(differs) - 1
-        return cls(rows, start, end, first_peer, after_peers, group, before[partition])
+        groups_before = np.zeros(len(before), np.int64)
+        if all_groups is not None:
+            here = np.bincount(partition[differs], minlength=len(before))
+            groups_before = all_groups - here
+        return cls(
+            rows, start, end, first_peer, after_peers, group,
+            before[partition], groups_before[partition],
+        )  # fmt: skip
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -61,7 +72,7 @@ class Partitions:
 
     def dense_ranks(self) -> Ints:
         """Return the number of each row's group of peers, from 1."""
-        return self.group - self.group[self.start] + 1
+        return self.group - self.group[self.start] + 1 + self.groups_before
 
     # --- frames
 

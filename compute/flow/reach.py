@@ -1,7 +1,7 @@
 """How far a change of a row reaches within its partition, by the window functions over it.
 
     lag, lead, frames of rows between offsets    rows as far away
-    row_number, rank, running counts and sums    all later rows, for rank from the first peer on
+    ranks, running counts and sums               all later rows, for rank from the first peer on
     all others                                   the whole partition
 
 For what comes before the rows that are read, running functions need sums over the whole partition.
@@ -50,15 +50,13 @@ def _of_function(function: WindowFunction) -> Reach | None:
     match function.function:
         case "row_number":
             return Reach(to_end=True)
-        case "rank":
+        case "rank" | "dense_rank":
             return Reach(to_end=True, peers=True)
         case "lag" | "lead":
             rows = function.args[1]
             if not isinstance(rows, Literal):
                 return None
             return Reach(abs(rows.value or 0))
-        case "dense_rank":
-            return None
     frame = function.frame
     if frame.end is None or not (frame.start is not None or is_running(function)):
         return None

@@ -7,7 +7,7 @@ kept: without the sums over the rows that are read, they are those over the rows
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from foreshore.compute.flow.kernels import rows as row_kernels
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.grouping import consolidated, points_of, sorted_groups
 from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.operators.peer_groups import PeerGroups
 from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine, Region
 from foreshore.compute.flow.partitions import Part, Partitions
@@ -72,6 +73,7 @@ class _Read:
     words: Words
     changed: Any
     sums: Ints | None = None
+    groups: Ints | None = None  # of peers, of each point's partition
 
 
 class WindowFunctions(StagedRows):
@@ -91,6 +93,7 @@ class WindowFunctions(StagedRows):
         functions: Sequence[Computed],
         reach: Reach | None,
         totals: Totals | None,
+        peer_groups: PeerGroups | None,
         context: Context,
     ) -> None:
         super().__init__(spine)
@@ -101,7 +104,13 @@ class WindowFunctions(StagedRows):
         self._parts = parts
         self._functions = tuple(functions)
         self._totals = totals
+        self._peer_groups = peer_groups
         self._context = context
+
+    @property
+    def has_peer_groups(self) -> bool:
+        """Whether groups of peers are counted."""
+        return self._peer_groups is not None
 
     @property
     def has_totals(self) -> bool:
@@ -116,7 +125,9 @@ class WindowFunctions(StagedRows):
         key = self._spine.key
         order, hashes = sorted_groups(updates, key, self._context.seed)
         points = points_of(order, hashes, updates, key, window)
-        sums = None
+        sums = peer_groups = None
+        if self._peer_groups is not None:
+            peer_groups = self._peer_groups.at(points, inputs[0], window)
         if self._totals is not None:
             given = self._totals.program.run(inputs[0], self._context)
             sums = self._totals.table.at(points, order, hashes, given)
@@ -125,7 +136,7 @@ class WindowFunctions(StagedRows):
         if is_new or self.reach is None:
             read = self._whole(points)
         else:
-            read = self._near(points, updates, sums)
+            read = replace(self._near(points, updates), sums=sums, groups=peer_groups)
         values = self._values(read, len(points))
         found = read.points
         here = ~points.first[found] & read.changed
@@ -146,7 +157,7 @@ class WindowFunctions(StagedRows):
         found, words = _repeated(found, words, counts)
         return _Read(found, words, np.ones(len(found), np.bool_))
 
-    def _near(self, points: Points, updates: Batch, sums: Ints | None) -> _Read:
+    def _near(self, points: Points, updates: Batch) -> _Read:
         """Return the rows that the changes of each partition reach, and those they depend on."""
         reach = self.reach
         assert reach is not None
@@ -160,7 +171,7 @@ class WindowFunctions(StagedRows):
         changed = number >= (read.begins - reach.rows)[found]
         if not reach.to_end:
             changed &= number < (read.begins + read.ends + reach.rows)[found]
-        return _Read(found, words, changed, sums)
+        return _Read(found, words, changed)
 
     def _changed(self, points: Points, updates: Batch) -> tuple[Ints, Ints]:
         """Return for each point the first and the last row of its group that changed."""
@@ -186,7 +197,8 @@ class WindowFunctions(StagedRows):
         before = np.zeros(points, np.int64)
         if read.sums is not None:
             before = read.sums[:, 0] - np.bincount(found, minlength=points)
-        partitions = Partitions.of(found, words[:, self._spine.key : parts.peers], before)
+        keys = words[:, self._spine.key : parts.peers]
+        partitions = Partitions.of(found, keys, before, read.groups)
         result = np.zeros((len(words), self.layout.words), np.int64)
         result[:, : parts.args - parts.row] = words[:, parts.row : parts.args]
         if not len(words):
@@ -208,11 +220,15 @@ class WindowFunctions(StagedRows):
         super().commit()
         if self._totals is not None:
             self._totals.table.commit()
+        if self._peer_groups is not None:
+            self._peer_groups.commit()
 
     def restore(self) -> None:
         """Forget what was staged."""
         if self._totals is not None:
             self._totals.table.restore()
+        if self._peer_groups is not None:
+            self._peer_groups.restore()
         super().restore()
 
     def sizes(self) -> Iterator[ArrangementSize]:
@@ -220,6 +236,8 @@ class WindowFunctions(StagedRows):
         yield from super().sizes()
         if self._totals is not None:
             yield self._totals.table.size("sums")
+        if self._peer_groups is not None:
+            yield from self._peer_groups.sizes()
 
 
 def _repeated(found: Ints, words: Words, counts: Ints) -> tuple[Ints, Words]:

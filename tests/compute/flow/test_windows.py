@@ -79,7 +79,8 @@ REACHING = {
     "ranked": RANKED,
     "running with neighbours": (*RUNNING, *NEIGHBOURS),
     "ranked with neighbours": (*RANKED, *NEIGHBOURS),
-    "whole": (*RANKED, WindowFunction("dense_rank", (), INT8)),
+    "dense": (*RANKED, WindowFunction("dense_rank", (), INT8)),
+    "whole": (WindowFunction("last_value", (TEXTS,), TEXT), *RANKED),
 }
 
 
