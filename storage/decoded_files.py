@@ -7,6 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 KEPT_BYTES = 64 << 20
+MOST_BYTES = 4 << 20  # of a file, decoded
+
+
+class TooLong(Exception):
+    """The file is not small."""
 
 
 class DecodedFiles:
@@ -18,13 +23,17 @@ class DecodedFiles:
         self._lock = Lock()
 
     def table(self, key: str, path: str) -> pa.Table:
-        """Return the updates in the file at `path`, which has the key `key`."""
+        """Return the updates in the file at `path`, which has the key `key`; raises TooLong."""
         with self._lock:
             found = self._tables.get(key)
             if found is not None:
                 self._tables.move_to_end(key)
                 return found
-        found = pq.read_table(path).combine_chunks()
+        with pq.ParquetFile(path) as file:
+            groups = range(file.metadata.num_row_groups)
+            if sum(file.metadata.row_group(i).total_byte_size for i in groups) > MOST_BYTES:
+                raise TooLong(key)
+            found = file.read().combine_chunks()
         with self._lock:
             if key not in self._tables:
                 self._tables[key] = found

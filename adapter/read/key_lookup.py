@@ -140,8 +140,12 @@ async def _bound_keys(
         if can_evaluate_locally(source):
             rows = await evaluated(executor, source, counted_each(given), is_large=False)
         else:
-            block = Block(source)
-            rows = await rows_in_process(context, replace(bound, block=block, given=given))
+            over = replace(bound, block=Block(source), given=given)
+            rows = await (
+                rows_over(context, over)
+                if over.block.sources() <= given.keys()
+                else rows_in_process(context, over)
+            )
         parts.append(split_diffs(rows)[0])
     bind = partial(key_columns, step.keys, layout.types, bound.bindings, parts)
     is_many = any(len(part[0]) > MANY for part in parts) or is_large(step.keys, bound.bindings)

@@ -23,7 +23,7 @@ from foreshore.compute.result import Result, collected
 from foreshore.errors import TableAltered
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
-from foreshore.storage.decoded_files import DecodedFiles
+from foreshore.storage.decoded_files import DecodedFiles, TooLong
 from foreshore.storage.snapshot import Snapshot
 from foreshore.types import arrow_type
 
@@ -64,7 +64,7 @@ async def small_result(context: StatementContext, bound: BoundPeek) -> Result | 
         return await blocking.run(
             coordinator.executor, _evaluate, bound, snapshots, coordinator.decoded
         )
-    except NotSmall:
+    except (NotSmall, TooLong):
         return None
     finally:
         for snapshot in snapshots:

@@ -108,6 +108,12 @@ def is_demanding(key: str) -> bool:
     return name in _GROWTH or name in _WORK
 
 
+def may_grow(key: str) -> bool:
+    """Whether the result of a call may be much longer than its arguments."""
+    name = scalar_function(key).name
+    return name in _GROWTH and name != "length"
+
+
 # --- results that are longer than the arguments -------------------------------------------------
 
 

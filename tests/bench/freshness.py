@@ -120,10 +120,10 @@ class Ours:
             )
         else:
             self.connection.execute(
-                "UPDATE lineitem SET l_quantity = c.quantity"
-                " FROM (SELECT unnest(%b::int[]) AS o, unnest(%b::int[]) AS n,"
-                " unnest(%b::int[]) AS quantity) AS c"
-                " WHERE l_orderkey = c.o AND l_linenumber = c.n",
+                "UPDATE lineitem SET l_quantity = q FROM unnest(%b::int[]) WITH ORDINALITY AS a (o, i)"
+                " JOIN unnest(%b::int[]) WITH ORDINALITY AS b (n, i) USING (i)"
+                " JOIN unnest(%b::int[]) WITH ORDINALITY AS c (q, i) USING (i)"
+                " WHERE l_orderkey = o AND l_linenumber = n",
                 (change.orders, change.numbers, change.quantities),
             )
         changed = time.perf_counter()

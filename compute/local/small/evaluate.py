@@ -4,7 +4,7 @@ An engine takes milliseconds to begin; a few rows are done before. What is not k
 error in the data, raises NotSmall, and an engine evaluates the whole plan.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -23,7 +23,7 @@ from foreshore.compute.local.small.rows import (
     codes_of,
     consolidated,
 )
-from foreshore.expr.cost import is_heavy
+from foreshore.expr.cost import is_heavy, may_grow
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     And,
@@ -49,7 +49,9 @@ from foreshore.expr.ir import (
     columns_of,
     type_of,
     walk_relations,
+    walk_scalars,
 )
+from foreshore.expr.scalars import scalars_of
 from foreshore.types import INT8, array_of, is_float
 
 _KNOWN = (
@@ -70,7 +72,16 @@ def is_small_plan(relation: Relation) -> bool:
             return False
         if isinstance(node, Reduce) and any(a.function not in _AGGREGATES for a in node.aggregates):
             return False
+        if isinstance(node, FlatMap) and may_grow(node.function):
+            return False
+        if any(isinstance(part, Call) and may_grow(part.function) for part in _parts(node)):
+            return False
     return not is_heavy(relation)
+
+
+def _parts(node: Relation) -> Iterator[Scalar]:
+    for scalar in scalars_of(node):
+        yield from walk_scalars(scalar)
 
 
 def evaluate_small(relation: Relation, contents: Contents) -> pa.Table:

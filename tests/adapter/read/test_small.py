@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from foreshore.adapter.read import small
+from foreshore.compute.local.small import join
 from foreshore.storage import decoded_files
-from foreshore.storage.decoded_files import DecodedFiles
+from foreshore.storage.decoded_files import DecodedFiles, TooLong
 from tests.adapter.harness import TestEnvironment
 
 SETUP = (
@@ -79,6 +80,31 @@ async def test_cluster_without_replicas_is_refused(tmp_path: Path) -> None:
         await env.close()
 
 
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT sum(length(repeat('x', id))) FROM a", "4095"),
+        ("SELECT count(*) FROM a, generate_series(1, a.id)", "4095"),
+        ("SELECT count(*) FROM a x, a y, a z WHERE x.g = y.g AND y.g = z.g", "81000"),
+    ],
+)
+async def test_what_may_grow_is_left_to_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, expected: str
+) -> None:
+    env = TestEnvironment(tmp_path)
+    await env.open()
+    try:
+        for each in SETUP:
+            await env.query("s", each)
+        monkeypatch.setattr(join, "MOST_PAIRS", 5_000)
+        monkeypatch.setattr(
+            small, "collected", lambda parts: pytest.fail("it was evaluated in this process")
+        )
+        assert await env.query("s", sql) == f"{expected}\nSELECT 1"
+    finally:
+        await env.close()
+
+
 def test_decoded_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"c": pa.array(range(1000))})
     path = str(tmp_path / "a.parquet")
@@ -89,5 +115,8 @@ def test_decoded_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert files.table("0", "is not read again") is first
     for key in range(1, 5):
         assert files.table(str(key), path).equals(table)
+    monkeypatch.setattr(decoded_files, "MOST_BYTES", 1000)
+    with pytest.raises(TooLong):
+        files.table("5", path)
     with pytest.raises(FileNotFoundError):
         files.table("0", str(tmp_path / "it was forgotten"))
