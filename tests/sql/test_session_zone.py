@@ -131,6 +131,7 @@ INDEPENDENT = {
     "timezone(interval,timestamptz)",
     "timezone(interval,timestamp)",
     "date_trunc(text,timestamptz,text)",
+    "date_bin(interval,timestamptz,timestamptz)",
 }
 # Functions that the rules substitute.
 ZONED = (
