@@ -242,11 +242,6 @@ class KeyIndex:
         found = self.look_up_by(columns)
         return found is None or found.latest(hashes) > time
 
-    @property
-    def secondary_bytes(self) -> int:
-        """The memory of the rows' places by other columns."""
-        return sum(each.nbytes for each in self._secondary.values())
-
     def _secondary_by(self, columns: tuple[int, ...]) -> SecondaryKey:
         found = self._secondary.get(columns)
         if found is None:

@@ -16,8 +16,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from weakref import finalize
 
 import numpy as np
+from prometheus_client import Gauge
 
 from foreshore import blocking
 from foreshore.compute.arrange.arrangement import Arrangement, spread
@@ -28,15 +30,21 @@ from foreshore.compute.keys.layout import KeyLayout
 LARGE = 65_536  # rows above which hashing and sorting them do not belong on the event loop
 FEW_HASHES = 8  # hashes up to which a tail is compared with one after the other
 
+BYTES = Gauge("compute_secondary_keys_bytes", "Memory of the secondary keys of tables.")
+
 Matches = Iterator[tuple[Updates, Ints, Ints]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class HashedRun:
     """A run, and its rows' places in the low bits of their hashes, sorted."""
 
     run: Run
     packed: Words
+
+    def __post_init__(self) -> None:
+        BYTES.inc(self.packed.nbytes)
+        finalize(self, BYTES.dec, self.packed.nbytes)
 
     @classmethod
     def of(cls, run: Run, layout: KeyLayout) -> "HashedRun":
@@ -124,11 +132,6 @@ class SecondaryKey:
         self._tail: tuple[Updates, ...] = ()
         self._tail_hashes: tuple[Words, ...] = ()
         self._preparing = asyncio.Lock()
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that the places take."""
-        return sum(each.packed.nbytes for each in self._runs)
 
     def add(self, hashed: HashedRun) -> None:
         """Add a run, if the arrangement has it still, and forget those that it has no more."""

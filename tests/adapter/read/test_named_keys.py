@@ -7,10 +7,12 @@ it reads all rows.
 import random
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from foreshore.adapter.read import key_lookup
+from foreshore.compute.arrange.run import Updates
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.sql.optimize import restrict
 from foreshore.storage.controller import StorageController
@@ -262,6 +264,46 @@ async def test_long_list_of_constants_is_looked_up(
         f"SELECT a IN ({numbers}), b NOT IN ({numbers}, NULL) FROM t ORDER BY a, b LIMIT 3"
     )
     assert await env.ran("x", with_values) == "f|NULL\nf|NULL\nf|NULL\nSELECT 3"
+
+
+LINES = (
+    "SELECT n FROM lines WHERE (k, l) IN ((2, 1), (3, 1))",
+    "SELECT n FROM lines WHERE k IN (4, 5)",
+    "UPDATE lines SET n = n + 1 WHERE k = 7",
+    "UPDATE lines SET n = x FROM (VALUES (8, 1), (9, 2)) AS v (i, x) WHERE k = i",
+    "DELETE FROM lines WHERE k = ANY('{1, 3}'::int[]) AND l > 2",
+    "SELECT sum(n) FROM lines WHERE k = 2 OR k = 3 AND l = 1",
+)
+
+
+async def test_work_is_that_of_keys_whatever_size_of_table(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined: list[int] = []
+    take = Updates.take
+
+    def counting(self: Updates, indices: Any, diffs: Any = None) -> Updates:
+        examined[-1] += len(indices)
+        return take(self, indices, diffs)
+
+    costs = []
+    for count in (400, 40_000):
+        await env.ran("x", "DROP TABLE IF EXISTS lines")
+        await env.ran("x", "CREATE TABLE lines (k int, l int, n int NOT NULL, PRIMARY KEY (k, l))")
+        made = f"SELECT i / 4, i % 4, 0 FROM generate_series(1, {count}) AS i"
+        await env.ran("x", f"INSERT INTO lines {made}")
+        await env.ran("x", "BEGIN", *LINES, "ROLLBACK")  # rows are hashed by their prefix
+        examined.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(Updates, "take", counting)
+            patched.setattr(StorageController, "snapshot", _scanned)
+            patched.setattr(ComputeController, "peek", _scanned)
+            for sql in LINES:
+                examined.append(0)
+                await env.ran("x", "BEGIN", sql, "ROLLBACK")
+        costs.append(list(examined))
+    assert costs[0] == costs[1]
+    assert all(0 < cost < 50 for cost in costs[0])
 
 
 def _scanned(*args: object, **kwargs: object) -> None:

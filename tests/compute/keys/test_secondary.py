@@ -123,10 +123,13 @@ def test_large_run_is_not_hashed_before_it_is_prepared(monkeypatch: pytest.Monke
     index.fill(index.layout.updates(table([((1, 1, "x"), 1), ((2, 1, ""), 1)]).table), 0)
     index.arrangement._spill()
     assert index.look_up_by(COLUMNS) is None
+    before = secondary_module.BYTES._value.get()
     with ThreadPoolExecutor(1) as executor:
         asyncio.run(index.prepare(COLUMNS, None, executor))
     assert index.look_up_by(COLUMNS) is not None
-    assert index.secondary_bytes == 16
+    assert secondary_module.BYTES._value.get() == before + 16
+    del index
+    assert secondary_module.BYTES._value.get() == before
 
 
 def test_writes_of_group_are_known_by_other_columns() -> None:
