@@ -49,12 +49,16 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True)
 class IndexRead:
-    """`relation` (Map, Filter, Project) over the rows of `on` in an index: under `keys`, or all."""
+    """`relation` (Map, Filter, Project) over the rows of `on` in an index: under `keys`, or all.
+
+    `whole` is the query over all rows, which are read if there are too many keys.
+    """
 
     index: GlobalId
     on: GlobalId
     keys: tuple[Key, ...] | None
     relation: Relation
+    whole: Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,12 @@ class PeekPlan:
         """Return the plan evaluated in this process, which alone knows uncommitted writes."""
         return replace(self, path=InProcess(self.query.relation))
 
+    def reading_whole(self) -> "PeekPlan":
+        """Return the plan with an index read as a whole instead of by keys."""
+        path = self.path
+        assert isinstance(path, IndexRead), path
+        return replace(self, path=replace(path, keys=None, relation=path.whole))
+
     def bound_path(self, relation: Relation, *, has_long_values: bool = False) -> AccessPath:
         """Return the path for its bound `relation`: short arguments may need no engine."""
         if has_long_values and isinstance(self.path, Constant) and is_heavy(relation):
@@ -198,10 +208,10 @@ def find_index(relation: Relation, indexes: Indexes, *, by_keys: bool) -> IndexR
         return None
     ready = indexes(get.id)
     lookups = [
-        (len(index.key), IndexRead(index.id, get.id, found.keys, found.residual))
+        (len(index.key), IndexRead(index.id, get.id, found.keys, found.residual, relation))
         for index in (ready if by_keys else ())
         if (found := literal_lookup(relation, index.key)) is not None
     ]
     if lookups:
         return max(lookups, key=lambda each: each[0])[1]
-    return IndexRead(ready[0].id, get.id, None, relation) if ready else None
+    return IndexRead(ready[0].id, get.id, None, relation, relation) if ready else None

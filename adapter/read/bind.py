@@ -9,7 +9,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore import blocking
-from foreshore.adapter.read.access_path import AccessPath, PeekPlan
+from foreshore.adapter.read.access_path import AccessPath, IndexRead, PeekPlan
+from foreshore.adapter.read.bound_keys import is_large
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
 from foreshore.errors import DataError, InvalidParameterValue
@@ -20,6 +21,7 @@ from foreshore.expr.ir import Finishing, Scalar, type_of
 from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.ids import GlobalId
 from foreshore.rows import counted
+from foreshore.sql.optimize.lookup import MAX_KEYS
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import bind_block
 from foreshore.types import Datum
@@ -58,6 +60,8 @@ async def bind_peek(
 ) -> BoundPeek:
     """Return `plan` bound as of `time`; on a thread if it is large or its arguments are long."""
     bindings = context.bindings(time)
+    if isinstance(plan.path, IndexRead) and is_large(plan.path.keys or (), bindings, MAX_KEYS):
+        plan = plan.reading_whole()
     has_long_values = any(map(is_long, context.args))
     block, finishing = Block(plan.path.relation, plan.query.recursions), plan.query.finishing
     if plan.is_open:

@@ -28,12 +28,12 @@ KeyColumns: TypeAlias = list[pa.Array]
 LARGE = 5000  # elements of an array from which on binding does not belong on the event loop
 
 
-def is_large(keys: Sequence[Key], bindings: Replace) -> bool:
-    """Whether binding `keys` may take long."""
-    if len(keys) > LARGE:
+def is_large(keys: Sequence[Key], bindings: Replace, most: int = LARGE) -> bool:
+    """Whether there are more than `most` keys, or one has an array of more elements."""
+    if len(keys) > most:
         return True
     return any(
-        isinstance(part, Elements) and _length(part, bindings) > LARGE
+        isinstance(part, Elements) and _length(part, bindings) > most
         for key in keys
         for part in key
     )

@@ -53,8 +53,8 @@ KeyLocks: TypeAlias = frozenset[KeyLock]
 Located: TypeAlias = tuple[KeyLocks, KeyLocks, R]  # keys looked up; all keys of the rows; rows
 Found: TypeAlias = tuple[KeyLocks, pa.RecordBatch]  # locks of the keys looked up; rows
 
-SCANNED_SHARE = 8  # a read of at least every 8th row is a scan
-SCANNED_ROWS = 10_000  # of more than these
+SCANNED_SHARE = 100  # an engine scans this many rows in the time in which one is looked up
+SCANNED_ROWS = 10_000  # rows that are looked up whatever the size of the table
 
 
 async def can_look_up(context: StatementContext, lookup: KeyLookup, time: Timestamp | None) -> bool:

@@ -69,12 +69,14 @@ def test_path_of_query(relation: Relation, indexed: bool, path: type[AccessPath]
 def test_key_lookup_is_replaced_by_index_or_bulk() -> None:
     keys = ((Literal(7, INT4),),)
     assert plan(BY_ID).without_key().path == Bulk(BY_ID)
-    assert plan(BY_ID, indexed=True).without_key().path == IndexRead(INDEX, TABLE, keys, T)
+    assert plan(BY_ID, indexed=True).without_key().path == IndexRead(INDEX, TABLE, keys, T, BY_ID)
     assert plan(T).without_key().path == Bulk(T)
 
 
 def test_index_is_read_whole_without_keys() -> None:
-    assert plan(BY_ID, indexed=True, by_keys=False).path == IndexRead(INDEX, TABLE, None, BY_ID)
+    assert plan(BY_ID, indexed=True, by_keys=False).path == IndexRead(
+        INDEX, TABLE, None, BY_ID, BY_ID
+    )
 
 
 def test_own_writes_are_read_in_process_from_the_whole_query() -> None:

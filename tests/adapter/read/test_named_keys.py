@@ -17,7 +17,7 @@ from foreshore.compute.controller.controller import ComputeController
 from foreshore.sql.optimize import restrict
 from foreshore.storage.controller import StorageController
 from foreshore.types import Datum
-from tests.adapter.harness import TestEnvironment, told
+from tests.adapter.harness import TestEnvironment, told, until
 
 COLUMNS = "a int NOT NULL, b bigint NOT NULL, c text, d varchar(5), e char(3), f numeric(6, 2)"
 TABLES = (
@@ -235,6 +235,20 @@ async def test_long_array_is_looked_up(
         f"DELETE {LONG // 2 - 1}",
     ]
     await env.ran("x", "ROLLBACK")
+
+
+async def test_index_of_view_is_looked_up_by_array(env: TestEnvironment) -> None:
+    await env.ran("x", "DROP TABLE IF EXISTS base CASCADE", "CREATE TABLE base (k int, v text)")
+    await env.ran("x", "INSERT INTO base SELECT i, 'v' || i FROM generate_series(1, 3000) AS i")
+    await env.ran("x", "CREATE VIEW doubled AS SELECT 2 * k AS k, v FROM base")
+    await env.ran("x", "CREATE INDEX by_k ON doubled (k)")
+    coordinator = env.environment.coordinator
+    await until(lambda: all(map(coordinator.is_hydrated, coordinator.as_ofs)))
+    few = "SELECT v FROM doubled WHERE k = ANY($1) AND v <> 'v3' ORDER BY v"
+    assert await with_arguments(env, few, (4, None, 6, 4, 7)) == ["v2", "SELECT 1"]
+    ids = tuple(range(0, 20_000, 4))
+    many = await with_arguments(env, few.replace("ORDER BY v", ""), ids)
+    assert many[-1] == "SELECT 1500"
 
 
 async def test_long_list_of_constants_is_looked_up(
