@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from foreshore.expr.ir import Aggregate, Literal, WindowFunction
-from foreshore.expr.windows import PLACES
+from foreshore.expr.windows import PLACES, is_first
 from foreshore.types import SqlType
 
 SUM_FLOAT = "foreshore_sum_float"
@@ -379,10 +379,10 @@ class SparkIdioms(Idioms):
             return isinstance(default, Literal) and isinstance(rows, Literal) and bool(rows.value)
         if function.function in PLACES:
             return True
-        if frame.unit == "groups" or frame.exclude != "nothing":
+        if (frame.unit == "groups" and not is_first(function)) or frame.exclude != "nothing":
             return False
         if function.function == "nth_value":
-            return False
+            return is_first(function)
         return function.function != "last_value" or frame.unit == "rows"
 
     def repeated(self, diff: str) -> str:

@@ -19,7 +19,7 @@ from foreshore.compute.bulk.render import Frame, Renderer, partition_by, types_o
 from foreshore.expr import ir
 from foreshore.expr.ir import Column, Literal, Map, Scalar, Window, WindowFunction, type_of
 from foreshore.expr.scalars import with_scalars
-from foreshore.expr.windows import aggregate_of
+from foreshore.expr.windows import aggregate_of, is_first
 
 MOST_ROWS = 2**31 - 1  # an offset is an INT in Spark
 ONE = "CAST(1 AS BIGINT)"
@@ -201,6 +201,9 @@ class _Rendering:
             if isinstance(far, Literal) and isinstance(far.value, int):
                 args[1] = str(min(max(far.value, -MOST_ROWS), MOST_ROWS))
             return f"{function.function}({', '.join(args)}){self._clause(self._total())}"
+        if is_first(function):
+            frame = " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+            return f"first_value({args[0]}){self._clause(self._total(), frame)}"
         by_rows = function.frame.unit == "rows"
         order, frame = self._framing(function, self.rows)
         over = self._clause(order, f" {frame}")
@@ -287,7 +290,7 @@ class _Rendering:
         items += [f"{found} AS c{keys + 1}", f"{ONE} AS d"]
         return (
             f"SELECT {', '.join(items)} FROM {here.frame.source} LEFT JOIN {there.frame.source} "
-            f"ON {' AND '.join(on)}{group}"
+            f"ON {' AND '.join(on) or 'true'}{group}"
         )
 
     def _framed(self, table: str, all_columns: int, function: WindowFunction) -> str:

@@ -1,6 +1,6 @@
 """Properties of window functions that several layers use."""
 
-from foreshore.expr.ir import Aggregate, Frame, WindowFunction
+from foreshore.expr.ir import Aggregate, Frame, Literal, WindowFunction
 
 PLACES = frozenset(("row_number", "rank", "dense_rank", "lag", "lead"))  # without a frame
 _ORDERED = frozenset(
@@ -18,6 +18,19 @@ def orders_peers(function: WindowFunction) -> bool:
     if function.function in PLACES or frame.unit != "rows":
         return False
     return not (frame.start is None and frame.end is None)
+
+
+def is_first(function: WindowFunction) -> bool:
+    """Return whether the value of `function` is that of the first row of the partition."""
+    frame, end = function.frame, function.frame.end
+    return (
+        function.function == "nth_value"
+        and isinstance(function.args[1], Literal)
+        and function.args[1].value == 1
+        and frame.start is None
+        and (end is None or end.side != "preceding")
+        and frame.exclude == "nothing"
+    )
 
 
 def aggregate_of(function: WindowFunction) -> Aggregate:
