@@ -234,7 +234,10 @@ class Import(Shared):
         """Begin a window, whose lower end is the frontier or later; return its updates."""
         self._move(lower)
         self.collection.compact(self, lower - 1)
-        batch = self.collection.feed(self.frontier, lower, upper, updates)
+        if updates is None and self.collection.successor is None:
+            batch = empty(self.collection.layout.words)
+        else:
+            batch = self.collection.feed(self.frontier, lower, upper, updates)
         self.frontier = max(self.frontier, upper)
         return batch
 
