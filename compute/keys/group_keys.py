@@ -7,6 +7,7 @@ import numpy as np
 from foreshore.compute.arrange.key import Words
 from foreshore.compute.arrange.run import Updates
 from foreshore.compute.keys.layout import FEW, Change, KeyedRows, KeyLayout, SecondaryName
+from foreshore.compute.keys.secondary import LARGE
 from foreshore.ids import GlobalId
 
 # Rows on their way into a table, for each of its unique constraints.
@@ -51,12 +52,15 @@ class GroupKeys:
     def has_by(self, layout: KeyLayout, columns: tuple[int, ...], hashes: Sequence[int]) -> bool:
         """Whether a row has been written in which other columns have one of `hashes`.
 
-        `layout` is that of a key by which all rows are known.
+        `layout` is that of a key by which all rows are known. Rows that are too many to be hashed
+        on the event loop count as such.
         """
         name = layout.constraint.name
         parts = self._parts.get((layout.table, name), ())
         place = layout.table, SecondaryName(name, columns)
         done, known = self._secondary.get(place, (0, set[int]()))
+        if any(len(part) > LARGE for part in parts[done:]):
+            return True
         if done < len(parts):
             by = layout.by(columns)
             for part in parts[done:]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.arrange import arrangement as arrangement_module
+from foreshore.compute.keys import group_keys as group_keys_module
 from foreshore.compute.keys import layout as layout_module
 from foreshore.compute.keys import secondary as secondary_module
 from foreshore.compute.keys.group_keys import GroupKeys
@@ -141,3 +142,16 @@ def test_writes_of_group_are_known_by_other_columns() -> None:
     for row in ((1, 1, "y"), (2, None, "x"), (3, 1, "x")):
         group.add({T: [{"k": KeyedRows(index.layout, table([(row, 1)]))}]})
         assert group.has_by(index.layout, COLUMNS, hashes) == (row[0] == 3)
+    many = table([((i, 9, "z"), 1) for i in range(4, 40)])
+    group.add({T: [{"k": KeyedRows(index.layout, many)}]})
+    others = [0]
+    assert not group.has_by(index.layout, COLUMNS, others)
+
+
+def test_many_rows_of_group_count_as_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_keys_module, "LARGE", 20)
+    index, group = KeyIndex(T, Unique("k", (0,)), DESC, 0), GroupKeys()
+    for count in (10, 30):
+        rows = table([((i, 9, "z"), 1) for i in range(count)])
+        group.add({T: [{"k": KeyedRows(index.layout, rows)}]})
+        assert group.has_by(index.layout, COLUMNS, [0]) == (count == 30)
