@@ -25,7 +25,7 @@ from foreshore.adapter.transaction.read_holds import ReadHolds
 from foreshore.catalog.builtin.answers import CatalogAnswers
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, Replica
 from foreshore.catalog.sequence_numbers import Sequences
 from foreshore.catalog.state import State
 from foreshore.clock import Clock
@@ -80,6 +80,7 @@ class Coordinator:
         self.view_handoff = ViewHandoff(self)
         self.catalog_commits = CatalogCommits(self)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
+        self._answering: tuple[State | None, frozenset[str]] = (None, frozenset())
         self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}
 
     # --- what there is -------------------------------------------------------------------------
@@ -130,6 +131,14 @@ class Coordinator:
             found = known[2]
         self._arranged[cluster] = (self.state, waiting, found)
         return found
+
+    def has_replica(self, cluster: str) -> bool:
+        """Return whether the cluster with id `cluster` has a replica."""
+        state, answering = self._answering
+        if state is not self.state:
+            answering = frozenset(each.cluster for each in self.state.all(Replica))
+            self._answering = (self.state, answering)
+        return cluster in answering
 
     def index_for(self, id: GlobalId, cluster: str) -> list[Item]:
         """Return the hydrated indexes on `id` on the cluster with name `cluster`."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.item import Cluster, Replica
+from foreshore.catalog.item import Cluster
 from foreshore.errors import (
     DatabaseError,
     ObjectNotInPrerequisiteState,
@@ -25,11 +25,10 @@ def answering_cluster(context: StatementContext) -> Cluster:
     Raises UndefinedObject if there is no such cluster, ObjectNotInPrerequisiteState if it has no
     replica.
     """
-    state = context.coordinator.state
-    cluster = state.cluster(context.cluster)
+    cluster = context.coordinator.state.cluster(context.cluster)
     if cluster is None:
         raise UndefinedObject(f'unknown cluster "{context.cluster}"')
-    if all(replica.cluster != cluster.id for replica in state.all(Replica)):
+    if not context.coordinator.has_replica(cluster.id):
         raise ObjectNotInPrerequisiteState(
             f'cluster "{cluster.name}" has no replicas available to service request',
             hint="Create one with CREATE CLUSTER REPLICA, or SET cluster to another one.",

@@ -96,6 +96,7 @@ class Session:
         self.is_one_of_several = False  # the running statement, in its Query message
         self.last_values = LastValues()
         self.closed = asyncio.Event()
+        self._style = (-1, OutputStyle())  # and the version of the variables that it was made of
         self._end: Callable[[DatabaseError], None] = lambda _: None
 
     # --- what the client sees ------------------------------------------------------------------
@@ -122,9 +123,13 @@ class Session:
 
     def output_style(self, *, names: bool) -> OutputStyle:
         """Return how the session has values shown; with the `names` of objects if asked for."""
-        digits = int(self.variables["extra_float_digits"])
-        known = object_names(partial(builtin_rows, self.context())) if names else None
-        return OutputStyle(self.time_zone, digits, known)
+        version, style = self._style
+        if version != self.variables.version:
+            style = OutputStyle(self.time_zone, int(self.variables["extra_float_digits"]))
+            self._style = (self.variables.version, style)
+        if not names:
+            return style
+        return style._replace(names=object_names(partial(builtin_rows, self.context())))
 
     def changed_parameters(self) -> Mapping[str, str]:
         """Return what ParameterStatus has to tell since the last call."""

@@ -13,6 +13,7 @@ from foreshore.expr.block import Block
 from foreshore.expr.ir import (
     Column,
     Environment,
+    Get,
     Literal,
     Parameter,
     Relation,
@@ -109,6 +110,8 @@ def parameter_bindings(args: Sequence[Datum], session_value: SessionValue) -> Re
 
 def bind_relation(relation: Relation, replace: Replace) -> Relation:
     """Return `relation` with all its scalars bound; see `bind_scalar`."""
+    if isinstance(relation, Get):
+        return relation
     inputs = inputs_of(relation)
     below = tuple(bind_relation(input, replace) for input in inputs)
     if any(a is not b for a, b in zip(inputs, below, strict=True)):
