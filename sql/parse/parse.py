@@ -9,7 +9,10 @@ and other text is rejected where PostgreSQL would reject it. Text that is too lo
 deeply raises 54001 before or during parsing.
 """
 
+from typing import Any
+
 import msgspec
+from sqlglot.tokens import Token as SqlglotToken
 
 from foreshore.errors import StatementTooComplex
 from foreshore.sql import ast
@@ -22,6 +25,7 @@ from foreshore.sql.parse.statement import StatementParser
 MAX_LENGTH = 32 << 20
 # Maximum number of each of UNION, EXCEPT, INTERSECT and JOIN in a statement.
 MAX_COMBINED = 400
+RELEASED_AT_ONCE = 50_000
 _CHAINS = ("union", "except", "intersect", "join")
 
 
@@ -44,6 +48,20 @@ def parse(text: str) -> list[Statement]:
     if "\x00" in text:
         text = text[: text.index("\x00")]
     tokens, found = tokenize(text)
+    try:
+        return _statements(text, tokens, found)
+    finally:
+        _release(tokens)
+        _release(found)
+
+
+def _release(tokens: list[Any]) -> None:
+    """Empty a list in steps between which other threads can run: it may be millions of tokens."""
+    while tokens:
+        del tokens[-RELEASED_AT_ONCE:]
+
+
+def _statements(text: str, tokens: list[Token], found: list[SqlglotToken]) -> list[Statement]:
     _check_chains(tokens)
     parser = StatementParser(text, tokens, found)
     statements: list[Statement] = []

@@ -6,7 +6,9 @@ parser at the current token, runs the production, converts the resulting tree, a
 behind it.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -24,6 +26,8 @@ from foreshore.sql.parse.lexer import QUOTED, WORD, Token
 
 T = TypeVar("T")
 
+_START: Callable[[Token | SqlglotToken], int] = attrgetter("start")
+
 
 class QueryParser(Cursor):
     """Parse queries, expressions and their parts."""
@@ -33,13 +37,11 @@ class QueryParser(Cursor):
         self._found = found
         self._parser = new_parser()
         self._converter = Converter(text)
-        self._ours = {token.start: index for index, token in enumerate(tokens)}
-        self._theirs = {token.start: index for index, token in enumerate(found)}
 
     def _through(self, produce: Callable[[Parser], Any], convert: Callable[[Any], T]) -> T:
         """Parse one production with sqlglot."""
-        index = self._theirs.get(self.token.start)
-        if index is None:
+        index = bisect_left(self._found, self.token.start, key=_START)
+        if index == len(self._found) or self._found[index].start != self.token.start:
             self.fail()
         self._parser.start_at(self.text, self._found, index)
         try:
@@ -52,7 +54,9 @@ class QueryParser(Cursor):
             if node is None or after == index:
                 self.fail()
             start = self._found[after].start if after < len(self._found) else len(self.text)
-            self.go_to(self._ours[start])
+            ours = bisect_left(self.tokens, start, key=_START)
+            assert self.tokens[ours].start == start, "a token of sqlglot's that is none of ours"
+            self.go_to(ours)
             return convert(node)
         finally:
             _unlink(node)

@@ -186,8 +186,9 @@ def test_long_argument_is_no_wait_for_others(server: Server, sql: str, argument:
         "SELECT length('" + "x" * 25_000_000 + "')",
         "/*" + "x" * 5_000_000 + "*/ SELECT 1",
         "SELECT 1;" * 2_000,
+        ";" * 2_000_000,
     ],
-    ids=["DROP of many", "long literal", "long comment", "many statements"],
+    ids=["DROP of many", "long literal", "long comment", "many statements", "many tokens"],
 )
 def test_long_statement_is_no_wait_for_others(server: Server, sql: str) -> None:
     def run(connection: psycopg.Connection[tuple[object, ...]]) -> None:
