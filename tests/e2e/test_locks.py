@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from typing import Any
 
@@ -274,6 +274,22 @@ def test_a_table_stays_what_it_is_while_others_have_locks(
         changed.result(30)
 
 
+@contextlib.contextmanager
+def waiting(connection: Connection, sql: str, other: Connection) -> Iterator[Future[Any]]:
+    """Run a statement on a thread; if it is waited for in vain, tell what the server has of it."""
+    with ThreadPoolExecutor(1) as executor:
+        said = executor.submit(connection.execute, sql)
+        try:
+            yield said
+        except TimeoutError as error:
+            for relation in ("pg_stat_activity", "pg_locks"):
+                error.add_note(f"{relation}: {other.execute(f'TABLE {relation}').fetchall()}")
+            raise
+        finally:
+            if not said.done():
+                connection.cancel()
+
+
 @pytest.mark.parametrize("change", CHANGES[:3])
 @pytest.mark.parametrize(
     "statement",
@@ -297,8 +313,7 @@ def test_who_has_waited_goes_by_the_name(
     if remade:
         one.execute("CREATE SCHEMA IF NOT EXISTS work")
         one.execute("CREATE TABLE jobs (id int PRIMARY KEY, state text NOT NULL)")
-    with ThreadPoolExecutor(1) as executor:
-        said = executor.submit(two.execute, statement)
+    with waiting(two, statement, one) as said:
         time.sleep(0.1)
         assert not said.done()
         one.execute("COMMIT")
