@@ -140,4 +140,5 @@ def _is_met(predicate: Scalar, numbers: set[int], limit: int) -> bool:
     last = _limit(predicate, numbers)
     if last is None or last < limit:
         return False
-    return not (isinstance(predicate, Call) and predicate.function == "eq") or limit <= 1
+    is_equality = isinstance(predicate, Call) and predicate.function == "eq"
+    return not is_equality or limit <= 0 or last == limit == 1

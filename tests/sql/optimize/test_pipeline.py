@@ -1,7 +1,9 @@
 """Optimising preserves answers: the model evaluates plans before and after."""
 
 from collections import Counter
+from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,11 +19,14 @@ from foreshore.expr.ir import (
     LocalGet,
     Map,
     Negate,
+    OrderKey,
     Project,
     Relation,
     Scalar,
     Threshold,
     Union,
+    Window,
+    WindowFunction,
     columns_of,
     walk_relations,
 )
@@ -74,6 +79,28 @@ def test_first_rows_by_number_are_the_same(
     filtered = Filter(relation, tests) if tests else relation
     for plan in (filtered, Project(filtered, (0,)) if columns else filtered):
         assert evaluate(optimized(plan), tables) == evaluate(plan, tables)
+
+
+@pytest.mark.parametrize("second", ["le", "lt", "eq", "ge", "gt"])
+@pytest.mark.parametrize("first", ["le", "lt", "eq", "ge", "gt"])
+def test_rows_that_meet_two_comparisons_of_their_number_are_the_same(
+    first: str, second: str
+) -> None:
+    numbered = Window(
+        Project(U, (0,)),
+        (),
+        (OrderKey(Column(0, INT4)),),
+        (WindowFunction("row_number", (), INT8),),
+    )
+    tables: dict[GlobalId, Rows] = {U.id: Counter({(i, i): 1 for i in range(1, 5)})}
+    for a, b in product(range(4), repeat=2):
+        plan = Filter(numbered, (numbered_as(first, a), numbered_as(second, b)))
+        assert evaluate(optimized(plan), tables) == evaluate(plan, tables), (a, b)
+
+
+def numbered_as(comparison: str, bound: int) -> Call:
+    """Return a comparison of the second column with a constant."""
+    return Call(comparison, (Column(1, INT8), Literal(bound, INT8)), BOOL)
 
 
 @settings(max_examples=examples(200))
