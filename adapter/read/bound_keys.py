@@ -25,18 +25,40 @@ from foreshore.types import Datum, SqlType, arrow_type
 LiteralKeys: TypeAlias = tuple[tuple[Literal, ...], ...]
 KeyColumns: TypeAlias = list[pa.Array]
 
-LARGE = 5000  # elements of an array from which on binding does not belong on the event loop
+LARGE = 5000  # keys from which on binding does not belong on the event loop
+MOST_COMBINED = 10_000  # keys that combine elements of arrays with other values
 
 
 def is_large(keys: Sequence[Key], bindings: Replace, most: int = LARGE) -> bool:
-    """Whether there are more than `most` keys, or one has an array of more elements."""
-    if len(keys) > most:
-        return True
-    return any(
-        isinstance(part, Elements) and _length(part, bindings) > most
-        for key in keys
-        for part in key
-    )
+    """Whether there are more than `most` keys, each combination of elements being one."""
+    return len(keys) > most or _count(keys, bindings)[0] > most
+
+
+def are_too_many(keys: Sequence[Key], bindings: Replace) -> bool:
+    """Whether arrays multiply to more keys than should be looked up.
+
+    Any number is looked up that is written out, in the statement or in one array.
+    """
+    count, written = _count(keys, bindings)
+    return count > max(MOST_COMBINED, written)
+
+
+def _count(keys: Sequence[Key], bindings: Replace) -> tuple[int, int]:
+    """Return the number of keys, and the number of values of which they are made.
+
+    Elements that are in several of `keys` are counted as values once.
+    """
+    count = 0
+    lengths: dict[int, int] = {}  # by the identity of `Elements`
+    for key in keys:
+        product = 1
+        for part in key:
+            if isinstance(part, Elements):
+                if id(part) not in lengths:
+                    lengths[id(part)] = _length(part, bindings)
+                product *= lengths[id(part)]
+        count += product
+    return count, len(keys) + sum(lengths.values())
 
 
 def _length(part: Elements, bindings: Replace) -> int:

@@ -20,7 +20,12 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
 from foreshore.adapter.read.bind import BoundPeek, Given, bind_peek, counted_each
-from foreshore.adapter.read.bound_keys import KeyColumns, is_large, key_columns
+from foreshore.adapter.read.bound_keys import (
+    KeyColumns,
+    are_too_many,
+    is_large,
+    key_columns,
+)
 from foreshore.adapter.read.in_process import rows_in_process
 from foreshore.adapter.read.small import small_over
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
@@ -67,7 +72,7 @@ async def can_look_up(context: StatementContext, lookup: KeyLookup, time: Timest
 
 
 async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup) -> Given | None:
-    """Return the rows of each table of a bound key look-up; None if they are too many."""
+    """Return the rows of each table of a bound key look-up; None if keys or rows are too many."""
     given = dict(bound.given)
     for step in lookup.steps:
         index = await _index(context, step)
@@ -100,6 +105,8 @@ def _all_rows(
 async def _found_rows(
     context: StatementContext, bound: BoundPeek, index: KeyIndex, step: KeyStep, given: Given
 ) -> pa.RecordBatch | None:
+    if are_too_many(step.keys, bound.bindings):
+        return None
     while (source := _source(context, index, step, own=bound.own)) is None:
         await _index(context, step)
     columns = await _bound_keys(context, bound, step, source.layout, given)
@@ -158,7 +165,7 @@ async def locked_by_key(
     """Return the rows, with `__diff`, of a key look-up, whose keys are locked; and the finishing.
 
     None if the keys are not known before a table is read, if the key index does not exist or does
-    not know the time, or if there are too many rows to lock them one by one. Raises
+    not know the time, or if there are too many keys or rows to lock them one by one. Raises
     LockNotAvailable if a key is locked and `nowait`.
     """
     lookup = plan.key
@@ -167,7 +174,7 @@ async def locked_by_key(
         return None
     bound = await bind_peek(context, plan, context.coordinator.oracle.read_ts(), given)
     source = _source(context, index, step, own=True)
-    if source is None:
+    if source is None or are_too_many(step.keys, bound.bindings):
         return None
     columns = await _bound_keys(context, bound, step, source.layout, given)
     if len(columns[0]) > MANY:

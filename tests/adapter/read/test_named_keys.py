@@ -280,6 +280,35 @@ async def test_long_list_of_constants_is_looked_up(
     assert await env.ran("x", with_values) == "f|NULL\nf|NULL\nf|NULL\nSELECT 3"
 
 
+COMBINED = (
+    "a = ANY($1) AND b = ANY($2)",
+    "a IN (1, 2, 3, 4, 5) AND b = ANY($2) AND 1 = ANY($1)",
+    f"a IN ({', '.join(map(str, range(2000)))}) AND b = ANY($2) AND 1 = ANY($1)",
+)
+
+
+@pytest.mark.parametrize("where", COMBINED)
+async def test_arrays_that_multiply_hold_up_nothing(env: TestEnvironment, where: str) -> None:
+    """The environment's guard fails if the event loop is held."""
+    await env.ran("x", "DROP TABLE IF EXISTS pairs CASCADE")
+    await env.ran("x", "CREATE TABLE pairs (a int, b int, n int, PRIMARY KEY (a, b))")
+    await env.ran("x", "INSERT INTO pairs SELECT i % 50, i / 50, 0 FROM generate_series(0, 999) i")
+    await env.ran("x", "CREATE VIEW of_pairs AS SELECT a, b, n + 1 AS n FROM pairs")
+    await env.ran("x", "CREATE INDEX by_a_b ON of_pairs (a, b)")
+    coordinator = env.environment.coordinator
+    await until(lambda: all(map(coordinator.is_hydrated, coordinator.as_ofs)))
+    wide, narrow = tuple(range(3000)), (1, 2, 7)
+    for values in (wide, narrow):
+        args = (wide if "1 = ANY" in where else values, values)
+        plain = where.replace("a ", "a + 0 ").replace("b ", "b + 0 ")
+        counted = await with_arguments(env, f"SELECT count(*) FROM pairs WHERE {plain}", *args)
+        for table in ("pairs", "of_pairs"):
+            found = await with_arguments(env, f"SELECT n FROM {table} WHERE {where}", *args)
+            assert found[-1] == f"SELECT {counted[0]}"
+        update = await with_arguments(env, f"UPDATE pairs SET n = n WHERE {where}", *args)
+        assert update == [f"UPDATE {counted[0]}"]
+
+
 LINES = (
     "SELECT n FROM lines WHERE (k, l) IN ((2, 1), (3, 1))",
     "SELECT n FROM lines WHERE k IN (4, 5)",
