@@ -158,7 +158,10 @@ class FlowDataflow:
         key = index_key(export.key, layout)
         if key is None:
             return None
-        return FlowIndex(export.id, layout, key, self._interner, self._context.seed, since)
+        return FlowIndex(
+            export.id, layout, key, self._interner, self._context.seed,
+            self._description.as_of, since,
+        )  # fmt: skip
 
     @property
     def maintenance_due(self) -> bool:

@@ -42,7 +42,10 @@ def index_key(key: Sequence[Scalar], layout: Layout) -> list[Place] | None:
 
 
 class FlowIndex:
-    """An index called `name` of rows of a layout; `key` is where the columns of its key are."""
+    """An index called `name` of rows of a layout; `key` is where the columns of its key are.
+
+    Its first updates are those at `as_of`; it is readable from `since` on.
+    """
 
     def __init__(
         self,
@@ -51,10 +54,11 @@ class FlowIndex:
         key: Sequence[Place],
         interner: Interner,
         seed: int,
+        as_of: Timestamp,
         since: Timestamp,
     ) -> None:
         self.name = name
-        self.upper = since
+        self.upper = as_of
         self._layout = layout
         self._key = tuple(key)
         self._schema = rows_schema(layout.columns)
@@ -81,6 +85,7 @@ class FlowIndex:
     def insert_output(self, output: Output, upper: Timestamp) -> None:
         """Insert the output of the windows until `upper`, which is the dataflow's own."""
         assert isinstance(output, FlowOutput), type(output)
+        assert upper > self.upper, (self.name, upper, self.upper)
         batch = output.batch
         if self._spine.is_large(batch):
             run = self._spine.sorted(batch)

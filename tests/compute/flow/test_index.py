@@ -54,7 +54,7 @@ class Subject:
         self.layout = layout_of(columns)
         places = index_key([Column(i, columns[i].type) for i in key], self.layout)
         assert places is not None
-        self.index = FlowIndex("u1", self.layout, places, self.interner, 1, since)
+        self.index = FlowIndex("u1", self.layout, places, self.interner, 1, since, since)
 
     def insert(self, updates: Sequence[tuple[Any, ...]], upper: int) -> None:
         schema = update_schema(rows_schema(self.columns))

@@ -10,6 +10,7 @@ import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Dataflow
+from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
 from foreshore.compute.replica.batch_sizing import BatchSizing
@@ -18,7 +19,7 @@ from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.compute.replica.queues import ImportQueue, Part
 from foreshore.errors import OutOfMemory
-from foreshore.expr.ir import Column, Join
+from foreshore.expr.ir import Column, Join, Reduce, count_all
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.local_files import LocalFiles
@@ -48,6 +49,28 @@ class FailingOnce(LinearFirst):
 
         dataflow.step = failing  # type: ignore[method-assign]
         return dataflow
+
+
+@pytest.mark.parametrize("compacted", [None, 5])
+def test_history_may_be_compacted_before_hydration(tmp_path: Path, compacted: int | None) -> None:
+    (get,) = table("u1")
+    counts = Reduce(get, (Column(0, INT4),), (count_all(),))
+    exports = (index_on("u3", 0, of=counts),)
+    description = DataflowDescription(id_("u2"), counts, (U1,), exports, 1)
+    snapshot = InputSnapshot(U1, 1, 2, (), 1, encode_schema(KV_SCHEMA))
+    for engine in (FlowEngine(DuckDbEngine()), DuckDbEngine()):
+        files = LocalFiles(FileBlob(tmp_path), tmp_path)
+        tail = (with_times(rows((1, "a")), 1),)
+        running = DataflowState(description, {U1: Contents(snapshot, KV_SCHEMA, tail, files)}, {})
+        if compacted is not None:
+            running.allow_compaction(id_("u3"), compacted)
+        running.hydrate(engine)
+        for lower, upper, row in ((2, 4, (2, "b")), (4, 9, (3, "c"))):
+            running.queues[U1].feed(lower, upper, with_times(rows(row), upper - 1))
+            running.begin_step()
+            running.step()
+        found = running.indexes[id_("u3")].rows.scan(8)
+        assert contents(found) == Counter({(1, 1): 1, (2, 1): 1, (3, 1): 1})
 
 
 def test_pending_retry_skips_no_updates(tmp_path: Path) -> None:
