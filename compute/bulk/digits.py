@@ -65,7 +65,10 @@ def _most_in_file(path: str, name: str) -> Decimal | None:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowInvalid):  # the engine reports the same error
         return None
-    place = metadata.schema.names.index(name)
+    places = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name]
+    if len(places) != 1 or metadata.schema.column(places[0]).logical_type.type != "DECIMAL":
+        return None
+    (place,) = places
     most = Decimal(0)
     for i in range(metadata.num_row_groups):
         statistics = metadata.row_group(i).column(place).statistics

@@ -8,13 +8,14 @@ as all values of a type have no more digits; `foreshore.expr.narrow` declares wh
 values have.
 """
 
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import lru_cache
 
 from foreshore.expr.ir import Call, Case, Literal, Scalar, type_of
 from foreshore.types import NUMERIC_DIGITS, SqlType
 
 LIMIT = 10**NUMERIC_DIGITS
+_CONTEXT = Context(prec=200)
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
 _SUMS = frozenset(["add(numeric,numeric)", "subtract(numeric,numeric)"])
 _PRODUCT = "multiply(numeric,numeric)"
@@ -51,7 +52,7 @@ def _computed(scalar: Scalar, type: SqlType) -> int | None:
         case Literal(value=None):
             return 0
         case Literal(value=value):
-            return abs(int(Decimal(str(value)).scaleb(scale)))
+            return abs(int(Decimal(str(value)).scaleb(scale, _CONTEXT)))
         case Case(branches=branches, otherwise=otherwise):
             return _most([*(result for _, result in branches), otherwise], scale)
         case Call(function="coalesce", args=args):

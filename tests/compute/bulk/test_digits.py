@@ -17,13 +17,22 @@ from foreshore.compute.engine import Input
 from foreshore.errors import DataError
 from foreshore.expr.bounds import bound_of, never_overflows
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import Call, Column, Map, Relation, columns_of, sources_of, walk_relations
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Literal,
+    Map,
+    Relation,
+    columns_of,
+    sources_of,
+    walk_relations,
+)
 from foreshore.expr.split import split_errors
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
-from foreshore.types import arrow_type, format_type
+from foreshore.types import arrow_type, format_type, numeric_of_scale
 from foreshore.update import update_schema
 from tests.effort import examples
 from tests.sql.catalog import TestCatalog
@@ -161,6 +170,32 @@ def test_bounds_hold_for_extreme_values(expression: str, signs: list[int]) -> No
     assert abs(values[0].as_py().scaleb(scale)) <= bound
     assert isinstance(scalar, Call)
     assert never_overflows(scalar) or not scalar.function.startswith(("add", "sub", "mul"))
+
+
+def test_bound_of_a_long_literal_is_not_rounded() -> None:
+    digits = "99999999999999999999999999994999999999"
+    assert bound_of(Literal(digits, numeric_of_scale(0))) == int(digits)
+
+
+def test_elements_of_an_array_are_not_a_column_of_their_name(
+    engine: DuckDbEngine, folder: Path
+) -> None:
+    catalog = TestCatalog("CREATE TABLE e (tags int[], element numeric(38, 0))")
+    (statement,) = parse("SELECT element * element FROM e")
+    plan = plan_statement(statement, catalog)
+    assert isinstance(plan, Select)
+    relation = optimize(plan.query.relation)
+    schema = catalog.resolve_item(("e",)).desc.stored_schema()
+    arrays = [[[1, 2]], [Decimal(10) ** 30], [1], [1]]
+    fields = update_schema(schema)
+    table = pa.Table.from_arrays(
+        [pa.array(a, f.type) for a, f in zip(arrays, fields, strict=True)], schema=fields
+    )
+    path = folder / "elements.parquet"
+    pq.write_table(table, path)
+    input = Input(schema, (str(path),))
+    with pytest.raises(DataError, match="overflows"):
+        engine.evaluate(relation, dict.fromkeys(sources_of(relation), input), 1)
 
 
 def test_columns_without_declared_digits_have_no_bound() -> None:
