@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 KEPT_BYTES = 64 << 20
+AT_ONCE = 512  # rows
 MOST_BYTES = 4 << 20  # of a file, decoded
 
 
@@ -30,10 +31,14 @@ class DecodedFiles:
                 self._tables.move_to_end(key)
                 return found
         with pq.ParquetFile(path) as file:
-            groups = range(file.metadata.num_row_groups)
-            if sum(file.metadata.row_group(i).total_byte_size for i in groups) > MOST_BYTES:
-                raise TooLong(key)
-            found = file.read().combine_chunks()
+            batches = []
+            left = MOST_BYTES
+            for batch in file.iter_batches(AT_ONCE):  # which may be much longer than in the file
+                left -= batch.nbytes
+                if left < 0:
+                    raise TooLong(key)
+                batches.append(batch)
+            found = pa.Table.from_batches(batches, file.schema_arrow).combine_chunks()
         with self._lock:
             if key not in self._tables:
                 self._tables[key] = found

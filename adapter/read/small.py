@@ -1,7 +1,9 @@
 """Queries over few rows, evaluated in this process: an engine would take longer to begin."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +17,16 @@ from foreshore.adapter.read.cluster_choice import (
     replanned_if_dropped,
 )
 from foreshore.adapter.session.context import StatementContext
+from foreshore.compute.engine import Cancellation
 from foreshore.compute.finish import finished_parts
 from foreshore.compute.linear import flat
 from foreshore.compute.local.small.evaluate import evaluate_small, is_small_plan
 from foreshore.compute.local.small.rows import NotSmall, SmallRows, consolidated
 from foreshore.compute.result import Result, collected
 from foreshore.errors import TableAltered
-from foreshore.expr.ir import Get
+from foreshore.expr.cost import is_light
+from foreshore.expr.ir import FlatMap, Get, Relation, walk_relations
+from foreshore.expr.scalars import scalars_of
 from foreshore.ids import GlobalId
 from foreshore.storage.decoded_files import DecodedFiles, TooLong
 from foreshore.storage.snapshot import Snapshot
@@ -29,7 +34,10 @@ from foreshore.types import arrow_type
 
 FEW_ROWS = 10_000
 AT_ONCE = 200  # rows that are evaluated on the event loop
-FEW_BYTES = 4 << 20  # of files
+FEW_BYTES = 4 << 20  # of all inputs
+SHORT = 1 << 16  # bytes that are evaluated on the event loop
+
+T = TypeVar("T")
 
 
 async def small_result(context: StatementContext, bound: BoundPeek) -> Result | None:
@@ -52,23 +60,38 @@ async def small_result(context: StatementContext, bound: BoundPeek) -> Result | 
         for id in stored:
             await coordinator.wait_readable(id, time)
     await coordinator.compute.maintained.check_errors(stored, time)
-    snapshots: list[Snapshot] = []
-    try:
-        if not stored <= coordinator.capabilities.keys():
-            raise TableAltered()
-        for id in stored:
-            capability = coordinator.capabilities[id][0]
-            snapshots.append(coordinator.storage.snapshot(capability, time))
-        if not _are_small(snapshots):
+    if not stored <= coordinator.capabilities.keys():
+        raise TableAltered()
+    capabilities = [coordinator.capabilities[id][0] for id in stored]
+    snapshots = [coordinator.storage.snapshot(each, time) for each in capabilities]
+    cancellation = Cancellation()
+
+    async def evaluated() -> Result | None:
+        try:
+            if not _are_small(snapshots):
+                return None
+            return await blocking.run(
+                coordinator.executor,
+                _evaluate, bound, snapshots, coordinator.decoded, cancellation,
+            )  # fmt: skip
+        except (NotSmall, TooLong):
             return None
-        return await blocking.run(
-            coordinator.executor, _evaluate, bound, snapshots, coordinator.decoded
-        )
-    except (NotSmall, TooLong):
-        return None
-    finally:
-        for snapshot in snapshots:
-            snapshot.release()
+        finally:
+            for snapshot in snapshots:
+                snapshot.release()
+
+    return await _until_ended(evaluated(), cancellation)
+
+
+async def _until_ended(work: Coroutine[None, None, T], cancellation: Cancellation) -> T:
+    """Return what `work` returns; if that is not awaited any longer, cancel it and let it end."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        raise
 
 
 async def small_over(context: StatementContext, bound: BoundPeek) -> pa.Table | None:
@@ -81,15 +104,32 @@ async def small_over(context: StatementContext, bound: BoundPeek) -> pa.Table | 
     if count > FEW_ROWS or bound.block.recursions or not is_small_plan(relation):
         return None
 
+    cancellation = Cancellation()
+
     def evaluate() -> pa.Table:
-        return evaluate_small(relation, lambda get: _single(bound.given[get.id], get))
+        return evaluate_small(
+            relation, lambda get: _single(bound.given[get.id], get), cancellation.check
+        )
 
     try:
-        if count <= AT_ONCE:
+        if _is_done_at_once(relation, bound):
             return evaluate()
-        return await blocking.run(context.coordinator.executor, evaluate)
+        work = blocking.run(context.coordinator.executor, evaluate)
+        return await _until_ended(work, cancellation)
     except NotSmall:
         return None
+
+
+def _is_done_at_once(relation: Relation, bound: BoundPeek) -> bool:
+    """Whether a plan over given rows is evaluated on the event loop."""
+    pairs = 1
+    for node in walk_relations(relation):
+        if isinstance(node, Get):
+            pairs *= max(bound.given[node.id].num_rows, 1)
+        if isinstance(node, FlatMap) or not all(map(is_light, scalars_of(node))):
+            return False
+    size: int = sum(rows.nbytes for rows in bound.given.values())
+    return pairs <= AT_ONCE and size <= SHORT
 
 
 def _single(rows: pa.Table, get: Get) -> SmallRows:
@@ -104,14 +144,22 @@ def _are_small(snapshots: Sequence[Snapshot]) -> bool:
     files = [file for snapshot in snapshots for file in snapshot.files]
     tails = [table for snapshot in snapshots for table in snapshot.tail]
     rows = sum(file.rows for file in files) + sum(table.num_rows for table in tails)
-    return rows <= FEW_ROWS and sum(file.bytes for file in files) <= FEW_BYTES
+    size: int = sum(file.bytes for file in files) + sum(table.nbytes for table in tails)
+    return rows <= FEW_ROWS and size <= FEW_BYTES
 
 
-def _evaluate(bound: BoundPeek, snapshots: Sequence[Snapshot], decoded: DecodedFiles) -> Result:
+def _evaluate(
+    bound: BoundPeek,
+    snapshots: Sequence[Snapshot],
+    decoded: DecodedFiles,
+    cancellation: Cancellation,
+) -> Result:
     """Return the finished rows; on a thread."""
     rows: Mapping[GlobalId, pa.Table] = {s.id: _updates(s, decoded) for s in snapshots}
     found = evaluate_small(
-        bound.block.relation, lambda get: _rows_at(rows[get.id], get, bound.time)
+        bound.block.relation,
+        lambda get: _rows_at(rows[get.id], get, bound.time),
+        cancellation.check,
     )
     return collected(finished_parts([found], bound.finishing))
 

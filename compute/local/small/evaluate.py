@@ -22,8 +22,10 @@ from foreshore.compute.local.small.rows import (
     canonical,
     codes_of,
     consolidated,
+    require_countable,
+    require_few,
 )
-from foreshore.expr.cost import is_heavy, may_grow
+from foreshore.expr.cost import cost_of, is_heavy, may_grow
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     And,
@@ -60,6 +62,8 @@ _KNOWN = (
 )  # fmt: skip
 _AGGREGATES = frozenset(["count", "sum", "min", "max", "sum_float"])
 MOST_NODES = 200
+MOST_SIZE = 1 << 13  # of a value, as estimated
+MOST_POSITION = 1 << 62
 
 Contents = Callable[[Get], SmallRows]
 
@@ -76,6 +80,8 @@ def is_small_plan(relation: Relation) -> bool:
             return False
         if any(isinstance(part, Call) and may_grow(part.function) for part in _parts(node)):
             return False
+        if any(cost_of(scalar).size > MOST_SIZE for scalar in scalars_of(node)):
+            return False
     return not is_heavy(relation)
 
 
@@ -84,12 +90,18 @@ def _parts(node: Relation) -> Iterator[Scalar]:
         yield from walk_scalars(scalar)
 
 
-def evaluate_small(relation: Relation, contents: Contents) -> pa.Table:
+def evaluate_small(
+    relation: Relation, contents: Contents, check: Callable[[], None] = lambda: None
+) -> pa.Table:
     """Return the rows of a lowered plan, with multiplicities; raises NotSmall.
 
-    `contents` returns the rows of a collection, each with a positive multiplicity.
+    `contents` returns the rows of a collection, each with a positive multiplicity. `check` is
+    called now and then, and raises if the query has been cancelled.
     """
-    rows = _Evaluation(contents).run(relation)
+    try:
+        rows = _Evaluation(contents, check).run(relation)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise NotSmall(str(error)) from error
     if (rows.diffs < 1).any():
         rows = consolidated(rows)
         if (rows.diffs < 0).any():
@@ -99,13 +111,15 @@ def evaluate_small(relation: Relation, contents: Contents) -> pa.Table:
 
 
 class _Evaluation:
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: Contents, check: Callable[[], None]) -> None:
         self._contents = contents
         self._locals: dict[int, SmallRows] = {}
-        self._values = Values()
+        self._check = check
+        self._values = Values(check)
 
     def run(self, relation: Relation) -> SmallRows:
         """Return the rows of a plan."""
+        self._check()
         match relation:
             case Constant(rows=given, columns=types):
                 given_columns = [
@@ -165,6 +179,8 @@ class _Evaluation:
             case FlatMap(function=function, args=args, columns=added):
                 call = Call(function, args, array_of(added[0].type))
                 lists = self._values(call, rows.columns, rows.count)
+                if lists.null_count:  # so that these have no elements
+                    lists = lists.take(pa.array(np.arange(rows.count)))
                 parents = pc.list_parent_indices(lists).to_numpy()
                 repeated = rows.take(parents)
                 columns = [*repeated.columns, flat(pc.list_flatten(lists))]
@@ -178,6 +194,8 @@ class _Evaluation:
     def _top_k(self, node: TopK, rows: SmallRows) -> SmallRows:
         """Return the rows of each group between two positions."""
         types = [column.type for column in columns_of(node)]
+        for column, type in zip(rows.columns, types, strict=True):
+            canonical(column, type)  # refuses types whose equal values have an order of their own
         floats = [c for c, t in zip(rows.columns, types, strict=True) if is_float(t)]
         if any(map(_has_negative_zero, floats)):
             raise NotSmall("equal values that differ")
@@ -202,9 +220,9 @@ class _Evaluation:
         new = np.concatenate([[True], np.diff(groups[places]) != 0])
         before = np.maximum.accumulate(np.where(new, ends - diffs, 0))
         ends = ends - before
-        offset = self._bound(node.offset) or 0
+        offset = min(self._bound(node.offset) or 0, MOST_POSITION)
         limit = self._bound(node.limit)
-        stop = ends if limit is None else np.minimum(ends, offset + limit)
+        stop = ends if limit is None else np.minimum(ends, min(offset + limit, MOST_POSITION))
         taken = stop - np.maximum(ends - diffs, offset)
         kept = taken > 0
         found = rows.take(places[kept])
@@ -219,6 +237,9 @@ class _Evaluation:
 
 
 def _union(parts: list[SmallRows]) -> SmallRows:
+    size = sum(column.nbytes for part in parts for column in part.columns)
+    require_few(sum(part.count for part in parts), size)
+    require_countable(np.concatenate([part.diffs for part in parts]).astype(np.float64))
     columns = tuple(
         pa.concat_arrays(list(each)) for each in zip(*(part.columns for part in parts), strict=True)
     )

@@ -1,17 +1,30 @@
 """Joins of few rows: one input after the other, by equal codes of the equivalences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import prod
 
 import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.linear import flat
-from foreshore.compute.local.small.rows import Ints, NotSmall, SmallRows, canonical, codes_of
-from foreshore.expr.ir import Join, Scalar, columns_of, type_of
+from foreshore.compute.local.small.rows import (
+    Ints,
+    NotSmall,
+    SmallRows,
+    canonical,
+    codes_of,
+    require_countable,
+    require_few,
+)
+from foreshore.expr.cost import is_demanding
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.ir import Call, Join, Scalar, columns_of, type_of, walk_scalars
 from foreshore.expr.split import columns_used, shift
 from foreshore.types import SqlType, arrow_type, numeric_of_scale
 
-MOST_PAIRS = 200_000
+FEW_CALLS = 10_000  # rows for which calls over long values are computed here
+FEW_SEARCHES = 2_000  # and those that look at their arguments many times
 
 
 def join(node: Join, inputs: Sequence[SmallRows], values: "Values") -> SmallRows:
@@ -20,16 +33,48 @@ def join(node: Join, inputs: Sequence[SmallRows], values: "Values") -> SmallRows
 
 
 class Values:
-    """Computes scalars over rows; raises NotSmall where one fails."""
+    """Computes scalars over rows; raises NotSmall where one fails, or would take long.
+
+    `check` raises if the query has been cancelled.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
 
     def __call__(self, scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         """Return the values of a scalar."""
-        from foreshore.expr.evaluate import outcome
-
+        self._check()
+        if rows > FEW_SEARCHES and (rows > FEW_CALLS or is_searching(scalar)) and is_long(scalar):
+            raise NotSmall("calls over many rows")
         found, failed = outcome(scalar, columns, rows)
         if failed is not None and failed.null_count < rows:
             raise NotSmall("a scalar fails")
-        return flat(found)
+        values = flat(found)
+        require_few(rows, values.nbytes)
+        return values
+
+
+@lru_cache(4096)
+def is_long(scalar: Scalar) -> bool:
+    """Whether a scalar calls functions of values that may be long."""
+    return any(
+        isinstance(part, Call) and any(kind_is_long(type_of(arg)) for arg in part.args)
+        for part in walk_scalars(scalar)
+    )
+
+
+def kind_is_long(type: SqlType) -> bool:
+    """Whether values of a type have no bounded length."""
+    arrow = arrow_type(type)
+    return bool(pa.types.is_nested(arrow) or pa.types.is_string(arrow) or pa.types.is_binary(arrow))
+
+
+@lru_cache(4096)
+def is_searching(scalar: Scalar) -> bool:
+    """Whether a scalar calls a function that may look at its arguments many times."""
+    return any(
+        isinstance(part, Call) and is_demanding(part.function) for part in walk_scalars(scalar)
+    )
 
 
 class _Join:
@@ -78,6 +123,8 @@ class _Join:
             left.remove(number)
             places = self._joined(places, number)
         columns: list[pa.Array] = []
+        copies = [self._inputs[n].diffs[places[n]].astype(np.float64) for n in places]
+        require_countable(prod(copies, start=np.ones(len(places[0]))))
         diffs = np.ones(len(places[0]), np.int64)
         for number, rows in enumerate(self._inputs):
             found = rows.take(places[number])
@@ -118,8 +165,7 @@ def pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     starts = ordered.searchsorted(left)
     counts = ordered.searchsorted(left, "right") - starts
     total = int(counts.sum())
-    if total > MOST_PAIRS:
-        raise NotSmall("too many pairs")
+    require_few(total, 0)
     at = np.repeat(np.arange(len(left)), counts)
     offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
     return at, order[np.repeat(starts, counts) + offsets]

@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 from foreshore.types import SqlType, is_float
 
 Ints = npt.NDArray[np.int64]
+MOST_ROWS = 200_000
+MOST_BYTES = 32 << 20
+MOST_COPIES = 2.0**53
 _MOST_CODES = 1 << 62
 
 
@@ -35,8 +38,29 @@ class SmallRows:
         """Return the rows at `places`, numbers or a mask."""
         if places.dtype == np.bool_:
             places = np.flatnonzero(places)
+        require_few(len(places), sum(_size(column, places) for column in self.columns))
         indices = pa.array(places)
         return SmallRows(tuple(c.take(indices) for c in self.columns), self.diffs[places])
+
+
+def require_few(rows: int, size: int) -> None:
+    """Raise NotSmall for more rows, or more bytes, than this process should compute with."""
+    if rows > MOST_ROWS or size > MOST_BYTES:
+        raise NotSmall(f"{rows} rows of {size} bytes")
+
+
+def require_countable(diffs: Any) -> None:
+    """Raise NotSmall if sums of multiplicities, given as floats, could overflow."""
+    if np.abs(diffs).sum() > MOST_COPIES:
+        raise NotSmall("too many copies")
+
+
+def _size(column: pa.Array, places: Ints) -> int:
+    """Return about how many bytes the values at `places` take."""
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+        return int(lengths[places].sum()) + 4 * len(places)
+    return int(column.nbytes) * len(places) // max(len(column), 1)
 
 
 def canonical(column: pa.Array, type: SqlType) -> pa.Array:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from foreshore.adapter.read import small
-from foreshore.compute.local.small import join
+from foreshore.compute.local.small import rows
 from foreshore.storage import decoded_files
 from foreshore.storage.decoded_files import DecodedFiles, TooLong
 from tests.adapter.harness import TestEnvironment
@@ -96,7 +96,7 @@ async def test_what_may_grow_is_left_to_the_engine(
     try:
         for each in SETUP:
             await env.query("s", each)
-        monkeypatch.setattr(join, "MOST_PAIRS", 5_000)
+        monkeypatch.setattr(rows, "MOST_ROWS", 5_000)
         monkeypatch.setattr(
             small, "collected", lambda parts: pytest.fail("it was evaluated in this process")
         )

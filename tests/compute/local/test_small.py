@@ -6,13 +6,36 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 
+from foreshore.compute.engine import Cancellation
 from foreshore.compute.local.small.evaluate import evaluate_small, is_small_plan
-from foreshore.compute.local.small.join import MOST_PAIRS
-from foreshore.compute.local.small.rows import NotSmall, SmallRows
+from foreshore.compute.local.small.join import FEW_SEARCHES
+from foreshore.compute.local.small.rows import MOST_ROWS, NotSmall, SmallRows
+from foreshore.errors import QueryCanceled
 from foreshore.expr.datum import to_array
-from foreshore.expr.ir import Get, Join, Project, Relation, columns_of, sources_of
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Constant,
+    Filter,
+    Get,
+    Join,
+    Let,
+    Literal,
+    LocalGet,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    TopK,
+    Union,
+    columns_of,
+    count_all,
+    sources_of,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 from tests.compute.cases import Contents, random_history, rows_of
 from tests.compute.plans import PLANS, U1
 from tests.effort import examples
@@ -54,7 +77,7 @@ def check(relation: Relation, contents: Contents) -> bool:
 @settings(max_examples=examples(400))
 @given(lowered_relations(size=5, failing=True), histories(1))
 def test_evaluation_matches_model(relation: Relation, history: list[Contents]) -> None:
-    check(relation, history[0])
+    event("evaluated" if check(relation, history[0]) else "left to an engine")
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -67,11 +90,73 @@ def test_plans_of_each_kind(name: str) -> None:
 
 def test_products_of_many_rows_are_left_to_engines() -> None:
     one = Project(U1, (0,))
-    count = 1 + int(MOST_PAIRS**0.5)
+    count = 1 + int(MOST_ROWS**0.5)
     rows = SmallRows(
         (pa.nulls(count, pa.int32()), pa.nulls(count, pa.int32()), pa.nulls(count, pa.string())),
         np.ones(count, np.int64),
     )
-    with pytest.raises(NotSmall, match="pairs"):
+    with pytest.raises(NotSmall, match="rows"):
         evaluate_small(Join((one, one)), lambda _: rows)
     assert Counter(evaluate_small(one, lambda _: rows).column(0).to_pylist()) == {None: count}
+
+
+KV = Get(GlobalId("u9"), (ColumnType(INT4), ColumnType(TEXT)))
+
+
+def kv(numbers: list[int], texts: list[str], diffs: list[int]) -> SmallRows:
+    columns = pa.array(numbers, pa.int32()), pa.array(texts)
+    return SmallRows(columns, np.array(diffs, np.int64))
+
+
+def refused(relation: Relation, rows: SmallRows) -> bool:
+    """Whether a plan is left to an engine."""
+    try:
+        evaluate_small(relation, lambda _: rows)
+    except NotSmall:
+        return True
+    return False
+
+
+def test_multiplicities_do_not_overflow() -> None:
+    many = kv([1], ["a"], [1_000_000])
+    count = Reduce(Join((KV, KV)), (), (count_all(),))
+    assert evaluate_small(count, lambda _: many).column(0).to_pylist() == [10**12]
+    assert refused(Reduce(Join((KV,) * 4), (), (count_all(),)), many)
+
+
+def test_long_values_are_not_repeated() -> None:
+    one = Project(KV, (1,))
+    long = kv([1], ["x" * 1_000_000], [1])
+    numbers = Constant(tuple(((i,), 1) for i in range(100)), (ColumnType(INT4),))
+    assert refused(Join((one, numbers)), long)
+    assert not refused(Join((one, numbers)), kv([1], ["x"], [1]))
+
+
+def test_unions_of_unions_end() -> None:
+    plan: Relation = LocalGet(19, KV.columns)
+    for number in reversed(range(1, 20)):
+        below = KV if number == 1 else LocalGet(number - 1, KV.columns)
+        plan = Let(number, Union((below, below)), plan)
+    assert refused(plan, kv([1, 2], ["a", "b"], [1, 1]))
+
+
+def test_positions_beyond_all_rows() -> None:
+    most = Literal((1 << 63) - 1, INT8)
+    plan = TopK(KV, (), (OrderKey(Column(0, INT4)),), most, Literal(1, INT8))
+    rows = kv([1, 2], ["a", "b"], [1, 1])
+    assert evaluate_small(plan, lambda _: rows).column(0).to_pylist() == [2]
+    assert not evaluate_small(TopK(KV, (), (), None, most), lambda _: rows).num_rows
+
+
+def test_searches_in_many_rows_are_left_to_engines() -> None:
+    matches = Filter(KV, (Call("match(text,text)", (Column(1, TEXT), Literal("a+b", TEXT)), BOOL),))
+    for count in (FEW_SEARCHES, FEW_SEARCHES + 1):
+        rows = kv([1] * count, ["aab"] * count, [1] * count)
+        assert refused(matches, rows) == (count > FEW_SEARCHES)
+
+
+def test_cancelled_evaluation_ends() -> None:
+    cancellation = Cancellation()
+    cancellation.cancel()
+    with pytest.raises(QueryCanceled):
+        evaluate_small(KV, lambda _: kv([1], ["a"], [1]), cancellation.check)
