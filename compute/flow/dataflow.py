@@ -21,7 +21,9 @@ from foreshore.compute.flow.index import FlowIndex, index_key
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.loop import Loop
 from foreshore.compute.flow.operators.operator import Operator, Source, Window
+from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.operators.temporal import TemporalFilter
+from foreshore.compute.flow.operators.window import WindowFunctions
 from foreshore.compute.flow.output import FlowOutput
 from foreshore.compute.flow.program import Kept
 from foreshore.compute.output import IndexRows, Output
@@ -35,8 +37,6 @@ from foreshore.update import Timestamp
 
 class FlowDataflow:
     """A view as operators over arrangements. Calls are serialized."""
-
-    batch_sizing: BatchSizing | None = None
 
     def __init__(
         self, description: DataflowDescription, bulk: Engine, collections: Collections
@@ -56,6 +56,9 @@ class FlowDataflow:
         # One row may lengthen a recursion by any number of rounds.
         has_loop = any(isinstance(each, Loop) for each in self._operators)
         self.small_window = 0 if has_loop else 256
+        # Four times are worth a step: beyond its rows it costs few milliseconds.
+        rereads = any(map(_rereads, self._operators))
+        self.batch_sizing = BatchSizing(4, seconds=0.1) if rereads else None
         self._sources: dict[GlobalId, Source] = {}
         self._numbers: dict[int, GlobalId] = {}
         for id, number in builder.sources.items():
@@ -189,3 +192,10 @@ class FlowDataflow:
             each.close()
         self._imports = {}
         self._operators = []
+
+
+def _rereads(operator: Operator) -> bool:
+    """Whether an operator may read all rows of a group again at each time of a window."""
+    return isinstance(operator, WindowFunctions) or (
+        isinstance(operator, Reduce) and operator.has_lists
+    )

@@ -193,6 +193,11 @@ class Reduce:
         self._begun = not always
         self._beginning = False
 
+    @property
+    def has_lists(self) -> bool:
+        """Whether it has aggregates that read all values of a changed group."""
+        return any(isinstance(each, Listed) for each in self._ordered)
+
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the changes of the groups."""
         updates = self._sums.program.run(inputs[0], self._context)
