@@ -23,7 +23,6 @@ from foreshore.types import SqlType, arrow_type
 Bits = npt.NDArray[np.bool_]
 Form = OneOf["row", "key"]  # values as they are, or the same for all that SQL considers equal
 _WIDTHS: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-_LOW = np.uint64(0xFFFFFFFF)
 
 
 def batch_of(updates: pa.Table, picked: Sequence[int], layout: Layout, interner: Interner) -> Batch:

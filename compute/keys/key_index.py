@@ -211,10 +211,6 @@ class KeyIndex:
         settled = self.settled()
         return LookUp(self.layout, (settled,) if own is None else (settled, own.arrangement))
 
-    def layout_by(self, columns: tuple[int, ...]) -> KeyLayout:
-        """Return the layout of the rows by other columns."""
-        return self._secondary_by(columns).layout
-
     async def prepare(
         self, columns: tuple[int, ...], own: OwnRows | None, executor: Executor
     ) -> None:
