@@ -17,6 +17,7 @@ from foreshore.compute.flow.kernels import rows
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Operator, Window
 from foreshore.compute.flow.program import Context
+from foreshore.compute.flow.row_counts import Excess, RowCounts
 from foreshore.ids import GlobalId
 
 
@@ -39,14 +40,19 @@ class Iteration:
         # Of each value a sum over its rows, by which different contents differ almost surely.
         self._prints = np.zeros((len(results), 2), np.uint64)
         self._staged = self._prints
+        self._counts = RowCounts(len(results))
         self.errors: Batch = empty(1)
+        self.excess: list[Excess] = []  # in the last step
 
     def copy(self) -> Self:
         """Return another iteration in the same state."""
         return deepcopy(self)
 
     def step(self, window: Window, given: Mapping[GlobalId, Batch]) -> list[Batch]:
-        """Return the changes of the values in a window, consolidated; those of errors are kept."""
+        """Return the changes of the values in a window, consolidated.
+
+        Those of the errors are kept, and the values that have too many rows.
+        """
         updates: list[Batch] = []
         for kept in self._context.kept:
             kept.compact(window.lower - 1)
@@ -61,6 +67,7 @@ class Iteration:
         seed = self._context.seed
         found = [consolidated(updates[number], seed) for number in self._results]
         self._staged = self._prints + np.array([self._print(each) for each in found], np.uint64)
+        self.excess = self._counts.step(found, window.lower - 1)
         return found
 
     def _print(self, updates: Batch) -> tuple[int, int]:
@@ -80,6 +87,7 @@ class Iteration:
     def commit(self) -> None:
         """Keep what the last step staged."""
         self._prints = self._staged
+        self._counts.commit()
         self._errors.commit()
         for operator in self._operators:
             operator.commit()
@@ -87,6 +95,7 @@ class Iteration:
     def restore(self) -> None:
         """Return to the state before the last step."""
         self._staged = self._prints
+        self._counts.restore()
         self._context.failures()
         self._errors.restore()
         for operator in self._operators:

@@ -10,21 +10,28 @@ all iterations, and costs in each what it touches; deletions are as exact as ins
 two iterations do not agree at each time of a window, another one is added. Before the window it
 would have been in the state of the last one, because the inputs of both were the same, so it is a
 copy of that.
+
+It is an error of the plan if a value has more rows in a round than can be counted: their number
+would wrap around, and the rounds might agree by that.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from foreshore.compute.engine import ArrangementSize
-from foreshore.compute.flow.batch import Batch, concat, empty
+from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.iteration import Iteration, are_equal, with_text
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.operator import Stateless, Window
 from foreshore.compute.flow.program import Context
+from foreshore.compute.flow.row_counts import changes
 from foreshore.errors import DatabaseError, data_error
 from foreshore.ids import GlobalId
 
 MOST_ROWS = 20_000_000  # updates of all iterations in a step
+TOO_MANY = "a recursive query has too many rows"
 LEAST_ROWS = 100  # for which an iteration counts
 SPARE = 2  # iterations that are kept although fewer would do, at least
 
@@ -77,6 +84,7 @@ class Loop:
         self.values = values
         last = self._iterations[-1]
         self._context.fail(self._port, last.errors)
+        self._note_excess()
         if self._unsettled is not None and len(self._iterations) == self._limit:
             self._note_unsettled(window, before, values)
         return self._nothing[0]
@@ -98,7 +106,7 @@ class Loop:
             number, last_read = number + 1, read
             rows += max(LEAST_ROWS, sum(map(len, values)))
             if rows > MOST_ROWS:
-                raise DatabaseError("a recursive query has too many rows", sqlstate="54000")
+                raise DatabaseError(TOO_MANY, sqlstate="54000")
             self._context.check()
             if number == self._limit:
                 return before, values
@@ -114,6 +122,15 @@ class Loop:
         pristine = last.copy()
         last.step(window, read)
         return pristine
+
+    def _note_excess(self) -> None:
+        """Note an error at the times at which a value has more rows than can be counted."""
+        found = [excess for each in self._iterations for excess in each.excess]
+        if found:
+            times, diffs = changes(found)
+            number = self._context.interner.number(data_error("54000", TOO_MANY).encode())
+            words: Ints = np.full((len(times), 1), number, np.int64)
+            self._context.fail(self._port, Batch(words, times, diffs))
 
     def _note_unsettled(
         self, window: Window, before: Sequence[Batch], values: Sequence[Batch]

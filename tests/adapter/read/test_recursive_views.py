@@ -114,6 +114,23 @@ async def test_view_that_does_not_converge_stops_no_other(own_env: TestEnvironme
     assert (await env.ran("r", "SELECT n FROM other")).startswith("2\n")
 
 
+async def test_view_with_too_many_rows_fails_until_they_are_gone(own_env: TestEnvironment) -> None:
+    """Two edges from a node to itself double the number of paths with each further edge."""
+    env = own_env
+    await env.ran(
+        "w",
+        "CREATE TABLE e (a int, b int)",
+        "INSERT INTO e VALUES (1, 1), (1, 1), (2, 3), (3, 4)",
+        "CREATE MATERIALIZED VIEW paths AS WITH RECURSIVE r (a, b) AS (SELECT a, b FROM e"
+        " UNION ALL SELECT r.a, e.b FROM r JOIN e ON e.a = r.b) SELECT a, b FROM r",
+    )
+    assert "54000" in await env.query("r", "SELECT count(*) FROM paths")
+    await env.ran("w", "DELETE FROM e WHERE a = 1")
+    assert await rows(env, "SELECT a, b FROM paths") == {(2, 3), (3, 4), (2, 4)}
+    await env.ran("w", "INSERT INTO e VALUES (4, 4), (4, 4)")
+    assert "54000" in await env.query("r", "SELECT count(*) FROM paths")
+
+
 async def test_query_that_does_not_converge_ends_by_its_timeout(own_env: TestEnvironment) -> None:
     env = own_env
     await env.ran("r", "SET statement_timeout = '300ms'")

@@ -337,6 +337,25 @@ def test_iterations_share_what_does_not_vary(own_engine: FlowEngine) -> None:
     assert [len(spine) for spine in shared] == [24]
 
 
+def test_rows_too_many_to_be_counted_are_an_error_while_they_are(own_engine: FlowEngine) -> None:
+    """The number of paths doubles in each round, and would wrap around to the same number."""
+    paths = rec(Union((EDGES, STEP)))
+    cycle, path = Counter({(1, 1): 2, (5, 6): 1}), Counter({(i, i + 1): 1 for i in range(90)})
+    contents = [Counter(), path, cycle, cycle, path, cycle, Counter()]
+    history = [{EDGES.id: each} for each in contents]
+    text = "54000 a recursive query has too many rows"
+    for cuts in (frozenset(range(2, 7)), frozenset({3, 5}), frozenset[int]()):
+        outputs = run(own_engine, Case(paths, history, cuts))
+        errors = pa.concat_tables([output.errors for output in outputs])
+        rows = pa.concat_tables([output.rows for output in outputs])
+        for i, each in enumerate(contents):
+            failed = rows_of(errors, (ColumnType(TEXT),), START + i)
+            assert failed == (Counter({(text,): 1}) if each is cycle else Counter()), (cuts, i)
+            if each is path:
+                found = rows_of(rows, (INT, INT), START + i)
+                assert found == Counter({(a, b): 1 for b in range(91) for a in range(b)})
+
+
 def test_step_of_a_recursion_is_never_small(own_engine: FlowEngine) -> None:
     """It would hold up the replica's event loop, as one row may add any number of rounds."""
     assert dataflow_of(own_engine, DISTANCES, Counter()).small_window == 0
