@@ -26,6 +26,7 @@ from foreshore.compute.engine import (
     rows_schema,
 )
 from foreshore.compute.output import IndexRows, Output, TableOutput
+from foreshore.compute.presence import Bits, Ints, presence
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.ir import (
@@ -41,8 +42,6 @@ from foreshore.expr.ir import (
 from foreshore.expr.share import share
 from foreshore.ids import GlobalId
 from foreshore.update import DIFF, TIME, Timestamp
-
-FOREVER = (1 << 63) - 1
 
 
 class Creates(Protocol):
@@ -119,23 +118,23 @@ class Stage:
 
 def _moved(rows: pa.Table, conditions: Sequence[tuple[str, int]]) -> pa.Table:
     """Return updates at the times at which the rows enter and leave."""
-    begins, ends = rows[TIME].to_numpy(), np.full(rows.num_rows, FOREVER)
-    for operator, column in conditions:
-        known = pc.is_valid(rows.column(column)).to_numpy()
-        bounds = pc.fill_null(rows.column(column), 0).to_numpy()
-        if operator in ("gt", "le"):
-            bounds = np.where(bounds < FOREVER, bounds + 1, FOREVER)
-        if operator in ("ge", "gt"):
-            begins = np.maximum(begins, bounds)
-        else:
-            ends = np.minimum(ends, bounds)
-        ends = np.where(known, ends, 0)
-    there = begins < ends
-    leaving = there & (ends < FOREVER)
+    found = presence(rows[TIME].to_numpy(), _bounds(rows, conditions))
     opposite = rows.set_column(rows.num_columns - 1, rows.schema[-1], pc.negate(rows[DIFF]))
     return pa.concat_tables(
-        [_at(rows, begins).filter(pa.array(there)), _at(opposite, ends).filter(pa.array(leaving))]
+        [
+            _at(rows, found.begins).filter(pa.array(found.enters)),
+            _at(opposite, found.ends).filter(pa.array(found.leaves)),
+        ]
     )
+
+
+def _bounds(
+    rows: pa.Table, conditions: Sequence[tuple[str, int]]
+) -> Iterator[tuple[str, Ints, Bits]]:
+    """Yield the conditions with each row's bound, and whether that is NULL."""
+    for operator, column in conditions:
+        bounds = rows.column(column)
+        yield operator, pc.fill_null(bounds, 0).to_numpy(), pc.is_null(bounds).to_numpy()
 
 
 def _at(rows: pa.Table, times: np.ndarray) -> pa.Table:

@@ -16,9 +16,8 @@ from foreshore.compute.flow.batch import Batch, Ints, concat
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.waiting import Waiting
+from foreshore.compute.presence import Bits, presence
 from foreshore.update import Timestamp
-
-FOREVER = np.int64((1 << 63) - 1)
 
 
 class TemporalFilter:
@@ -45,31 +44,21 @@ class TemporalFilter:
 
     def _moved(self, updates: Batch) -> Batch:
         """Return the updates at the times at which rows enter and leave."""
-        begins, ends = self._intervals(updates)
-        begins = np.maximum(begins, updates.times)
-        there = begins < ends
-        entering = Batch(updates.words, begins, updates.diffs).take(there)
-        leaving = Batch(updates.words, ends, -updates.diffs).take(there & (ends < FOREVER))
+        found = presence(updates.times, self._bounds(updates))
+        entering = Batch(updates.words, found.begins, updates.diffs).take(found.enters)
+        leaving = Batch(updates.words, found.ends, -updates.diffs).take(found.leaves)
         return concat((entering, leaving), self.layout.words)
 
-    def _intervals(self, updates: Batch) -> tuple[Ints, Ints]:
-        """Return from when on and until when each row is there."""
+    def _bounds(self, updates: Batch) -> Iterator[tuple[str, Ints, Bits | None]]:
+        """Yield the conditions with each row's bound, and whether that is NULL."""
         words = updates.words
-        begins = np.zeros(len(updates), np.int64)
-        ends = np.full(len(updates), FOREVER)
         for operator, column in self._conditions:
             place = self.layout.places[column]
-            bounds = words[:, place.word]
-            if operator in ("gt", "le"):
-                bounds = np.where(bounds < FOREVER, bounds + 1, FOREVER)
-            if operator in ("ge", "gt"):
-                begins = np.maximum(begins, bounds)
-            else:
-                ends = np.minimum(ends, bounds)
+            is_null = None
             if place.bit >= 0:
                 word, bit = divmod(place.bit, 64)
-                ends = np.where(words[:, word] >> bit & 1, 0, ends)
-        return begins, ends
+                is_null = (words[:, word] >> bit & 1).astype(np.bool_)
+            yield operator, words[:, place.word], is_null
 
     def due(self, upper: Timestamp) -> int:
         """Return the number of updates that are scheduled before `upper`."""
