@@ -35,6 +35,8 @@ from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, array_of
 from foreshore.update import Timestamp
 
+MOST_COUNT = 1 << 20  # of one error, which counts as often as its part occurs in the plan
+
 
 class Builder:
     """Builds the operators of one dataflow, each part of the plan once."""
@@ -72,8 +74,10 @@ class Builder:
     def errors_of(self, relations: Sequence[ir.Relation]) -> ErrorOutput:
         """Return the errors of plans that were built."""
         counts: Counter[int] = Counter()
+        known: dict[ir.Relation, Counter[int]] = {}
         for relation in relations:
-            self._count_ports(relation, counts)
+            counts.update(self._port_counts(relation, known))
+        counts = Counter({port: min(count, MOST_COUNT) for port, count in counts.items()})
         return ErrorOutput(self._ports, counts, self._constant_errors)
 
     def within(
@@ -193,29 +197,34 @@ class Builder:
         compiler.put_row(layout.columns)
         return self.add(Linear(number, layout, compiler.program(), self.context))
 
-    def _count_ports(self, relation: ir.Relation, counts: Counter[int]) -> None:
-        """Add how often the errors of each port count, going over the plan as it was built."""
+    def _port_counts(
+        self, relation: ir.Relation, known: dict[ir.Relation, Counter[int]]
+    ) -> Counter[int]:
+        """Return how often the errors of each port count in a part of the plan as it was built.
+
+        `known` has the counts of parts that were counted before.
+        """
+        found = known.get(relation)
+        if found is None:
+            own = () if isinstance(relation, ir.Let) else self._ports_of.get(relation, ())
+            found = Counter(own)
+            for part in self._parts(relation):
+                found.update(self._port_counts(part, known))
+            known[relation] = found
+        return found
+
+    def _parts(self, relation: ir.Relation) -> Sequence[ir.Relation]:
+        """Return the parts on which a part of the plan was built."""
         if isinstance(relation, ir.Let):
-            if _reads(relation.body, relation.number):
-                self._count_ports(relation.value, counts)
-            self._count_ports(relation.body, counts)
-            return
-        counts.update(self._ports_of.get(relation, ()))
+            body = relation.body
+            return (relation.value, body) if _reads(body, relation.number) else (body,)
         if isinstance(relation, ir.LetRec):
             loop = self.loops.get(relation)  # not there if nobody reads its values
-            for part in (*(() if loop is None else loop.outside), relation.body):
-                self._count_ports(part, counts)
-            return
+            return (*(() if loop is None else loop.outside), relation.body)
         if isinstance(relation, LINEAR):
             _, base = linear_chain(relation)
-            if isinstance(base, ir.Join):
-                for input in base.inputs:
-                    self._count_ports(input, counts)
-            else:
-                self._count_ports(base, counts)
-            return
-        for input in ir.inputs_of(relation):
-            self._count_ports(input, counts)
+            return base.inputs if isinstance(base, ir.Join) else (base,)
+        return ir.inputs_of(relation)
 
     # --- nodes
 

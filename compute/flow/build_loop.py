@@ -51,6 +51,9 @@ class _LoopBuilder:
     outside: dict[ir.Relation, ir.Get] = field(default_factory=dict)
     varying: dict[ir.Relation, bool] = field(default_factory=dict)
     bound: dict[int, ir.Relation] = field(default_factory=dict)  # by the Lets of the values
+    # What stands for a part: by that and its place, and with the Lets put in.
+    done: dict[tuple[ir.Relation, int], ir.Relation] = field(default_factory=dict)
+    whole: dict[ir.Relation, ir.Relation] = field(default_factory=dict)
 
     def build(self) -> BuiltLoop:
         outer, loop = self.outer, self.loop
@@ -100,8 +103,13 @@ class _LoopBuilder:
     def _picked(self, values: Sequence[ir.Relation]) -> Mapping[GlobalId, tuple[int, ...]]:
         """Return the columns that are read of each collection: all of those of the recursion."""
         found = dict(self.outer.picked)
-        for value in values:
-            for node in ir.walk_relations(value):
+        seen: set[ir.Relation] = set()
+        rest = list(values)
+        while rest:
+            node = rest.pop()
+            if node not in seen:
+                seen.add(node)
+                rest.extend(ir.inputs_of(node))
                 if isinstance(node, ir.Get) and node.id not in found:
                     found[node.id] = tuple(range(len(node.columns)))
         return found
@@ -109,10 +117,19 @@ class _LoopBuilder:
     # --- values over collections
 
     def over(self, node: ir.Relation, place: int) -> ir.Relation:
-        """Return the value at `place`, or a part of it, over collections and earlier values."""
+        """Return the value at `place`, or a part of it, over collections and earlier values.
+
+        It is one object wherever the part occurs, so the time does not depend on the occurrences.
+        """
+        found = self.done.get((node, place))
+        if found is None:
+            found = self.done[node, place] = self._over(node, place)
+        return found
+
+    def _over(self, node: ir.Relation, place: int) -> ir.Relation:
         match node:
             case ir.Let(number=number, value=value, body=body):
-                self.bound[number] = value
+                self._bind(number, value)
                 return self.over(body, place)
             case ir.LocalGet(number=number) if number in self.bound:
                 return self.over(self.bound[number], place)
@@ -127,6 +144,12 @@ class _LoopBuilder:
         if isinstance(node, ir.TemporalFilter):
             raise Unsupported("a temporal filter within a recursion")
         return ir.with_inputs(node, tuple(self.over(each, place) for each in ir.inputs_of(node)))
+
+    def _bind(self, number: int, value: ir.Relation) -> None:
+        if self.bound.get(number) is not value:
+            self.bound[number] = value
+            for known in (self.varying, self.done, self.whole):  # parts may read what was bound
+                known.clear()
 
     def _outside(self, node: ir.Relation) -> ir.Relation:
         """Return what stands in the recursion for a part that does not vary."""
@@ -143,10 +166,15 @@ class _LoopBuilder:
 
     def _inlined(self, node: ir.Relation) -> ir.Relation:
         """Return a part with the Lets of the recursion's values put in."""
-        if isinstance(node, ir.LocalGet) and node.number in self.bound:
-            return self._inlined(self.bound[node.number])
-        inputs = ir.inputs_of(node)
-        return ir.with_inputs(node, tuple(map(self._inlined, inputs))) if inputs else node
+        found = self.whole.get(node)
+        if found is None:
+            if isinstance(node, ir.LocalGet) and node.number in self.bound:
+                found = self._inlined(self.bound[node.number])
+            else:
+                inputs = tuple(map(self._inlined, ir.inputs_of(node)))
+                found = ir.with_inputs(node, inputs) if inputs else node
+            self.whole[node] = found
+        return found
 
     def varies(self, node: ir.Relation) -> bool:
         """Whether a part reads a value of the recursion."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from time import process_time
 
 import pyarrow as pa
 import pytest
@@ -354,6 +355,25 @@ def test_rows_too_many_to_be_counted_are_an_error_while_they_are(own_engine: Flo
             if each is path:
                 found = rows_of(rows, (INT, INT), START + i)
                 assert found == Counter({(a, b): 1 for b in range(91) for a in range(b)})
+
+
+@pytest.mark.parametrize("base", [PAIRS, EDGES], ids=["varying", "fixed"])
+def test_time_to_build_a_chain_of_lets_is_linear(own_engine: FlowEngine, base: Relation) -> None:
+    """Each part reads the one before twice: the last reads the first a million times."""
+
+    def twice(part: Relation) -> Relation:
+        pairs = Join((part, part), ((column(1), column(2)),))
+        divided = Map(pairs, (Call("divide(int4,int4)", (column(0), column(3)), INT4),))
+        return distinct(Project(divided, (0, 4)), 2)
+
+    numbers = range(10, 30)
+    parts = [LocalGet(number, (INT, INT)) for number in numbers]
+    value: Relation = distinct(Union((EDGES, parts[-1])), 2)
+    for number, part in reversed([*zip(numbers, [base, *parts[:-1]], strict=True)]):
+        value = Let(number, twice(part), value)
+    start = process_time()
+    dataflow_of(own_engine, rec(value), Counter())
+    assert process_time() - start < 2
 
 
 def test_step_of_a_recursion_is_never_small(own_engine: FlowEngine) -> None:
