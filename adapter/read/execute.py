@@ -16,7 +16,7 @@ from foreshore.adapter.read.cluster_choice import (
     replanned_if_dropped,
 )
 from foreshore.adapter.read.in_process import result_in_process, rows_in_process
-from foreshore.adapter.read.key_lookup import look_up, rows_over
+from foreshore.adapter.read.key_lookup import is_local, look_up, rows_over
 from foreshore.adapter.read.result import all_rows, finished
 from foreshore.adapter.read.small import small_over, small_result
 from foreshore.adapter.session.context import StatementContext
@@ -25,7 +25,7 @@ from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.finish import finish
-from foreshore.compute.local.linear import can_evaluate_locally, evaluated, literal_rows
+from foreshore.compute.local.linear import evaluated, literal_rows
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import Result, empty_batch
 from foreshore.errors import InvalidParameterValue, UndefinedObject
@@ -122,7 +122,7 @@ async def _by_key(context: StatementContext, bound: BoundPeek, path: KeyLookup) 
     if given is None:
         return None
     bound = replace(bound, given=given)
-    if can_evaluate_locally(path.relation):
+    if is_local(bound):
         return await finished(await rows_over(context, bound), bound.finishing)
     rows = await small_over(context, bound)
     if rows is not None:

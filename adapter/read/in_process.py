@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.introspection.relations import builtin_rows, question_of
-from foreshore.adapter.read.bind import BoundPeek
+from foreshore.adapter.read.bind import BoundPeek, Given
 from foreshore.adapter.read.result import finished
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
@@ -26,9 +26,8 @@ from foreshore.compute.finish import engine_order, finished_parts, whole
 from foreshore.compute.local.recursion import Evaluation, Steps, in_slices
 from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import TableAltered
-from foreshore.expr.block import Block
-from foreshore.expr.cost import is_heavy
-from foreshore.expr.ir import OrderKey
+from foreshore.expr.cost import LONG, has_growing_call, is_heavy
+from foreshore.expr.ir import OrderKey, Relation
 from foreshore.ids import GlobalId
 from foreshore.memory import give_back
 from foreshore.storage.snapshot import Snapshot
@@ -44,7 +43,7 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
         return await finished(await rows_in_process(context, bound), finishing)
 
     order: Sequence[OrderKey] = ()
-    if _is_heavy(bound.block):  # it may have more rows than should be in memory
+    if _is_heavy(bound):  # it may have more rows than should be in memory
         order = engine_order(finishing)
         finishing = msgspec.structs.replace(finishing, order_by=()) if order else finishing
 
@@ -86,7 +85,7 @@ async def _evaluate(
     def steps() -> Steps[T]:
         engine: AbstractContextManager[Evaluations] = (
             coordinator.isolated.evaluations(cancellation)
-            if _is_heavy(block)
+            if _is_heavy(bound)
             else coordinator.engine.evaluations(cancellation)
         )
         with ExitStack() as stack:
@@ -110,9 +109,24 @@ async def _evaluate(
             snapshot.release()
 
 
-def _is_heavy(block: Block) -> bool:
-    """Whether a block is evaluated in a process of its own."""
-    return any(map(is_heavy, block.relations()))
+def _is_heavy(bound: BoundPeek) -> bool:
+    """Whether a plan is evaluated in a process of its own."""
+    relations = list(bound.block.relations())
+    return any(map(is_heavy, relations)) or grows_long_values(relations, bound.given)
+
+
+def grows_long_values(relations: Sequence[Relation], given: Given) -> bool:
+    """Whether relations make longer values of long ones that are given to them.
+
+    The estimates of `foreshore.expr.cost` are for usual values and do not hold for these.
+    """
+    has_long_values = any(
+        column.nbytes > LONG
+        for rows in given.values()
+        for column in rows.columns
+        if not pa.types.is_primitive(column.type)
+    )
+    return has_long_values and any(map(has_growing_call, relations))
 
 
 def _input(

@@ -26,7 +26,7 @@ from foreshore.adapter.read.bound_keys import (
     is_large,
     key_columns,
 )
-from foreshore.adapter.read.in_process import rows_in_process
+from foreshore.adapter.read.in_process import grows_long_values, rows_in_process
 from foreshore.adapter.read.small import small_over
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.session.context import StatementContext
@@ -144,15 +144,12 @@ async def _bound_keys(
     parts = []
     for relation in step.sources:
         source = bind_relation(relation, bound.bindings)
-        if can_evaluate_locally(source):
-            rows = await evaluated(executor, source, counted_each(given), is_large=False)
-        else:
-            over = replace(bound, block=Block(source), given=given)
-            rows = await (
-                rows_over(context, over)
-                if over.block.sources() <= given.keys()
-                else rows_in_process(context, over)
-            )
+        over = replace(bound, block=Block(source), given=given)
+        rows = await (
+            rows_over(context, over)
+            if over.block.sources() <= given.keys()
+            else rows_in_process(context, over)
+        )
         parts.append(split_diffs(rows)[0])
     bind = partial(key_columns, step.keys, layout.types, bound.bindings, parts)
     is_many = any(len(part[0]) > MANY for part in parts) or is_large(step.keys, bound.bindings)
@@ -199,13 +196,18 @@ async def locked_by_key(
     return await rows_over(context, bound), bound.finishing
 
 
+def is_local(bound: BoundPeek) -> bool:
+    """Whether kernels compute the rows of `bound` over those given to it, in little time."""
+    relation = bound.block.relation
+    return can_evaluate_locally(relation) and not grows_long_values([relation], bound.given)
+
+
 async def rows_over(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows of `bound`, with `__diff`, over the rows given to it, which are all."""
-    relation = bound.block.relation
-    if can_evaluate_locally(relation):
+    if is_local(bound):
         return await evaluated(
             context.coordinator.executor,
-            relation,
+            bound.block.relation,
             counted_each(bound.given),
             is_large=any(each.num_rows > MANY for each in bound.given.values()),
         )

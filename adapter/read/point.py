@@ -10,6 +10,7 @@ first the *givens*, arguments and what is asked of the environment, then the row
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.key_lookup import KeyLocks, Located, lock_and_find
@@ -21,6 +22,7 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import takes_tuples
 from foreshore.constraint import Unique
 from foreshore.errors import DataError
+from foreshore.expr.cost import LONG, has_growing_call, is_heavy, size_of
 from foreshore.expr.ir import single_input, walk_relations
 from foreshore.expr.pointwise import Cell, Step, compiled, projecting, row_steps
 from foreshore.expr.scalars import scalars_of
@@ -43,6 +45,7 @@ class PointPlan:
     givens: Givens
     cells: tuple[Cell, ...]  # of the key, over the givens
     steps: tuple[Step, ...]
+    grows: bool  # whether it may make much longer values of those that are given
 
     def key(self, givens: Sequence[Datum]) -> Row | None:
         """Return the key; None if no row can have it, as a part is NULL or out of range."""
@@ -51,6 +54,10 @@ class PointPlan:
         except DataError:
             return None
         return None if None in key else key
+
+    def may_be_selected(self, givens: Sequence[Datum], row: Row) -> bool:
+        """Whether selecting from a row takes little time and memory."""
+        return not self.grows or all(size_of(each) <= LONG for each in chain(givens, row))
 
     def selected(self, givens: Sequence[Datum], row: Row) -> Row | None:
         """Return the selected columns of a row, None if it is filtered out; raises DataError."""
@@ -78,6 +85,8 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
     table = planned[step.table]
     if limits != (None,) * 4 or not all(takes_tuples(each, table.desc) for each in table.unique):
         return None
+    if is_heavy(lookup.relation):
+        return None
     scalars = [each for node in walk_relations(lookup.relation) for each in scalars_of(node)]
     givens = Givens.of([*key, *scalars])
     first = len(givens)
@@ -85,7 +94,8 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
     steps.append(projecting([first + i for i in query.finishing.project]))
     names = frozenset(each.name for each in table.unique)
     cells = tuple(compiled(givens.placed(scalar)) for scalar in key)
-    return PointPlan(step.table, step.constraint, table, names, givens, cells, tuple(steps))
+    grows = has_growing_call(lookup.relation)
+    return PointPlan(step.table, step.constraint, table, names, givens, cells, tuple(steps), grows)
 
 
 async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:
@@ -101,7 +111,7 @@ async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] |
     hash = index.layout.hash(key)
     context.transaction.read.add(KeyLock(point.table, point.constraint.name, hash))
     found = _row(context, index, hash, key, time)
-    if found is None:
+    if found is None or (found[0] is not None and not point.may_be_selected(givens, found[0])):
         return None
     selected = None if found[0] is None else point.selected(givens, found[0])
     return [] if selected is None else [selected]
@@ -143,6 +153,8 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
         return []
     if point.givens.names:
         givens = _givens(context, point, time)
+    if not point.may_be_selected(givens, row):
+        return None
     selected = point.selected(givens, row)
     return [] if selected is None else [(row, selected)]
 

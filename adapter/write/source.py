@@ -12,6 +12,7 @@ import pyarrow as pa
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.bind import Given, bind_peek, call_side_effects, counted_each
 from foreshore.adapter.read.execute import computed
+from foreshore.adapter.read.in_process import grows_long_values
 from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
@@ -107,7 +108,7 @@ async def _rows_by_keys(
     is_whole = set(changed.columns) == set(constraint.columns)
     if changed.under is not None and is_whole and not (changed.single and named.num_rows > 1):
         under = bind_relation(changed.under, context.bindings(time))
-        if can_evaluate_locally(under):
+        if can_evaluate_locally(under) and not grows_long_values([under], {table: rows}):
             return evaluate_linear(under, {table: counted(rows)})
     bound = await bind_peek(context, peek.in_process(), time, {**given, table: rows})
     return await computed(context, bound)

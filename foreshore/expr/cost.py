@@ -37,6 +37,7 @@ from foreshore.types import Datum
 LIGHT = 1 << 17  # units: about ten milliseconds
 SMALL = 16  # the size of values of bounded length
 USUAL = 256  # of an unknown value
+LONG = 4 * USUAL  # the size above which an estimate for a usual value is far too low
 MANY_ELEMENTS = LIGHT // SMALL  # of an array, which is not light however short they are
 CALL = 8  # of a call, in addition to its arguments
 OVERHEAD = 200  # once, independent of the number of rows
@@ -146,8 +147,10 @@ def _joined(values: Values, sizes: Sizes) -> int:
 def _formatted(values: Values, sizes: Sizes) -> int:
     pattern = values[0]
     if not isinstance(pattern, str):
-        return sum(sizes) * 2 + USUAL
+        return MOST  # it may have any width
     widths = sum(int(digits[-9:]) for digits in re.findall(r"[0-9]+", pattern))
+    if "*" in pattern:  # a width is among the arguments
+        widths += sum(_number(each) for each in values[1:] if not isinstance(each, str))
     return len(pattern) + widths + (pattern.count("%") + 1) * sum(sizes)
 
 
@@ -254,6 +257,17 @@ def is_heavy(relation: Relation) -> bool:
         if isinstance(node, Join) and cost_of_relation(node)[0] > MANY_ROWS:
             return True
     return calls and any(isinstance(node, Constant) and _has_long_datum(node) for node in nodes)
+
+
+def has_growing_call(relation: Relation) -> bool:
+    """Whether `relation` makes values that may be much longer than those that it reads."""
+    for node in walk_relations(relation):
+        if isinstance(node, FlatMap) and may_grow(node.function):
+            return True
+        for part in chain.from_iterable(map(walk_scalars, scalars_of(node))):
+            if isinstance(part, Call) and may_grow(part.function):
+                return True
+    return False
 
 
 def _is_range(relation: Relation) -> bool:

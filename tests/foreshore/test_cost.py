@@ -38,6 +38,8 @@ HEAVY = (
     Call("regexp_count(text,text)", (repeated(A, number(10_000)), A), INT4),
     Call("match(text,text)", (A, repeated(A, number(9000))), TEXT),
     Call("format(text,any)", (Literal("%100000000s", TEXT), A), TEXT),
+    Call("format(text,any)", (Literal("%*s", TEXT), number(100_000_000), A), TEXT),
+    Call("format(text,any)", (Column(0, TEXT), A), TEXT),  # its widths are not known
     Call("upper(text)", (Literal("a" * 200_000, TEXT),), TEXT),
 )
 

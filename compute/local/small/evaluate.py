@@ -4,7 +4,7 @@ An engine takes milliseconds to begin; a few rows are done before. What is not k
 error in the data, raises NotSmall, and an engine evaluates the whole plan.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -25,7 +25,7 @@ from foreshore.compute.local.small.rows import (
     require_countable,
     require_few,
 )
-from foreshore.expr.cost import cost_of, is_heavy, may_grow
+from foreshore.expr.cost import cost_of, has_growing_call, is_heavy
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     And,
@@ -51,7 +51,6 @@ from foreshore.expr.ir import (
     columns_of,
     type_of,
     walk_relations,
-    walk_scalars,
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.types import INT8, array_of, is_float
@@ -76,18 +75,9 @@ def is_small_plan(relation: Relation) -> bool:
             return False
         if isinstance(node, Reduce) and any(a.function not in _AGGREGATES for a in node.aggregates):
             return False
-        if isinstance(node, FlatMap) and may_grow(node.function):
-            return False
-        if any(isinstance(part, Call) and may_grow(part.function) for part in _parts(node)):
-            return False
         if any(cost_of(scalar).size > MOST_SIZE for scalar in scalars_of(node)):
             return False
-    return not is_heavy(relation)
-
-
-def _parts(node: Relation) -> Iterator[Scalar]:
-    for scalar in scalars_of(node):
-        yield from walk_scalars(scalar)
+    return not has_growing_call(relation) and not is_heavy(relation)
 
 
 def evaluate_small(

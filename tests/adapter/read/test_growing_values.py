@@ -1,0 +1,67 @@
+"""Values that may be much longer than a row under a key are made in a process of their own."""
+
+from typing import Any
+
+import pytest
+
+from foreshore.compute.engine import Cancellation
+from foreshore.compute.isolated.engine import IsolatedEngine
+from tests.adapter.harness import TestEnvironment
+
+SETUP = (
+    "DROP TABLE IF EXISTS t",
+    "CREATE TABLE t (id int PRIMARY KEY, s text, old text, new text, g int)",
+    "CREATE INDEX by_g ON t (g)",
+    "INSERT INTO t VALUES (1, 'aba', 'a', 'cd', 7), (2, 'b', 'b', 'c', 8)",
+    "INSERT INTO t SELECT 3, repeat('ab', 5000), 'a', repeat('c', 3000), 9",
+)
+BY_KEY = ("id = {}", "id IN ({0}, -1)", "g = {0} + 6", "id IN (SELECT generate_series({0}, {0}))")
+
+
+@pytest.fixture
+def isolated(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Return a list that grows with each evaluation in a process of its own."""
+    begun: list[None] = []
+    evaluations = IsolatedEngine.evaluations
+
+    def counting(engine: IsolatedEngine, cancellation: Cancellation) -> Any:
+        begun.append(None)
+        return evaluations(engine, cancellation)
+
+    monkeypatch.setattr(IsolatedEngine, "evaluations", counting)
+    return begun
+
+
+@pytest.mark.parametrize("where", BY_KEY)
+async def test_long_values_are_made_elsewhere(
+    env: TestEnvironment, isolated: list[None], where: str
+) -> None:
+    await env.ran("x", *SETUP)
+    isolated.clear()
+    long, short = where.format(3), where.format(1)
+    for sql, expected in (
+        (f"SELECT length(repeat(s, 1000000)) FROM t WHERE {short}", "3000000\nSELECT 1"),
+        (f"SELECT length(replace(s, old, new)) FROM t WHERE {long}", "15005000\nSELECT 1"),
+        (f"SELECT id FROM t WHERE {long} AND length(replace(s, old, new)) > 1", "3\nSELECT 1"),
+        (f"UPDATE t SET g = length(repeat(s, 1000000)) WHERE {short} AND g = 7", "UPDATE 1"),
+        (f"UPDATE t SET g = 9 + 0 * length(replace(s, old, new)) WHERE {long}", "UPDATE 1"),
+        (f"DELETE FROM t WHERE {long} AND length(replace(s, old, new)) > 1", "DELETE 1"),
+    ):
+        assert await env.ran("x", sql) == expected, sql
+        assert isolated, sql
+        isolated.clear()
+    assert await env.ran("x", "SELECT id, g FROM t ORDER BY id") == "1|3000000\n2|8\nSELECT 2"
+
+
+@pytest.mark.parametrize("where", BY_KEY)
+async def test_short_values_are_made_here(
+    env: TestEnvironment, isolated: list[None], where: str
+) -> None:
+    await env.ran("x", *SETUP)
+    isolated.clear()
+    short = where.format(1)
+    replaced = f"SELECT replace(s, old, new), lpad(s, 5) FROM t WHERE {short}"
+    assert await env.ran("x", replaced) == "cdbcd|  aba\nSELECT 1"
+    assert await env.ran("x", f"UPDATE t SET s = replace(s, old, new) WHERE {short}") == "UPDATE 1"
+    assert await env.ran("x", f"SELECT s FROM t WHERE {short}") == "cdbcd\nSELECT 1"
+    assert not isolated
