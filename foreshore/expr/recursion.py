@@ -242,11 +242,14 @@ class _Taking:
         self._found: list[AnyRecursion] = []
 
     def block(self, relation: Relation, bound: dict[int, Relation]) -> Block:
-        """Return a relation as a block; `bound` has what LocalGets stand for."""
+        """Return a relation as a block; `bound` has what LocalGets stand for.
+
+        Lets are put in, since their values may have recursions, and made again for the rest.
+        """
         before, self._found = self._found, []
         rest = self._rest(relation, bound)
         found, self._found = tuple(self._found), before
-        return Block(rest, found)
+        return Block(share(rest), found)
 
     def _rest(self, node: Relation, bound: dict[int, Relation]) -> Relation:
         match node:

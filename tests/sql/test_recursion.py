@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.errors import DatabaseError, FeatureNotSupported, InvalidColumnReference
 from foreshore.expr.block import MutualRecursion, Recursion
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import Relation, walk_relations
 from foreshore.expr.recursion import block_of, single_relation
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateView, Select
@@ -129,6 +129,21 @@ def test_block_and_relation_are_one() -> None:
     relation = relation_of(f"WITH MUTUALLY RECURSIVE {REACH} SELECT count(*) FROM reach")
     again = single_relation(block_of(relation))
     assert evaluate(again, CONTENTS) == evaluate(relation, CONTENTS)
+
+
+def test_block_has_each_part_of_a_chain_once() -> None:
+    chain = ["c0 AS (SELECT a, b FROM r)"]
+    chain += [
+        f"c{i} AS (SELECT DISTINCT x.a, y.b FROM c{i - 1} x JOIN c{i - 1} y ON x.b = y.a)"
+        for i in range(1, 15)
+    ]
+    block = block_of(
+        relation_of(
+            "WITH MUTUALLY RECURSIVE r (a int, b int) AS (SELECT a, b FROM e UNION"
+            f" (WITH {', '.join(chain)} SELECT a, b FROM c14)) SELECT * FROM r"
+        )
+    )
+    assert sum(1 for part in block.relations() for _ in walk_relations(part)) < 150
 
 
 @pytest.mark.parametrize(
