@@ -168,7 +168,10 @@ class _LoopBuilder:
         """Return a part with the Lets of the recursion's values put in."""
         found = self.whole.get(node)
         if found is None:
-            if isinstance(node, ir.LocalGet) and node.number in self.bound:
+            if isinstance(node, ir.Let):
+                self._bind(node.number, node.value)
+                found = self._inlined(node.body)
+            elif isinstance(node, ir.LocalGet) and node.number in self.bound:
                 found = self._inlined(self.bound[node.number])
             else:
                 inputs = tuple(map(self._inlined, ir.inputs_of(node)))

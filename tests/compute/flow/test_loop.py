@@ -376,6 +376,25 @@ def test_time_to_build_a_chain_of_lets_is_linear(own_engine: FlowEngine, base: R
     assert process_time() - start < 2
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(PAIRS, EDGES), (EDGES, PAIRS), (EDGES, Project(EDGES, (1, 0)))],
+    ids=["varying and fixed", "fixed and varying", "fixed"],
+)
+def test_values_may_use_one_number_for_different_lets(
+    own_engine: FlowEngine, first: Relation, second: Relation
+) -> None:
+    def twice(part: Relation) -> Relation:
+        return distinct(Project(Join((part, part), ((column(1), column(2)),)), (0, 3)), 2)
+
+    read, others = LocalGet(5, (INT, INT)), LocalGet(2, (INT, INT))
+    values = [
+        distinct(Union((EDGES, Let(5, twice(part), twice(read)))), 2) for part in (first, second)
+    ]
+    loop = LetRec((1, 2), ((INT, INT),) * 2, tuple(values), Union((PAIRS, others)))
+    check_maintained(own_engine, Case(loop, graphs(Random(1), 4, 6, 5)))
+
+
 def test_step_of_a_recursion_is_never_small(own_engine: FlowEngine) -> None:
     """It would hold up the replica's event loop, as one row may add any number of rounds."""
     assert dataflow_of(own_engine, DISTANCES, Counter()).small_window == 0
