@@ -34,6 +34,8 @@ MEMORY = 64 << 20
 ROWS_AT_ONCE = 1 << 16
 VECTOR_ROWS = 2048  # DuckDB holds at least this many rows, whatever its limit
 COPIES = 4  # of a vector; a sort needs three, measured with rows of 30 kB to 250 MB
+SPILLED = 8  # bytes received for each of memory; 16 were enough for a gigabyte
+STEP = 4 << 20  # by which the limit is raised for rows that are not wide
 WIDE = 4 << 10  # bytes; narrower rows fit in `MEMORY` anyway
 
 _Key = tuple[object, ...]
@@ -211,26 +213,29 @@ def _connect(scratch: Path) -> duckdb.DuckDBPyConnection:
 
 
 class _MemoryLimit:
-    """The memory limit of a connection, raised for the widest rows that it receives.
+    """The memory limit of a connection, raised for what it receives.
 
-    DuckDB can spill most data but not its current rows. Without enough memory for a single wide row
-    or a vector of them, consolidation would fail at every attempt.
+    DuckDB can spill most data but not its current rows, nor the blocks that it fills for each part
+    of what is spilled. Without enough memory for a single wide row, a vector of them, or the blocks
+    of very many rows, consolidation would fail at every attempt.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._settings = connection.cursor()  # the connection itself is busy with its query
         self._widest = np.zeros(0, np.int64)
+        self._received = 0
+        self._limit = MEMORY
 
     def make(self, batch: pa.RecordBatch) -> None:
         """Raise the limit to hold the rows of a batch too."""
+        self._received += batch.nbytes
         widths = sum(map(_widths, batch.columns), np.zeros(batch.num_rows, np.int64))
         wide = widths[widths > WIDE]
-        if not len(wide):
-            return
-        before = self._widest
-        self._widest = np.sort(np.concatenate([before, wide]))[-VECTOR_ROWS:]
-        if self._widest.sum() > before.sum():
-            limit = MEMORY + COPIES * int(self._widest.sum())
+        if len(wide):
+            self._widest = np.sort(np.concatenate([self._widest, wide]))[-VECTOR_ROWS:]
+        limit = MEMORY + COPIES * int(self._widest.sum()) + self._received // SPILLED
+        if limit - self._limit >= (0 if len(wide) else STEP) and limit > self._limit:
+            self._limit = limit
             self._settings.execute(f"SET GLOBAL memory_limit = '{limit}B'")
 
 

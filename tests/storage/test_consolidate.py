@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -183,3 +184,20 @@ def test_rows_wider_than_the_memory_are_consolidated(
     assert keys(consolidate(pieces(), schema, 9, tmp_path)) == list(range(rows))
     assert keys(merge([pieces(), pieces()], schema, 9, tmp_path)) == list(range(rows))
     assert least_multiplicity(pieces(), schema, 0, tmp_path) == 0
+
+
+@pytest.mark.full
+def test_a_gigabyte_of_rows_fits(tmp_path: Path) -> None:
+    columns = [pa.field(f"c{i}", pa.int64()) for i in range(20)]
+    schema = update_schema(pa.schema(columns))
+    generator = np.random.default_rng(1)
+    size, batches = 100_000, 60
+
+    def updates() -> Iterator[pa.RecordBatch]:
+        for _ in range(batches):
+            arrays = [pa.array(generator.integers(0, 1 << 62, size)) for _ in columns]
+            arrays += [pa.array(np.ones(size, np.int64))] * 2
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    found = consolidate(updates(), schema, 1, tmp_path)
+    assert sum(batch.num_rows for batch in found) == size * batches
