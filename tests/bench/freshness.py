@@ -243,7 +243,8 @@ def main() -> None:
         agree(ours, peer)
         print(
             f"hydration: {ours.hydration.total:.1f} s, {ours.hydration.cpu:.1f} s CPU;"
-            f" replica {ours.memory() >> 20} MB"
+            f" replica {ours.memory() >> 20} MB",
+            flush=True,
         )
         print("   rows   | ours: change, fresh, p99, CPU (ms)  | DuckDB                | ratio")
         for count in options.sizes:
