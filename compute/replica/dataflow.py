@@ -364,7 +364,11 @@ class DataflowState:
         if self.errors.upper < upper:
             self.errors.insert(output.errors, upper)
         for index in list(self.indexes.values()):
-            if index.rows.upper < upper:
+            if index.rows.upper >= upper:
+                continue
+            if output.is_empty:
+                index.rows.advance(upper)
+            else:
                 index.rows.insert_output(output, upper)
 
     def _conformed(self, output: Output) -> Output:

@@ -74,14 +74,19 @@ def _last_line_end(text: str, start: int, end: int) -> int | None:
 
 
 def _is_continuation(text: str, newline: int) -> bool:
-    """Return whether a quote ends the last line above `newline` that is no comment."""
+    """Return whether a quote ends the last line above `newline` that is no comment.
+
+    Or one that looks like a comment: it may be within a constant of several lines.
+    """
     end: int | None = newline
     while end is not None:
         above = _last_line_end(text, 0, end)
         line = text[0 if above is None else above + 1 : end]
         rest = line.lstrip(" \t\f\v")
+        if _QUOTE_LAST.search(line) is not None:
+            return True
         if rest and not rest.startswith("--"):
-            return _QUOTE_LAST.search(line) is not None
+            return False
         end = above
     return False
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from time import process_time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foreshore.errors import SyntaxError_
@@ -68,6 +68,8 @@ GAP = r"(?:[ \t\f\v]|--[^\n\r]*)*[\n\r](?:[ \t\f\v\n\r]|--[^\n\r]*[\n\r])*"
 
 @settings(max_examples=examples(2000))
 @given(st.text(alphabet="'- \t\n\rx", max_size=14), st.integers(1, 5))
+@example("--'\r'", 1)
+@example("'a\n--b'\n'c'", 3)
 def test_text_has_continued_constant_if_a_gap_is_between_quotes(text: str, window: int) -> None:
     kept, string_constants.WINDOW = string_constants.WINDOW, window
     try:

@@ -73,6 +73,22 @@ def test_history_may_be_compacted_before_hydration(tmp_path: Path, compacted: in
         assert contents(found) == Counter({(1, 1): 1, (2, 1): 1, (3, 1): 1})
 
 
+def test_window_without_updates_advances_an_index(tmp_path: Path) -> None:
+    (get,) = table("u1")
+    counts = Reduce(get, (Column(0, INT4),), (count_all(),))
+    exports = (index_on("u3", 0, of=counts),)
+    description = DataflowDescription(id_("u2"), counts, (U1,), exports, 1)
+    snapshot = InputSnapshot(U1, 1, 2, (), 1, encode_schema(KV_SCHEMA))
+    files = LocalFiles(FileBlob(tmp_path), tmp_path)
+    tail = (with_times(rows((1, "a")), 1),)
+    running = DataflowState(description, {U1: Contents(snapshot, KV_SCHEMA, tail, files)}, {})
+    running.hydrate(FlowEngine(DuckDbEngine()))
+    running.queues[U1].feed(2, 4, None)
+    running.begin_step()
+    running.step()
+    assert contents(running.indexes[id_("u3")].rows.scan(3)) == Counter({(1, 1): 1})
+
+
 def test_pending_retry_skips_no_updates(tmp_path: Path) -> None:
     (get,) = table("u1")
     description = DataflowDescription(id_("u2"), get, (U1,), (index_on("u3", 0, of=get),), 1)
