@@ -113,12 +113,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 LONG = "SELECT count(*) FROM t a, t b WHERE (a.i * 7 + b.i) % 13 = 3"
-# computed by the replica, and by the environment
-TOO_MUCH = [
-    "SELECT 1 FROM t a, t b",
-    "SELECT 1 FROM generate_series(1, 30000) a, generate_series(1, 30000) b",
-    "SELECT a, b FROM generate_series(1, 30000) a, generate_series(1, 30000) b",
-]
+TOO_MUCH = ["SELECT 1 FROM t a, t b"]  # computed by the replica
 
 
 @pytest.mark.parametrize("query", TOO_MUCH)
