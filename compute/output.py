@@ -1,4 +1,4 @@
-"""What dataflows put out: changes in a window, and indexes of them."""
+"""The outputs of dataflows: changes in a window, and indexes of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

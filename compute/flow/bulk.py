@@ -30,7 +30,7 @@ class Bulk(Shared):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a bulk engine computes: the plans of the rows and of the errors."""
+    """The plans of the rows and of the errors that a bulk engine computes."""
 
     bulk: Bulk
     rows: ir.Relation

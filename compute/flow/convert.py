@@ -70,7 +70,7 @@ def is_direct(type: SqlType) -> bool:
 
 
 class Numbering(Protocol):
-    """What has numbers for strings: an interner, or what an interner has already."""
+    """Gives strings their numbers: an interner, or a view of one that adds nothing."""
 
     def numbers(self, column: pa.Array) -> Ints:
         """Return the numbers of a column of strings, 0 for NULL."""

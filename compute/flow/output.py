@@ -1,4 +1,4 @@
-"""What a dataflow of operators puts out in a window."""
+"""The output of a dataflow of operators in a window."""
 
 from functools import cached_property
 

@@ -40,7 +40,7 @@ KEY_OF_LINES = "PRIMARY KEY (l_orderkey, l_linenumber)"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a round takes: seconds of wall clock for the change and in all, and of processors."""
+    """The seconds of a round: for the change, in all, and of processors."""
 
     change: float
     total: float

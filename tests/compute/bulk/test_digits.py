@@ -1,4 +1,4 @@
-"""What is known of the digits of numbers makes plans faster, and changes no answer and no error."""
+"""Plans narrowed by the digits of numbers have the same answers and the same errors."""
 
 from collections.abc import Iterator
 from decimal import Decimal
