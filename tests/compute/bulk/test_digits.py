@@ -1,7 +1,7 @@
 """Plans narrowed by the digits of numbers have the same answers and the same errors."""
 
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,14 @@ QUERIES = (
 )
 
 
+EXACT = Context(prec=100)
+
+
 def numbers(scale: int, most: int) -> st.SearchStrategy[Decimal]:
     """Return a strategy for numbers of up to so many digits, of which few are usual."""
     digits = st.one_of(st.integers(1, 6), st.integers(1, most))
     return digits.flatmap(
-        lambda n: st.integers(-(10**n) + 1, 10**n - 1).map(lambda i: Decimal(i).scaleb(-scale))
+        lambda n: st.integers(-(10**n) + 1, 10**n - 1).map(lambda i: EXACT.scaleb(i, -scale))
     )
 
 
