@@ -15,7 +15,7 @@ nothing. A literal that equals no value of the key's type becomes NULL.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TypeAlias
 
 from foreshore.expr.ir import (
@@ -42,6 +42,8 @@ MAX_KEYS = 1000  # that combine the values of several predicates
 
 RANGES = {"int2": 15, "int4": 31, "int8": 63}
 TEXTS = ("text", "varchar", "name")
+
+_WIDE = Context(prec=200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +373,7 @@ def _whole(text: str, type: SqlType) -> Literal:
 def _rescaled(text: str, type: SqlType) -> Literal:
     assert type.scale is not None, type
     number = Decimal(text)
-    scaled = number.scaleb(type.scale)
+    scaled = number.scaleb(type.scale, _WIDE)
     if scaled != scaled.to_integral_value() or scaled.adjusted() >= 38:
         return Literal(None, type)
     return Literal(f"{number:.{type.scale}f}", type)

@@ -100,6 +100,13 @@ def test_whole_number_is_looked_up_by_integer() -> None:
         assert found(Filter(T, (test,)), A).keys == ((four(value),),)
 
 
+def test_number_of_more_digits_than_key_is_looked_up_by_nothing() -> None:
+    key = Column(0, numeric(38, 1))
+    other = Get(GlobalId("u8"), (ColumnType(numeric(38, 1)),))
+    finer = Literal("1234567890123456789012345678.05", numeric(38, 2))
+    assert found(Filter(other, (eq(key, finer),)), key).keys == ((Literal(None, numeric(38, 1)),),)
+
+
 def test_computed_columns_are_looked_through() -> None:
     plan = Filter(
         Map(Project(T, (2, 1)), (Call("coalesce", (Column(0, TEXT), Literal("", TEXT)), TEXT),)),
