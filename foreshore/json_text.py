@@ -53,6 +53,22 @@ def canonical_json(text: str) -> str:
         ) from None
 
 
+def written_json(text: str) -> str:
+    """Return `text`, a document of type json, which is kept as it is written.
+
+    Raises InvalidTextRepresentation `invalid input syntax for type json`.
+    """
+    try:
+        _READER.decode(text)
+    except json.JSONDecodeError as error:
+        raise _invalid(text, error) from None
+    except RecursionError:
+        raise StatementTooComplex(
+            "stack depth limit exceeded", hint="The document is nested too deeply."
+        ) from None
+    return text
+
+
 def _refuse(word: str) -> Any:
     raise InvalidTextRepresentation(
         "invalid input syntax for type json", detail=f'Token "{word.lstrip("-")}" is invalid.'
@@ -88,6 +104,9 @@ def _number(text: str) -> _Number:
 
 
 _DECODER = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constant=_refuse)
+
+
+_READER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
 
 
 def _decode_long(text: str) -> Any:

@@ -35,7 +35,7 @@ from foreshore.errors import (
 )
 from foreshore.interval_fields import truncated
 from foreshore.interval_text import parse_interval
-from foreshore.json_text import canonical_json
+from foreshore.json_text import canonical_json, written_json
 from foreshore.types import INT2, NUMERIC_DIGITS, OID, Datum, SqlType
 
 INTEGERS = {  # the least and the greatest value
@@ -418,6 +418,10 @@ def _format_uuid(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def _parse_json(text: str, type: SqlType, zone: str, now: int | None) -> str:
+    return written_json(text)
+
+
 def _parse_jsonb(text: str, type: SqlType, zone: str, now: int | None) -> str:
     return canonical_json(text)
 
@@ -541,6 +545,7 @@ _PARSERS: dict[str, _Parser] = {
     "numeric": _parse_numeric,
     "bytea": _parse_bytea,
     "uuid": _parse_uuid,
+    "json": _parse_json,
     "jsonb": _parse_jsonb,
     "interval": _parse_interval,
     "mz_timestamp": _parse_mz_timestamp,
@@ -563,7 +568,7 @@ _FORMATTERS: dict[str, _Formatter] = {
     "array": _format_array,
     "int2vector": _format_vector,
     "oidvector": _format_vector,
-    **dict.fromkeys(("jsonb", "mz_timestamp", "oid", *INTEGERS), _format_str),
+    **dict.fromkeys(("json", "jsonb", "mz_timestamp", "oid", *INTEGERS), _format_str),
     **dict.fromkeys(REG_NAMES, _format_reg),
     **dict.fromkeys(_STRINGS, _format_string),
     **dict.fromkeys(_TEMPORAL, _format_temporal),

@@ -11,6 +11,7 @@ records, used by kernels, and seen by the bulk engines:
     time               microseconds since midnight
     interval           struct<months: int32, days: int32, micros: int64>, not normalised
     uuid               16 bytes
+    json               utf8 as written
     jsonb              utf8 in PostgreSQL's output form (keys sorted and unique)
     arrays             list<element>, one-dimensional
 
@@ -91,6 +92,7 @@ TYPES: dict[str, TypeInfo] = {
     "text": TypeInfo(25, 1009, "S", True, -1, pa.string(), "text"),
     "oid": TypeInfo(26, 1028, "N", True, 4, pa.int64(), "oid"),
     "oidvector": TypeInfo(30, 1013, "A", False, -1, pa.list_(pa.int64()), "oidvector"),
+    "json": TypeInfo(114, 199, "U", False, -1, pa.string(), "json"),
     "float4": TypeInfo(700, 1021, "N", False, 4, pa.float32(), "real"),
     "float8": TypeInfo(701, 1022, "N", True, 8, pa.float64(), "double precision"),
     "unknown": TypeInfo(705, 0, "X", False, -2, pa.string(), "unknown"),
@@ -136,6 +138,7 @@ TIMESTAMP = SqlType("timestamp")
 TIMESTAMPTZ = SqlType("timestamptz")
 INTERVAL = SqlType("interval")
 UUID = SqlType("uuid")
+JSON = SqlType("json")
 JSONB = SqlType("jsonb")
 OID = SqlType("oid")
 REGCLASS = SqlType("regclass")
@@ -151,7 +154,7 @@ MZ_TIMESTAMP = SqlType("mz_timestamp")
 
 # PostgreSQL's types that no value has here, by their names: clients compare oids with them.
 OTHER_TYPES = {
-    "tid": 27, "xid": 28, "cid": 29, "json": 114, "xml": 142, "point": 600, "lseg": 601,
+    "tid": 27, "xid": 28, "cid": 29, "xml": 142, "point": 600, "lseg": 601,
     "path": 602, "box": 603, "polygon": 604, "line": 628, "cidr": 650, "circle": 718, "money": 790,
     "macaddr": 829, "inet": 869, "bit": 1560, "varbit": 1562, "timetz": 1266, "refcursor": 1790,
     "regprocedure": 2202, "regoper": 2203, "regoperator": 2204, "cstring": 2275, "any": 2276,

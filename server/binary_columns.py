@@ -207,5 +207,5 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "void": _void,
     **dict.fromkeys(_FORMS, _number),
     **dict.fromkeys(OID_NAMES, _oid),
-    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown"), _strings),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown", "json"), _strings),
 }

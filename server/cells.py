@@ -19,7 +19,7 @@ Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not 
 _LENGTH = Struct("!i")
 _NULL = b"\xff\xff\xff\xff"
 _INTEGER_NAMES = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp"))
-_STRING_NAMES = ("text", "varchar", "name", "char", "unknown", "void", "record", "jsonb")
+_STRING_NAMES = ("text", "varchar", "name", "char", "unknown", "void", "record", "json", "jsonb")
 
 
 def _sized(data: bytes) -> bytes:
@@ -152,5 +152,5 @@ _BINARY: dict[str, Cell] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     **dict.fromkeys(OID_NAMES, _packer("I")),
-    **dict.fromkeys(("text", "varchar", "name", "char", "unknown"), _text_string),
+    **dict.fromkeys(("text", "varchar", "name", "char", "unknown", "json"), _text_string),
 }

@@ -13,7 +13,7 @@ from foreshore.errors import (
     ProtocolViolation,
     UndefinedFunction,
 )
-from foreshore.json_text import canonical_json
+from foreshore.json_text import canonical_json, written_json
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
 from foreshore.server.message import PIECE, Bind, Bytes, decode_text
 from foreshore.text import (
@@ -235,6 +235,7 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "bool": _bool,
     "bytea": _bytes,
     "uuid": _uuid,
+    "json": lambda value, type: written_json(decode_text(value)),
     "jsonb": _jsonb,
     "int2": _unpacker("h"),
     "int4": _unpacker("i"),

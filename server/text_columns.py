@@ -242,6 +242,6 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType, OutputStyle], Texts]] = {
     "oidvector": _vector,
     **dict.fromkeys(("int2", "int4", "int8", "oid", "mz_timestamp"), _cast),
     **dict.fromkeys(
-        ("text", "varchar", "name", "char", "unknown", "void", "record", "jsonb"), _as_is
+        ("text", "varchar", "name", "char", "unknown", "void", "record", "json", "jsonb"), _as_is
     ),
 }

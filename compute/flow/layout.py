@@ -30,7 +30,7 @@ _INTEGERS = frozenset(
     "bool int2 int4 int8 oid regproc regclass regtype regnamespace"
     " date time timestamp timestamptz mz_timestamp".split()
 )
-_BYTES = frozenset("text varchar bpchar name char unknown record void bytea jsonb".split())
+_BYTES = frozenset("text varchar bpchar name char unknown record void bytea json jsonb".split())
 NARROW_DIGITS = 18
 
 

@@ -17,6 +17,7 @@ from foreshore.errors import (
     UndefinedFunction,
     WrongObjectType,
 )
+from foreshore.expr.functions.comparison import check_equality, check_ordering
 from foreshore.expr.functions.registry import NO_LITERAL, resolve_aggregate
 from foreshore.expr.ir import (
     Aggregate,
@@ -115,6 +116,10 @@ def _composed(
         literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
         found = resolve_aggregate(name, tuple(map(type_of, args)), literals, distinct=expr.distinct)
     args = binder.coerced(args, found.arg_types, offsets)
+    if expr.distinct:
+        with located(expr.at):
+            for type in found.arg_types:
+                check_equality(type)
     if expr.distinct and not found.distinct:
         raise FeatureNotSupported(f"{name}(DISTINCT ...) is not supported", position=expr.at + 1)
     if expr.distinct and any(key.expr not in args for key in order_by):
@@ -146,6 +151,8 @@ def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
 
 def _order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
     expr = to_known(binder.planning, binder.bind(key.expr), key.at)
+    with located(key.at):
+        check_ordering(type_of(expr))
     nulls_first = key.descending if key.nulls_first is None else key.nulls_first
     return OrderKey(expr, key.descending, nulls_first)
 

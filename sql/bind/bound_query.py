@@ -13,6 +13,7 @@ from foreshore.errors import (
     InvalidColumnReference,
     SyntaxError_,
 )
+from foreshore.expr.functions.comparison import check_equality, check_ordering
 from foreshore.expr.ir import (
     And,
     Column,
@@ -25,6 +26,7 @@ from foreshore.expr.ir import (
     Scalar,
     TopK,
     columns_of,
+    type_of,
     walk_relations,
 )
 from foreshore.expr.scalars import scalars_of
@@ -32,6 +34,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import has_side_effects
+from foreshore.sql.planning import located
 from foreshore.types import ColumnType, SqlType
 
 Body = ast.Select | ast.Values | ast.SetOperation | ast.Query
@@ -103,6 +106,8 @@ def _limited(bound: BoundQuery) -> Relation:
 def distinct(relation: Relation) -> Relation:
     """Return the relation with duplicates removed."""
     columns = columns_of(relation)
+    for column in columns:
+        check_equality(column.type)
     return Reduce(relation, tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns)), ())
 
 
@@ -156,6 +161,8 @@ def filtered(relation: Relation, condition: Scalar) -> Relation:
 
 def order_key(key: ast.SortKey, scalar: Scalar) -> OrderKey:
     """Return the sort key as an `OrderKey`."""
+    with located(key.at):
+        check_ordering(type_of(scalar))
     nulls_first = key.descending if key.nulls_first is None else key.nulls_first
     return OrderKey(scalar, key.descending, nulls_first)
 

@@ -10,6 +10,7 @@ from foreshore.errors import (
     UndefinedColumn,
     WindowingError,
 )
+from foreshore.expr.functions.comparison import check_equality
 from foreshore.expr.ir import (
     Column,
     Literal,
@@ -19,6 +20,7 @@ from foreshore.expr.ir import (
     Scalar,
     TopK,
     columns_of,
+    type_of,
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, Grouping
@@ -47,7 +49,7 @@ from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.bind.sets import SetCalls, references
 from foreshore.sql.bind.window_call import bind_named_windows
 from foreshore.sql.bind.windows import Windows, uses_windows
-from foreshore.sql.planning import Planning
+from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import INT8, ColumnType
 
@@ -257,7 +259,10 @@ class SelectBinder:
                         "aggregate functions are not allowed in GROUP BY",
                         position=self.offsets[index] + 1,
                     )
-        return to_known(self.planning, scalar, at_of(expr))
+        known = to_known(self.planning, scalar, at_of(expr))
+        with located(at_of(expr)):
+            check_equality(type_of(known))
+        return known
 
     # --- window functions
 

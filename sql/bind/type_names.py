@@ -16,7 +16,7 @@ from foreshore.types import (
     numeric,
 )
 
-_ALIASES = {"decimal": "numeric", "string": "text"}
+_ALIASES = {"decimal": "numeric", "string": "text", "bytes": "bytea"}
 _DIGITS = frozenset({"time", "timestamp", "timestamptz", "interval"})
 _UNSUPPORTED_TYPES = frozenset(
     [
@@ -31,7 +31,6 @@ _UNSUPPORTED_TYPES = frozenset(
         "inet",
         "int4range",
         "int8range",
-        "json",
         "jsonpath",
         "line",
         "lseg",

@@ -251,7 +251,11 @@ RULES: dict[str, Rule] = {
         _shown("timestamptz_text"),
     ),
     **dict.fromkeys(
-        ("to_jsonb(anyelement)", "jsonb_build_object(any)", "jsonb_build_array(any)"),
+        (
+            *("to_jsonb(anyelement)", "jsonb_build_object(any)", "jsonb_build_array(any)"),
+            *("to_json(anyelement)", "json_build_object(any)", "json_build_array(any)"),
+            *("array_to_json(anyarray)", "json_member(any,any)"),
+        ),
         _shown("timestamptz_json_text"),
     ),
 }

@@ -25,6 +25,7 @@ from foreshore.types import (
     FLOAT8,
     INT8,
     INTERVAL,
+    JSON,
     JSONB,
     NUMERIC,
     TEXT,
@@ -154,7 +155,7 @@ def _avg(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggre
 def _extreme(function: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
     def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
         (type,) = types
-        if type.name in ("bool", "uuid", "jsonb", "void", "record"):
+        if type.name in ("bool", "uuid", "json", "jsonb", "void", "record"):
             return None
         if type.name in ("varchar", "name", "char"):
             type = TEXT
@@ -203,6 +204,23 @@ def _jsonb_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
     core = Aggregate("array_agg", (value,), array_of(JSONB))
     finish = Call("jsonb_of_array(jsonb[])", (Column(0, core.type),), JSONB)
     return ResolvedAggregate((type,), JSONB, (core,), finish)
+
+
+def _json_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    type = TEXT if types[0].name == "unknown" else types[0]
+    item = Call("to_json(anyelement)", (Column(0, type),), JSON)
+    core = Aggregate("array_agg", (item,), array_of(JSON))
+    key = "json_of_arrays(json[])" if type.element is not None else "json_of_array(json[])"
+    finish = Call(key, (Column(0, core.type),), JSON)
+    return ResolvedAggregate((type,), JSON, (core,), finish)
+
+
+def _json_object_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    known = tuple(TEXT if type.name == "unknown" else type for type in types)
+    columns = tuple(Column(i, type) for i, type in enumerate(known))
+    core = Aggregate("array_agg", (Call("json_member(any,any)", columns, TEXT),), array_of(TEXT))
+    finish = Call("json_of_members(text[])", (Column(0, core.type),), JSON)
+    return ResolvedAggregate(known, JSON, (core,), finish)
 
 
 def _spread(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
@@ -268,7 +286,8 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "string_agg": ((2,), _string_agg),
     "array_agg": ((1,), _array_agg),
     "jsonb_agg": ((1,), _jsonb_agg),
-    "json_agg": ((1,), _jsonb_agg),  # as jsonb, see the json functions
+    "json_agg": ((1,), _json_agg),
+    "json_object_agg": ((2,), _json_object_agg),
     "variance": ((1,), _spread("var_samp")),
     "var_samp": ((1,), _spread("var_samp")),
     "var_pop": ((1,), _spread("var_pop")),

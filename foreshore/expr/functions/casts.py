@@ -44,6 +44,7 @@ _add("assignment", "int4>int2 int8>int2,int4 numeric>int2,int4,int8 float4>int2,
 _add("assignment", "float8>int2,int4,int8,float4,numeric char>bpchar,varchar name>bpchar,varchar")
 _add("assignment", "bool>text,bpchar,varchar text>char bpchar>char varchar>char")
 _add("assignment", "timestamp>date,time timestamptz>date,time,timestamp interval>time")
+_add("assignment", "json>jsonb jsonb>json")
 _add("assignment", "oid>int8,int4 mz_timestamp>int8,numeric,timestamp,timestamptz")
 _add(
     "explicit", "bool>int4 int4>bool,char char>int4 jsonb>bool,int2,int4,int8,float4,float8,numeric"

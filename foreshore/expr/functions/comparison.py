@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.errors import UndefinedFunction
 from foreshore.expr.datum import from_array
 from foreshore.expr.functions.decimals import rescale, unscaled, wide
 from foreshore.expr.functions.function import (
@@ -80,6 +81,25 @@ PLAIN = frozenset(
         "record",
     ]
 )
+
+
+# Types without an operator =, so that they have no order either.
+_UNEQUAL = frozenset({"json"})
+
+
+def check_equality(type: SqlType) -> None:
+    """Raise UndefinedFunction if values of `type` cannot be grouped or told apart."""
+    if (type.element or type).name in _UNEQUAL:
+        raise UndefinedFunction(f"could not identify an equality operator for type {type}")
+
+
+def check_ordering(type: SqlType) -> None:
+    """Raise UndefinedFunction if values of `type` have no order."""
+    if (type.element or type).name in _UNEQUAL:
+        raise UndefinedFunction(
+            f"could not identify an ordering operator for type {type}",
+            hint="Use an explicit ordering operator or modify the query.",
+        )
 
 
 def interval_totals(array: pa.Array) -> Any:

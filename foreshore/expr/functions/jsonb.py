@@ -333,7 +333,7 @@ def to_json(array: pa.Array, type: SqlType) -> list[Any]:
     match type.name:
         case "bool":
             return [MISSING if v is None else v for v in array.to_pylist()]
-        case "jsonb":
+        case "json" | "jsonb":
             return [MISSING if v is None else loads(v) for v in array.to_pylist()]
         case "int2" | "int4" | "int8" | "numeric":
             return [MISSING if t is None else Decimal(t) for t in text_of(array, type)]
@@ -528,20 +528,17 @@ declare("jsonb_typeof", "jsonb", "text", mapped(_typeof))
 declare("jsonb_array_length", "jsonb", "int4", mapped(_array_length), fallible=True)
 declare("jsonb_strip_nulls", "jsonb", "jsonb", mapped(lambda t: dumps(_strip_nulls(loads(t)))))
 declare("jsonb_pretty", "jsonb", "text", mapped(lambda t: _pretty(loads(t))))
-# There is no json type: its functions return jsonb, with keys sorted and unique.
-declare("to_jsonb to_json", "anyelement", "jsonb", _to_jsonb)
+declare("to_jsonb", "anyelement", "jsonb", _to_jsonb)
 declare(
-    "jsonb_build_object json_build_object",
+    "jsonb_build_object",
     *("any", "jsonb", _build_object),
     strict=False,
     fallible=True,
     variadic=True,
 )
-declare("jsonb_build_object json_build_object", "", "jsonb", _nothing("{}"))
-declare(
-    "jsonb_build_array json_build_array", "any", "jsonb", _build_array, strict=False, variadic=True
-)
-declare("jsonb_build_array json_build_array", "", "jsonb", _nothing("[]"))
+declare("jsonb_build_object", "", "jsonb", _nothing("{}"))
+declare("jsonb_build_array", "any", "jsonb", _build_array, strict=False, variadic=True)
+declare("jsonb_build_array", "", "jsonb", _nothing("[]"))
 hidden("jsonb_of_array(jsonb[])", "jsonb[]", "jsonb", _of_array)
 hidden("json_key(jsonb)", "jsonb", "bytea", mapped(json_order_bytes))
 for _target in _KINDS:

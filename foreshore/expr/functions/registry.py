@@ -52,6 +52,7 @@ _FAMILIES = (
     "templates",
     "pattern",
     "jsonb",
+    "jsonwritten",
     "arrays",
     "vectors",
     "windows",

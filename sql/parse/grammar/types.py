@@ -138,8 +138,7 @@ class TypeParser(BaseParser):
         else:
             match word:
                 case "double":
-                    if not self._take("precision"):
-                        self.fail(self._curr)
+                    self._take("precision")  # optional, as in Materialize
                     name = "float8"
                 case "float":
                     digits = self._integers() if self._curr and self._curr.text == "(" else [53]

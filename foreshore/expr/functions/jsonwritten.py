@@ -1,0 +1,352 @@
+"""json: functions over documents that are kept as they were written.
+
+    '{"b": 1, "a":  [2,3]}'::json -> 'a'        [2,3]
+    to_json('{1,2}'::int[])                     [1,2]
+    json_build_object('a', 1)                   {"a" : 1}
+
+A part of a document is a part of its text. Keys keep their order and may repeat; the last counts.
+The values that are built have PostgreSQL's spacing, which differs from one function to another.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import data_error
+from foreshore.expr.functions.casting import text_of
+from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, declare_table
+from foreshore.expr.functions.function import hidden as declare_hidden
+from foreshore.expr.functions.jsonb import iso_text
+from foreshore.expr.functions.rows import fail, mapped
+from foreshore.json_text import canonical_json, quote_json
+from foreshore.types import JSON, TEXT, SqlType
+
+_READER = json.JSONDecoder(parse_int=str, parse_float=str)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_INDEX = re.compile(r"\s*[+-]?\d+\Z", re.ASCII)
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _parts(text: str) -> Iterator[tuple[str | None, str]]:
+    """Yield the members of an object, or the items of an array with the key None, as written."""
+    at = _after_space(text, 0)
+    is_object = text[at] == "{"
+    at = _after_space(text, at + 1)
+    while text[at] not in "]}":
+        key = None
+        if is_object:
+            key, at = _READER.raw_decode(text, at)
+            at = _after_space(text, _after_space(text, at) + 1)
+        _, end = _READER.raw_decode(text, at)
+        yield key, text[at:end]
+        at = _after_space(text, end)
+        if text[at] == ",":
+            at = _after_space(text, at + 1)
+
+
+def _opening(text: str) -> str:
+    return text[_after_space(text, 0)]
+
+
+def _key(text: str, key: str) -> str | None:
+    if _opening(text) != "{":
+        return None
+    return dict(_parts(text)).get(key)
+
+
+def _element(text: str, index: int) -> str | None:
+    if _opening(text) != "[":
+        return None
+    items = [item for _, item in _parts(text)]
+    return items[index] if -len(items) <= index < len(items) else None
+
+
+def _path(text: str, path: Sequence[str | None]) -> str | None:
+    found: str | None = text
+    for step in path:
+        if found is None or step is None:
+            return None
+        if _opening(found) != "[":
+            found = _key(found, step)
+        else:
+            found = _element(found, int(step)) if _INDEX.match(step) else None
+    return found
+
+
+def _as_text(part: str | None) -> str | None:
+    """Return a part as the operator ->> does."""
+    if part is None:
+        return None
+    match _opening(part):
+        case '"':
+            return str(json.loads(part))
+        case "n":
+            return None
+        case _:
+            return part
+
+
+def _same(part: str | None) -> str | None:
+    return part
+
+
+def _get(step: Callable[[str, Any], str | None], show: Callable[[str | None], Any]) -> Kernel:
+    return mapped(lambda text, arg: show(step(text, arg)))
+
+
+def _variadic_path(show: Callable[[str | None], Any]) -> Kernel:
+    return mapped(lambda text, *path: show(_path(text, path)))
+
+
+_KINDS = {"{": "object", "[": "array", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}
+
+
+def _kind(text: str) -> str:
+    return _KINDS.get(_opening(text), "number")
+
+
+def _array_length(text: str) -> int:
+    if _kind(text) != "array":
+        what = "a non-array" if _kind(text) == "object" else "a scalar"
+        raise fail("22023", f"cannot get array length of {what}")
+    return sum(1 for _ in _parts(text))
+
+
+def _object_keys(text: str) -> tuple[str, ...]:
+    if _kind(text) != "object":
+        what = "an array" if _kind(text) == "array" else "a scalar"
+        raise fail("22023", f"cannot call json_object_keys on {what}")
+    return tuple(str(key) for key, _ in _parts(text))
+
+
+def _each_keys(text: str) -> tuple[str, ...]:
+    if _kind(text) != "object":
+        raise fail(
+            "22023",
+            "cannot deconstruct an array as an object"
+            if _kind(text) == "array"
+            else "cannot deconstruct a scalar",
+        )
+    keys = tuple(str(key) for key, _ in _parts(text))
+    if len(set(keys)) < len(keys):
+        raise fail("0A000", "json_each of an object with a repeated key is not supported")
+    return keys
+
+
+def _elements(name: str, show: Callable[[str | None], Any]) -> Callable[[str], tuple[Any, ...]]:
+    def elements(text: str) -> tuple[Any, ...]:
+        if _kind(text) != "array":
+            what = "a non-array" if _kind(text) == "object" else "a scalar"
+            raise fail("22023", f"cannot call {name} on {what}")
+        return tuple(show(item) for _, item in _parts(text))
+
+    return elements
+
+
+def _strip_nulls(text: str) -> str:
+    match _kind(text):
+        case "object":
+            members = (
+                f"{quote_json(str(key))}:{_strip_nulls(value)}"
+                for key, value in _parts(text)
+                if _kind(value) != "null"
+            )
+            return "{" + ",".join(members) + "}"
+        case "array":
+            return "[" + ",".join(_strip_nulls(item) for _, item in _parts(text)) + "]"
+        case "string":
+            return quote_json(str(json.loads(text)))
+        case _:
+            return text.strip()
+
+
+# --- from SQL values ---------------------------------------------------------------------------
+
+
+def written(array: pa.Array, type: SqlType) -> list[str | None]:
+    """Return the document of to_json for each value, None for NULL."""
+    if type.element is not None:
+        items = written(pc.list_flatten(array), type.element)
+        out: list[str | None] = []
+        at = 0
+        for length in pc.list_value_length(array).to_pylist():
+            if length is None:
+                out.append(None)
+            else:
+                inner = ("null" if item is None else item for item in items[at : at + length])
+                out.append("[" + ",".join(inner) + "]")
+                at += length
+        return out
+    texts = text_of(array, type)
+    match type.name:
+        case "bool" | "json" | "jsonb" | "int2" | "int4" | "int8" | "numeric":
+            return texts
+        case "float4" | "float8":
+            return [t if t is None or t[-1] not in "Ny" else f'"{t}"' for t in texts]
+        case "timestamp" | "timestamptz":
+            return [None if t is None else f'"{iso_text(t)}"' for t in texts]
+        case _:
+            return [None if t is None else quote_json(t) for t in texts]
+
+
+def _to_json(types: Signature, a: pa.Array) -> Outcome:
+    return pa.array(written(a, types.args[0]), pa.string())
+
+
+def _keys(array: pa.Array, type: SqlType) -> list[str | None]:
+    texts = text_of(array, type)
+    if type.name in ("timestamp", "timestamptz"):
+        return [None if text is None else iso_text(text) for text in texts]
+    return texts
+
+
+def _build_object(types: Signature, *arrays: pa.Array) -> Outcome:
+    columns = [
+        _keys(array, type) if i % 2 == 0 else written(array, type)
+        for i, (array, type) in enumerate(zip(arrays, types.args, strict=True))
+    ]
+    rows = len(arrays[0])
+    if len(arrays) % 2:
+        text = data_error("22023", "argument list must have even number of elements")
+        return pa.nulls(rows, pa.string()), pa.array([text] * rows)
+    values: list[str | None] = []
+    errors: list[str | None] = []
+    for row in zip(*columns, strict=True):
+        keys, items = row[::2], row[1::2]
+        if None in keys:
+            values.append(None)
+            position = 2 * keys.index(None) + 1
+            errors.append(data_error("22023", f"argument {position} cannot be null"))
+            continue
+        members = (
+            f"{quote_json(str(k))} : {_or_null(v)}" for k, v in zip(keys, items, strict=True)
+        )
+        values.append("{" + ", ".join(members) + "}")
+        errors.append(None)
+    return pa.array(values, pa.string()), pa.array(errors, pa.string())
+
+
+def _build_array(types: Signature, *arrays: pa.Array) -> Outcome:
+    columns = [written(a, t) for a, t in zip(arrays, types.args, strict=True)]
+    return pa.array(
+        ["[" + ", ".join(map(_or_null, row)) + "]" for row in zip(*columns, strict=True)],
+        pa.string(),
+    )
+
+
+def _or_null(document: str | None) -> str:
+    return "null" if document is None else document
+
+
+def _joined(separator: str) -> Kernel:
+    """Return the kernel that makes one document of an array of documents, for json_agg."""
+
+    def join(types: Signature, a: pa.Array) -> Outcome:
+        return pa.array(
+            [
+                None if v is None else "[" + separator.join(map(_or_null, v)) + "]"
+                for v in a.to_pylist()
+            ],
+            pa.string(),
+        )
+
+    return join
+
+
+def _member(types: Signature, key: pa.Array, value: pa.Array) -> Outcome:
+    """Return the members of json_object_agg, each as text."""
+    keys, values = _keys(key, types.args[0]), written(value, types.args[1])
+    null = data_error("22023", "field name must not be null")
+    return (
+        pa.array(
+            [
+                None if k is None else f"{quote_json(k)} : {_or_null(v)}"
+                for k, v in zip(keys, values, strict=True)
+            ],
+            pa.string(),
+        ),
+        pa.array([null if k is None else None for k in keys], pa.string()),
+    )
+
+
+def _nothing(text: str) -> Kernel:
+    return lambda types: pa.array([text], pa.string())
+
+
+for _show, _result, _end in ((_same, "json", ""), (_as_text, "text", "_text")):
+    declare(
+        "->" + (">" if _end else ""),
+        "json text",
+        _result,
+        _get(_key, _show),
+        stem=f"json_get{_end}",
+    )
+    declare(
+        "->" + (">" if _end else ""),
+        "json int4",
+        _result,
+        _get(_element, _show),
+        stem=f"json_get{_end}",
+    )
+    declare(
+        "#>" + (">" if _end else ""),
+        "json text[]",
+        _result,
+        _get(_path, _show),
+        stem=f"json_path{_end}",
+    )
+    declare(f"json_extract_path{_end}", "json text", _result, _variadic_path(_show), variadic=True)
+declare_hidden("cast(json,jsonb)", "json", "jsonb", mapped(canonical_json), fallible=True)
+declare_hidden("cast(jsonb,json)", "jsonb", "json", lambda types, a: a)
+declare("json_typeof", "json", "text", mapped(_kind))
+declare("json_array_length", "json", "int4", mapped(_array_length), fallible=True)
+declare("json_strip_nulls", "json", "json", mapped(_strip_nulls))
+declare("to_json", "anyelement", "json", _to_json)
+declare("array_to_json", "anyarray", "json", _to_json)
+declare(
+    "json_build_object",
+    *("any", "json", _build_object),
+    strict=False,
+    fallible=True,
+    variadic=True,
+)
+declare("json_build_object", "", "json", _nothing("{}"))
+declare("json_build_array", "any", "json", _build_array, strict=False, variadic=True)
+declare("json_build_array", "", "json", _nothing("[]"))
+declare_hidden("json_of_array(json[])", "json[]", "json", _joined(", "))
+declare_hidden("json_of_arrays(json[])", "json[]", "json", _joined(", \n "))
+declare_hidden("json_member(any,any)", "any any", "text", _member, strict=False, fallible=True)
+declare_hidden(
+    "json_of_members(text[])",
+    "text[]",
+    "json",
+    mapped(lambda members: "{ " + ", ".join(members) + " }"),
+)
+declare_table("json_object_keys", "json", "text[]", mapped(_object_keys), fallible=True)
+for _end, _show, _result in (("", _same, "json[]"), ("_text", _as_text, "text[]")):
+    declare_table(
+        f"json_array_elements{_end}",
+        "json",
+        _result,
+        mapped(_elements(f"json_array_elements{_end}", _show)),
+        columns="value",
+        fallible=True,
+    )
+    declare_table(
+        f"json_each{_end}",
+        "json",
+        "text[]",
+        mapped(_each_keys),
+        columns="key value",
+        more=((f"json_get{_end}(json,text)", TEXT if _end else JSON),),
+        fallible=True,
+    )
