@@ -4,6 +4,7 @@
               header, tables
     header  = the message in msgpack
     table   = u32 length of schema, u32 number of batches, schema, batches
+              or u32 0, u32 length of name, name of a file in a directory of the receiver
     batch   = u64 length, batch
 
 Schema and batches are Arrow IPC messages, each at a multiple of 8 bytes from the frame's start, and
@@ -12,19 +13,26 @@ connection must be a small `Hello` with the right secret; otherwise the connecti
 malformed frame also closes it, because the start of the next frame cannot be found.
 
 Frames are sent in order, those of one turn of the event loop together. A peer that does not read is
-disconnected when too much is queued for it; it can start again from a snapshot.
+disconnected when too much is queued for it; it can start again from a snapshot. Large tables go to
+a replica of the same machine through files (`outbox.py`); what is sent later waits until these are
+written.
 """
 
 import asyncio
 import hmac
 import logging
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
 
+from foreshore import blocking
+from foreshore.compute.outbox import Outbox, are_large, take
 from foreshore.compute.protocol import Hello, Message
 from foreshore.update import decode_schema, encode_schema
 
@@ -45,6 +53,8 @@ _PADDING = (b"", b"\0", b"\0\0", b"\0\0\0", b"\0\0\0\0", b"\0" * 5, b"\0" * 6, b
 M = TypeVar("M", bound=Message)
 Tables = tuple[pa.Table, ...]
 
+_NO_FILES: Mapping[int, str] = MappingProxyType({})
+
 _encode_message = msgspec.msgpack.Encoder().encode
 
 
@@ -52,8 +62,13 @@ class FrameError(Exception):
     """The bytes are not a frame; the connection is unusable."""
 
 
-def encode_frame(message: Message, tables: Sequence[pa.Table] = ()) -> list[Any]:
-    """Return the frame as bytes-like parts; raises FrameError if it would be too large."""
+def encode_frame(
+    message: Message, tables: Sequence[pa.Table] = (), files: Mapping[int, str] = _NO_FILES
+) -> list[Any]:
+    """Return the frame as bytes-like parts; raises FrameError if it would be too large.
+
+    `files` has the names of files in place of some of the tables, by their numbers.
+    """
     header = _encode_message(message)
     parts: list[Any] = [b"", header]
     position = _PREFIX.size + len(header)
@@ -66,7 +81,12 @@ def encode_frame(message: Message, tables: Sequence[pa.Table] = ()) -> list[Any]
         parts.append(part)
         position += padding + len(part)
 
-    for table in tables:
+    for number, table in enumerate(tables):
+        if number in files:
+            name = files[number].encode()
+            add(_TABLE.pack(0, len(name)))
+            add(name)
+            continue
         schema = encode_schema(table.schema)
         batches = [batch.serialize() for batch in table.to_batches() if batch.num_rows]
         add(_TABLE.pack(len(schema), len(batches)))
@@ -80,31 +100,56 @@ def encode_frame(message: Message, tables: Sequence[pa.Table] = ()) -> list[Any]
     return parts
 
 
-def decode_tables(frame: memoryview, position: int, count: int) -> Tables:
-    """Return the `count` tables from `position` on, which must fill the rest of the frame."""
+def _encode_with_files(message: Message, tables: Sequence[pa.Table], outbox: Outbox) -> list[Any]:
+    """Return the frame of a message with large tables, which are written to files; blocks."""
+    try:
+        named = {number: outbox.put(table) for number, table in enumerate(tables)}
+    except OSError as error:
+        logger.warning("a large table goes through the socket: %s", error)
+        return encode_frame(message, tables)
+    return encode_frame(message, tables, {i: name for i, name in named.items() if name})
+
+
+def decode_tables(
+    frame: memoryview, position: int, count: int, files: Path | None = None
+) -> Tables:
+    """Return the `count` tables from `position` on, which must fill the rest of the frame.
+
+    Some may be in files of the directory `files`.
+    """
     tables = []
 
-    def take(size: int) -> memoryview:
+    def part(size: int) -> memoryview:
         nonlocal position
         position += -position % 8
-        end = position + size
-        if end > len(frame):
+        begin, position = position, position + size
+        if position > len(frame):
             raise FrameError("a table reaches beyond its frame")
-        part = frame[position:end]
-        position = end
-        return part
+        return frame[begin:position]
 
     for _ in range(count):
-        schema_size, batch_count = _TABLE.unpack(take(_TABLE.size))
-        schema = decode_schema(bytes(take(schema_size)))
+        schema_size, batch_count = _TABLE.unpack(part(_TABLE.size))
+        if not schema_size:
+            tables.append(_in_file(files, bytes(part(batch_count))))
+            continue
+        schema = decode_schema(bytes(part(schema_size)))
         batches = []
         for _ in range(batch_count):
-            (size,) = _BATCH.unpack(take(_BATCH.size))
-            batches.append(pa.ipc.read_record_batch(pa.py_buffer(take(size)), schema))
+            (size,) = _BATCH.unpack(part(_BATCH.size))
+            batches.append(pa.ipc.read_record_batch(pa.py_buffer(part(size)), schema))
         tables.append(pa.Table.from_batches(batches, schema))
     if position != len(frame):
         raise FrameError("bytes are left over in a frame")
     return tuple(tables)
+
+
+def _in_file(directory: Path | None, name: bytes) -> pa.Table:
+    if directory is None:
+        raise FrameError("a table in a file of another machine")
+    try:
+        return take(directory, name.decode())
+    except (OSError, ValueError) as error:
+        raise FrameError(f"a table in a file: {error}") from error
 
 
 class Frames:
@@ -155,7 +200,8 @@ class Connection(asyncio.Protocol, Generic[M]):
     """One end of a connection, which sends and delivers messages with their tables.
 
     `deliver` is called on the event loop for each message in order, `lost` once at the end. The
-    accepting end passes the `secret` that the first message has to contain.
+    accepting end passes the `secret` that the first message has to contain, and the directory
+    `files` in which the other end may leave large tables; the other end sets `outbox` then.
     """
 
     def __init__(
@@ -164,6 +210,7 @@ class Connection(asyncio.Protocol, Generic[M]):
         deliver: Callable[["Connection[M]", M, Tables], None],
         lost: Callable[["Connection[M]"], None],
         secret: str | None = None,
+        files: Path | None = None,
     ) -> None:
         self._decode = msgspec.msgpack.Decoder(receives).decode
         self._deliver = deliver
@@ -171,7 +218,12 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._secret = secret
         self._frames = Frames(MAX_FRAME if secret is None else MAX_HELLO)
         self._transport: asyncio.Transport | None = None
+        self._files = files
         self.closed = False
+        self.outbox: Outbox | None = None
+        # What is sent after a message whose files are being written.
+        self._waiting: deque[list[Any] | tuple[Message, Sequence[pa.Table]]] = deque()
+        self._sending: asyncio.Task[None] | None = None
 
     # --- asyncio's side
 
@@ -204,7 +256,7 @@ class Connection(asyncio.Protocol, Generic[M]):
                 raise FrameError("the peer does not know the secret")
             self._secret = None
             self._frames.limit = MAX_FRAME
-        self._deliver(self, message, decode_tables(frame, end, count))
+        self._deliver(self, message, decode_tables(frame, end, count, self._files))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Call `lost`, once."""
@@ -216,11 +268,39 @@ class Connection(asyncio.Protocol, Generic[M]):
 
     def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
         """Send `message` after all earlier ones; no effect if the connection is closed."""
-        if not self.closed:
+        if self.closed:
+            return
+        if self.outbox is not None and are_large(tables):
+            self._waiting.append((message, tables))
+            if self._sending is None:
+                self._sending = asyncio.get_running_loop().create_task(self._send_waiting())
+        else:
             self.send_frame(encode_frame(message, tables))
 
     def send_frame(self, parts: list[Any]) -> None:
         """Send a frame made by `encode_frame`, perhaps over several connections."""
+        if self._sending is not None:
+            self._waiting.append(parts)
+        else:
+            self._write(parts)
+
+    async def _send_waiting(self) -> None:
+        """Send what waits, in order, with large tables in files."""
+        try:
+            while self._waiting and not self.closed:
+                parts = self._waiting.popleft()
+                if isinstance(parts, tuple):
+                    assert self.outbox is not None
+                    parts = await blocking.run(None, _encode_with_files, *parts, self.outbox)
+                self._write(parts)
+        except Exception:
+            logger.exception("connection cut, a message cannot be sent")
+            self.abort()
+        finally:
+            self._sending = None
+            self._waiting.clear()
+
+    def _write(self, parts: list[Any]) -> None:
         transport = self._transport
         if transport is None or self.closed:
             return

@@ -17,6 +17,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.compute.controller.history import Entry, History
 from foreshore.compute.controller.link import ReplicaLink
+from foreshore.compute.outbox import are_large
 from foreshore.compute.protocol import (
     ArrangementStatus,
     CreateDataflow,
@@ -237,7 +238,10 @@ class Cluster:
     def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
         """Send a command to all replicas."""
         connections = self.connections
-        if connections:
+        if are_large(tables):
+            for connection in connections:
+                connection.send(message, tables)
+        elif connections:
             frame = encode_frame(message, tables)
             for connection in connections:
                 connection.send_frame(frame)
@@ -247,7 +251,10 @@ class Cluster:
 
         Many rows beside it are encoded on a thread.
         """
-        if sum(table.nbytes for table in asked.tables) > ENCODED_IN_PASSING:
+        large = are_large(asked.tables)
+        if large:
+            frame = []
+        elif sum(table.nbytes for table in asked.tables) > ENCODED_IN_PASSING:
             frame = await blocking.run(None, encode_frame, asked.peek, asked.tables)
         else:
             frame = encode_frame(asked.peek, asked.tables)
@@ -258,7 +265,10 @@ class Cluster:
             connections = [] if connection is None else [connection]
         self.peeks[asked.peek.number] = asked
         for connection in connections:
-            connection.send_frame(frame)
+            if large:
+                connection.send(asked.peek, asked.tables)
+            else:
+                connection.send_frame(frame)
 
     def forget_peek(self, number: int) -> None:
         """Forget a peek that was answered or cancelled."""

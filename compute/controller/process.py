@@ -14,9 +14,11 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from foreshore import blocking
 from foreshore.compute.controller.launch import Launched
+from foreshore.compute.outbox import Outbox
 from foreshore.compute.protocol import Response
 from foreshore.compute.scratch import Scratch
 from foreshore.compute.socket_path import short_path
@@ -39,6 +41,7 @@ class ChildProcess:
 
     async def connect(self, connection: Connection[Response]) -> None:
         """Connect as soon as it listens, or return when it has ended."""
+        connection.outbox = Outbox(Path(self.path).parent)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + CONNECT_SECONDS
         while not self.exited.is_set():

@@ -49,7 +49,7 @@ async def serve(
     loop = asyncio.get_running_loop()
 
     def connection() -> Connection[Command]:
-        return Connection(Command, replica.deliver, replica.lost, secret)
+        return Connection(Command, replica.deliver, replica.lost, secret, scratch)
 
     if address.startswith("unix:"):
         with short_path(address.removeprefix("unix:")) as path:

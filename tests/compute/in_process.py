@@ -16,6 +16,7 @@ from pathlib import Path
 from foreshore import blocking
 from foreshore.compute.controller.launch import Launched
 from foreshore.compute.engine import Engine
+from foreshore.compute.outbox import Outbox
 from foreshore.compute.protocol import Command, Response
 from foreshore.compute.replica.instance import ENGINES, EngineFactory
 from foreshore.compute.replica.replica import Replica
@@ -30,9 +31,10 @@ class InProcess:
     pid: int | None = None
     secret = SECRET
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, scratch: Path) -> None:
         self.exited = asyncio.Event()
         self._replica = replica
+        self._scratch = scratch
 
     async def connect(self, connection: Connection[Response]) -> None:
         """Connect both ends of a pair of sockets."""
@@ -40,8 +42,10 @@ class InProcess:
         ours, theirs = socket.socketpair()
         replica = self._replica
         await loop.connect_accepted_socket(
-            lambda: Connection(Command, replica.deliver, replica.lost, SECRET), theirs
+            lambda: Connection(Command, replica.deliver, replica.lost, SECRET, self._scratch),
+            theirs,
         )
+        connection.outbox = Outbox(self._scratch)
         await loop.create_connection(lambda: connection, sock=ours)
 
 
@@ -65,7 +69,7 @@ class InProcessLauncher:
 
         scratch = Path(tempfile.mkdtemp(prefix="foreshore-in-process-"))
         replica = Replica({name: kept(each) for name, each in self._engines.items()}, scratch)
-        launched = InProcess(replica)
+        launched = InProcess(replica, scratch)
         running = asyncio.get_running_loop().create_task(replica.run())
         running.add_done_callback(lambda _: launched.exited.set())
         try:
