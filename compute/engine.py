@@ -137,6 +137,27 @@ class ArrangementSize:
     bytes: int
     operator: int | None = None
     object: GlobalId | None = None
+    merges: int = 0  # of batches, since it is there
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorWork:
+    """What an operator has done since its dataflow began.
+
+    Times are nanoseconds of CPU of the thread that ran it: in the first step, in all later steps,
+    and for merging batches of a shared collection between them. `inputs` are the numbers of other
+    operators. Rows are updates.
+    """
+
+    operator: int
+    name: str
+    inputs: tuple[int, ...]
+    hydration_ns: int
+    step_ns: int
+    merge_ns: int
+    steps: int
+    rows_in: int
+    rows_out: int
 
 
 class Dataflow(Protocol):
@@ -198,6 +219,10 @@ class Dataflow(Protocol):
 
     def sizes(self) -> Iterable[ArrangementSize]:
         """Return the sizes of its arrangements. Any thread may call it, also during a step."""
+        ...
+
+    def work(self) -> Iterable[OperatorWork]:
+        """Return what each operator has done, nothing if there are none. Any thread may call it."""
         ...
 
     def close(self) -> None:

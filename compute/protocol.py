@@ -261,7 +261,8 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     """The state of a dataflow. `failure`, with `sqlstate`, is its current or last error.
 
     `busy_ms` is the duration of the current hydration or step, 0 if there is none; `failures`
-    counts its consecutive failures.
+    counts its consecutive failures. The times in ns are CPU of the threads that hydrated it, made
+    its steps, and merged its batches.
     """
 
     id: GlobalId
@@ -274,6 +275,9 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     indexes: tuple[IndexStatus, ...]
     sqlstate: str | None = None
     failures: int = 0
+    hydration_ns: int = 0
+    step_ns: int = 0
+    merge_ns: int = 0
 
 
 class ArrangementStatus(msgspec.Struct, frozen=True):
@@ -288,18 +292,35 @@ class ArrangementStatus(msgspec.Struct, frozen=True):
     records: int
     batches: int
     bytes: int
+    merges: int = 0
+
+
+class OperatorStatus(msgspec.Struct, frozen=True):
+    """What an operator of a dataflow has done; see `foreshore.compute.engine.OperatorWork`."""
+
+    dataflow: GlobalId
+    operator: int
+    name: str
+    inputs: tuple[int, ...]
+    hydration_ns: int
+    step_ns: int
+    merge_ns: int
+    steps: int
+    rows_in: int
+    rows_out: int
 
 
 class Status(Message, frozen=True):
     """The replica's status report, sent when a dataflow's state changes and periodically.
 
-    Only periodical reports have the sizes of all arrangements.
+    Only periodical reports have the sizes of all arrangements, and what all operators have done.
     """
 
     ready: bool  # the engine is running
     dataflows: tuple[DataflowStatus, ...]
     failure: str | None = None
     arrangements: tuple[ArrangementStatus, ...] | None = None
+    operators: tuple[OperatorStatus, ...] | None = None
 
 
 Command: TypeAlias = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from foreshore.compute.engine import ArrangementSize
+from foreshore.compute.engine import ArrangementSize, OperatorWork
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import IndexExport
 from foreshore.update import Timestamp
@@ -42,6 +42,10 @@ class WindowedDataflow:
 
     def sizes(self) -> Iterable[ArrangementSize]:
         """Return nothing: there are no arrangements."""
+        return ()
+
+    def work(self) -> Iterable[OperatorWork]:
+        """Return nothing: there are no operators."""
         return ()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ follow from the catalog or are constant.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from foreshore.adapter.read.cluster_choice import pinned_replica
+from foreshore.adapter.introspection.dataflow_relations import DATAFLOWS
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.catalog.builtin.relation import Frontier, Row
@@ -87,43 +87,6 @@ def _replica_statuses(context: StatementContext) -> Iterator[Row]:
         }
 
 
-_AS_REPORTED = ("state", "hydration_ms", "steps", "step_ms", "busy_ms", "failure")
-
-
-def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
-    """Yield the dataflows reported by all replicas, or by the one that the session chose."""
-    pinned = pinned_replica(context)
-    for status in context.coordinator.compute.status():
-        if pinned is not None and status["replica"] != pinned:
-            continue
-        for each in status["dataflows"]:
-            indexes = each["indexes"]
-            yield {
-                "replica_id": status["replica"],
-                "object_id": each["id"],
-                "write_frontier": status["uppers"].get(each["id"]),
-                "arranged_rows": sum(index["rows"] for index in indexes) if indexes else None,
-                "arranged_bytes": sum(index["bytes"] for index in indexes) if indexes else None,
-                **{name: each[name] for name in _AS_REPORTED},
-            }
-
-
-def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
-    """Yield the arrangements reported by all replicas, or by the one that the session chose."""
-    pinned = pinned_replica(context)
-    for replica, each in context.coordinator.compute.arrangements():
-        if pinned is None or replica == pinned:
-            yield {
-                "replica_id": replica,
-                "object_id": each.object,
-                "operator_id": each.operator,
-                "name": each.name,
-                "records": each.records,
-                "batches": each.batches,
-                "size": each.bytes,
-            }
-
-
 def _loop_latencies(context: StatementContext) -> Iterator[Row]:
     for each in context.coordinator.loop_latency.windows:
         yield {
@@ -193,9 +156,8 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_locks": _advisory_locks,
     "mz_storage_sizes": _storage_sizes,
     "mz_cluster_replica_statuses": _replica_statuses,
-    "mz_dataflow_statuses": _dataflow_statuses,
-    "mz_arrangement_sizes": _arrangement_sizes,
     "mz_message_loop_latency": _loop_latencies,
     "mz_read_holds": _read_holds,
     "mz_write_capabilities": _writers,
+    **DATAFLOWS,
 }

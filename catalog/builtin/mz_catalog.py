@@ -491,8 +491,52 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "mz_introspection",
         "mz_arrangement_sizes",
         "replica_id text, object_id text?, operator_id int8?, name text, records int8,"
-        "batches int8, size int8",
+        "batches int8, size int8, merges int8",
         live("mz_arrangement_sizes"),
+    ),
+    (
+        "mz_introspection",
+        "mz_dataflow_operators",
+        "replica_id text, object_id text, operator_id int8, name text, parent_id int8?,"
+        "input_ids int8[]",
+        live("mz_dataflow_operators"),
+    ),
+    (
+        "mz_introspection",
+        "mz_scheduling_elapsed",
+        "replica_id text, object_id text, operator_id int8?, elapsed_ns int8, hydration_ns int8,"
+        "merge_ns int8, steps int8, rows_in int8?, rows_out int8?",
+        live("mz_scheduling_elapsed"),
+    ),
+    (
+        "mz_introspection",
+        "mz_records_per_dataflow",
+        "replica_id text, object_id text, name text, records int8, batches int8, size int8",
+        live("mz_records_per_dataflow"),
+    ),
+    (
+        "mz_introspection",
+        "mz_compute_hydration_times",
+        "replica_id text, export_id text, time_ns int8?",
+        live("mz_compute_hydration_times"),
+    ),
+    (
+        "mz_introspection",
+        "mz_compute_frontiers",
+        "replica_id text, export_id text, time mz_timestamp",
+        live("mz_compute_frontiers"),
+    ),
+    (
+        "mz_internal",
+        "mz_hydration_statuses",
+        "replica_id text, object_id text, hydrated bool",
+        live("mz_hydration_statuses"),
+    ),
+    (
+        "mz_internal",
+        "mz_compute_hydration_statuses",
+        "replica_id text, object_id text, hydrated bool, hydration_time interval?",
+        live("mz_compute_hydration_statuses"),
     ),
 )
 

@@ -28,6 +28,7 @@ from foreshore.compute.protocol import (
     InitializationComplete,
     InputSnapshot,
     Message,
+    OperatorStatus,
     Peek,
     Response,
     Status,
@@ -97,6 +98,7 @@ class Replica:
     status: Status | None = None
     status_at: float = 0.0  # when it sent its last status, by the loop's clock
     arrangements: tuple[ArrangementStatus, ...] = ()  # as it last reported them
+    operators: tuple[OperatorStatus, ...] = ()
     # Dataflows over corrupt files, by its last status.
     suspected: set[GlobalId] = field(default_factory=set)
     # Dataflows that failed repeatedly.
@@ -176,6 +178,12 @@ class Cluster:
             for each in replica.arrangements:
                 yield replica.name, each
 
+    def operators(self) -> Iterator[tuple[str, OperatorStatus]]:
+        """Yield the names of replicas with the operators of each."""
+        for replica in self.replicas.values():
+            for each in replica.operators:
+                yield replica.name, each
+
     def connected(self, replica: Replica, connection: Connection[Response]) -> None:
         """Send a new connection the history, pending peeks included."""
         self._flush()
@@ -199,7 +207,7 @@ class Cluster:
         replica.connection = None
         replica.uppers = {}
         replica.status = None
-        replica.arrangements = ()
+        replica.arrangements, replica.operators = (), ()
         for id in list(replica.leases):
             replica.release(id)
 

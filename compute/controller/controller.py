@@ -40,6 +40,7 @@ from foreshore.compute.protocol import (
     CreateInstance,
     DataflowDescription,
     IndexExport,
+    OperatorStatus,
     Response,
     SinkExport,
     SubscribeExport,
@@ -579,6 +580,11 @@ class ComputeController:
         """Yield the arrangements of each replica, a few seconds old, for builtin relations."""
         for cluster in self._clusters.values():
             yield from cluster.arrangements()
+
+    def operators(self) -> Iterator[tuple[str, OperatorStatus]]:
+        """Yield what the operators of each replica have done, for builtin relations."""
+        for cluster in self._clusters.values():
+            yield from cluster.operators()
 
     def dataflow(self, id: GlobalId) -> DataflowDescription | None:
         """Return the description of a dataflow, or of the one that exports collection `id`."""

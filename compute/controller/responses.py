@@ -76,6 +76,8 @@ class Responses:
                 replica.status_at = asyncio.get_running_loop().time()
                 if message.arrangements is not None:
                     replica.arrangements = message.arrangements
+                if message.operators is not None:
+                    replica.operators = message.operators
                 self._suspect(replica, message)
                 self._note_failing(replica, message)
             case _:

@@ -22,6 +22,7 @@ from foreshore.compute.engine import (
     ArrangementSize,
     Dataflow,
     Input,
+    OperatorWork,
     empty_output,
     rows_schema,
 )
@@ -250,6 +251,10 @@ class TemporalDataflow:
     def sizes(self) -> Iterable[ArrangementSize]:
         """Return the sizes of the stages' contents and of what waits."""
         return chain(*(stage.dataflow.sizes() for stage in self._stages), self._waiting())
+
+    def work(self) -> Iterable[OperatorWork]:
+        """Return nothing: the engine's statements are not told apart."""
+        return ()
 
     def _waiting(self) -> Iterator[ArrangementSize]:
         for stage in self._stages:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from time import thread_time_ns
 
 import pyarrow as pa
 
@@ -9,6 +10,7 @@ from foreshore.compute.engine import (
     ArrangementSize,
     Engine,
     Input,
+    OperatorWork,
 )
 from foreshore.compute.flow.batch import Batch, empty
 from foreshore.compute.flow.build import Builder
@@ -26,6 +28,7 @@ from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.window import WindowFunctions
 from foreshore.compute.flow.output import FlowOutput
 from foreshore.compute.flow.program import Kept
+from foreshore.compute.flow.work import Work
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
@@ -66,7 +69,9 @@ class FlowDataflow:
             assert isinstance(source, Source)
             self._sources[id] = source
             self._numbers[number] = id
+        self._source_of = dict(builder.sources)
         self._context = builder.context
+        self._work = Work(self._operators)
         self._description = description
         self._bulk = bulk
         self._interner = collections.interner
@@ -76,22 +81,31 @@ class FlowDataflow:
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute the output as of the description's `as_of`."""
         as_of = self._description.as_of
+        spent, began = self._work.hydration_ns, thread_time_ns()
         for id, each in self._imports.items():
             each.hydrate(inputs[id], as_of)
+            began = self._work.passed(spent, self._source_of.get(id), began)
         hydration = Hydration(
             self._operators, self._rows, self._numbers, self._imports, inputs, as_of,
             self._bulk, self._context,
         )  # fmt: skip
-        return self._run(hydration.window, hydration.given(), hydration.step)
+        given = hydration.given(self._work)
+        return self._run(hydration.window, given, hydration.step, spent)
 
     # --- steps
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
         """Return the changes in [lower, upper), each at its exact time."""
-        given = {id: each.begin(lower, upper, deltas.get(id)) for id, each in self._imports.items()}
+        given: dict[GlobalId, Batch] = {}
+        spent, began = self._work.step_ns, thread_time_ns()
+        for id, each in self._imports.items():
+            given[id] = each.begin(lower, upper, deltas.get(id))
+            if id in deltas:
+                began = self._work.passed(spent, self._source_of.get(id), began)
         for id, source in self._sources.items():
             if id not in given and id in deltas and deltas[id].num_rows:
                 given[id] = batch_of(deltas[id], source.picked, source.layout, self._interner)
+                began = self._work.passed(spent, self._source_of.get(id), began)
         for kept in self._context.kept:
             kept.compact(lower - 1)
         window = Window(lower, upper)
@@ -99,23 +113,35 @@ class FlowDataflow:
         def step(number: int, inputs: Sequence[Batch]) -> Batch:
             return self._operators[number].step(window, inputs)
 
-        return self._run(window, given, step)
+        return self._run(window, given, step, spent)
 
     def _run(
         self,
         window: Window,
         given: Mapping[GlobalId, Batch],
         step: Callable[[int, Sequence[Batch]], Batch],
+        spent: list[int],
     ) -> Output:
-        """Return the changes of rows and errors, given how each operator makes its own."""
+        """Return the changes of rows and errors, given how each operator makes its own.
+
+        The time of each operator is added to `spent`.
+        """
         updates: list[Batch] = []
+        rows, began = self._work.rows, thread_time_ns()
+        self._work.steps += 1
         try:
             for number, operator in enumerate(self._operators):
                 if number in self._numbers:
                     found = given.get(self._numbers[number])
                     updates.append(empty(operator.layout.words) if found is None else found)
+                    rows[number] += len(updates[number].diffs)
                     continue
-                updates.append(step(number, [updates[i] for i in operator.inputs]))
+                made = step(number, [updates[i] for i in operator.inputs])
+                updates.append(made)
+                rows[number] += len(made.diffs)
+                ended = thread_time_ns()
+                spent[number] += ended - began
+                began = ended
             errors = self._errors.step(window, self._context)
             layout = self._operators[self._rows].layout
             output = FlowOutput(
@@ -173,7 +199,12 @@ class FlowDataflow:
 
     def maintain(self) -> bool:
         """Merge some runs of each arrangement; return whether there is more to do."""
-        return any([each.maintain() for each in self._maintained()])
+        more = [kept.maintain() for kept in self._context.kept]
+        spent, began = self._work.merge_ns, thread_time_ns()
+        for id, each in self._imports.items():
+            more.append(each.maintain())
+            began = self._work.passed(spent, self._source_of.get(id), began)
+        return any(more)
 
     def _maintained(self) -> Iterator[Import | Kept]:
         yield from self._imports.values()
@@ -185,6 +216,10 @@ class FlowDataflow:
             for size in operator.sizes():
                 yield replace(size, operator=number)
         yield from self._errors.sizes()
+
+    def work(self) -> Iterator[OperatorWork]:
+        """Yield what each operator has done."""
+        return self._work.operators()
 
     def close(self) -> None:
         """Free the operators."""

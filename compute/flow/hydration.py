@@ -5,6 +5,7 @@ from a bulk engine if they are made of many rows. All else goes through the oper
 """
 
 from collections.abc import Mapping, Sequence
+from time import thread_time_ns
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from foreshore.compute.flow.operators.operator import Linear, Operator, Source, 
 from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.read import count_updates, read_until
+from foreshore.compute.flow.work import Work
 from foreshore.expr import ir
 from foreshore.ids import GlobalId
 from foreshore.types import SqlType
@@ -97,9 +99,10 @@ class Hydration:
 
     # --- the step
 
-    def given(self) -> dict[GlobalId, Batch]:
-        """Return the rows of the inputs that are used."""
+    def given(self, work: Work) -> dict[GlobalId, Batch]:
+        """Return the rows of the inputs that are used; the time is added to their operators'."""
         found = {}
+        began = thread_time_ns()
         for number, id in self._sources.items():
             if number not in self._wanted:
                 continue
@@ -116,6 +119,7 @@ class Hydration:
                     self._interner,
                     self._as_of,
                 )
+            began = work.passed(work.hydration_ns, number, began)
         return found
 
     def step(self, number: int, inputs: Sequence[Batch]) -> Batch:

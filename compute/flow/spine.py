@@ -66,6 +66,7 @@ class Spine:
         self.seed = np.uint64(seed)
         self.tail = Tail(self.width, len(self.keys), 64)
         self._merge: Merge | None = None
+        self.merges = 0  # that are done
         self._full = CROWDED  # updates in the tail at which it is consolidated
 
     def __len__(self) -> int:
@@ -79,7 +80,8 @@ class Spine:
 
     def size(self, name: str) -> ArrangementSize:
         """Return the size as that of an arrangement called `name`; the tail is a batch."""
-        return ArrangementSize(name, len(self), len(self.runs) + 1, self.nbytes)
+        batches = len(self.runs) + 1
+        return ArrangementSize(name, len(self), batches, self.nbytes, merges=self.merges)
 
     def hashes(self, words: Words, key: int = 0) -> Hashes:
         """Return the hash of the key with number `key` of each row."""
@@ -236,6 +238,7 @@ class Spine:
             at = self.runs.index(merge.newer)
             self.runs = (*self.runs[:at], self._smaller(merge.run()), *self.runs[at + 2 :])
             self._merge = None
+            self.merges += 1
 
     def _next_merge(self) -> Merge | None:
         for newer, older in pairwise(self.runs):

@@ -17,7 +17,8 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from time import thread_time_ns
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,7 @@ from foreshore.compute.protocol import (
     IndexExport,
     IndexStatus,
     Message,
+    OperatorStatus,
     SinkExport,
     SinkUpdates,
     SubscribeExport,
@@ -106,6 +108,10 @@ class _Times:
     step_ms: float = 0.0
     stepped_at: float = 0.0
     began: float = 0.0  # start of the current hydration or step
+    # CPU of the threads at work, in nanoseconds.
+    hydration_ns: int = 0
+    step_ns: int = 0
+    merge_ns: int = 0
 
 
 class DataflowState:
@@ -177,7 +183,7 @@ class DataflowState:
 
     def hydrate(self, engine: Engine) -> Sent:
         """On the worker: compute the output as of `as_of` and return the messages for it."""
-        started = time.monotonic()
+        started, cpu = time.monotonic(), thread_time_ns()
         schemas = {id: contents.schema for id, contents in self._contents.items()}
         if self._dataflow is not None:  # of a failed attempt
             self._dataflow.close()
@@ -196,6 +202,7 @@ class DataflowState:
         self._contents = {}
         self._persisted = {}
         self.times.hydration_ms = round(1000 * (time.monotonic() - started))
+        self.times.hydration_ns += thread_time_ns() - cpu
         return sent
 
     def _initial(self, output: Output) -> Sent:
@@ -315,7 +322,7 @@ class DataflowState:
         window = self._window
         assert window is not None
         assert self._dataflow is not None
-        started = time.monotonic()
+        started, cpu = time.monotonic(), thread_time_ns()
         if self._since is not None:
             self._dataflow.allow_compaction(self._since)
             self._since = None
@@ -336,6 +343,7 @@ class DataflowState:
         # A dataflow that is behind does not wait for a tick.
         self.times.stepped_at = ended if window.last else 0.0
         self.times.step_ms = 1000 * (ended - started)
+        self.times.step_ns += thread_time_ns() - cpu
         return sent
 
     def _paced_step(self, dataflow: Dataflow, window: Window) -> Output | None:
@@ -492,10 +500,13 @@ class DataflowState:
 
     def maintain(self) -> bool:
         """On the worker: merge some runs; return whether there is more to do."""
+        cpu = thread_time_ns()
         more = [index.rows.maintain() for index in list(self.indexes.values())]
         if self._dataflow is not None:
             more.append(self._dataflow.maintain())
-        return any([*more, self.errors.maintain()])
+        more.append(self.errors.maintain())
+        self.times.merge_ns += thread_time_ns() - cpu
+        return any(more)
 
     # --- the end of things
 
@@ -543,6 +554,9 @@ class DataflowState:
             tuple(self._index_status()),
             None if self.failure is None else self.failure.sqlstate,
             self.failures,
+            self.times.hydration_ns,
+            self.times.step_ns,
+            self.times.merge_ns,
         )
 
     def arrangement_status(self) -> Iterator[ArrangementStatus]:
@@ -552,6 +566,11 @@ class DataflowState:
         for id, index in self.indexes.items():
             rows, runs, bytes = index.rows.size
             yield ArrangementStatus(id, None, "index", rows, runs + 1, bytes)  # with the newest
+
+    def operator_status(self) -> Iterator[OperatorStatus]:
+        """Yield what each of its operators has done."""
+        for work in self._dataflow.work() if self._dataflow is not None else ():
+            yield OperatorStatus(self.id, *astuple(work))
 
     def _index_status(self) -> Iterator[IndexStatus]:
         for id, index in self.indexes.items():
@@ -563,7 +582,7 @@ def arrangement_status(size: ArrangementSize, owner: GlobalId | None) -> Arrange
     """Return the status of an arrangement of `owner`, if it belongs to no other collection."""
     object = size.object or owner
     return ArrangementStatus(
-        object, size.operator, size.name, size.records, size.batches, size.bytes
+        object, size.operator, size.name, size.records, size.batches, size.bytes, size.merges
     )
 
 

@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import assert_never
 
+import msgspec
+
 from foreshore import blocking
 from foreshore.compute.peek import failure_of
 from foreshore.compute.protocol import (
@@ -34,6 +36,7 @@ from foreshore.compute.protocol import (
     Hello,
     InitializationComplete,
     Message,
+    OperatorStatus,
     Peek,
     PeekPartTaken,
     Response,
@@ -373,8 +376,7 @@ class Replica:
                     self._failed(dataflow, error, "pending")
                 else:
                     self._went_well(dataflow, sent)
-                last = self._to_hydrate() is None
-                self._send_status(self._arrangements() if last else None)
+                self._send_status(detailed=self._to_hydrate() is None)
             await self._hydrations.wait()
 
     def _to_hydrate(self) -> DataflowState | None:
@@ -504,17 +506,21 @@ class Replica:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
-            self._send_status(self._arrangements())
+            self._send_status(detailed=True)
 
     async def _watch_engine(self) -> None:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
             await self._instance.check()
 
-    def _send_status(self, arrangements: tuple[ArrangementStatus, ...] | None = None) -> None:
+    def _send_status(self, *, detailed: bool = False) -> None:
         dataflows = tuple(dataflow.status() for dataflow in self._dataflows.values())
-        instance = self._instance
-        self._send(Status(instance.engine is not None, dataflows, instance.failure, arrangements))
+        status = Status(self._instance.engine is not None, dataflows, self._instance.failure)
+        if detailed:
+            status = msgspec.structs.replace(
+                status, arrangements=self._arrangements(), operators=self._operators()
+            )
+        self._send(status)
 
     def _arrangements(self) -> tuple[ArrangementStatus, ...]:
         """Return the sizes of all arrangements."""
@@ -524,6 +530,14 @@ class Replica:
         return (
             *(arrangement_status(size, None) for size in shared),
             *(each for statuses in own for each in statuses),
+        )
+
+    def _operators(self) -> tuple[OperatorStatus, ...]:
+        """Return what the operators of all dataflows have done."""
+        return tuple(
+            each
+            for dataflow in list(self._dataflows.values())
+            for each in dataflow.operator_status()
         )
 
 

@@ -1,0 +1,199 @@
+"""Rows of the system relations about dataflows: what replicas report about them.
+
+All show the reports of every replica, or of the one that the session chose by `cluster_replica`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from foreshore.adapter.read.cluster_choice import pinned_replica
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.builtin.relation import Row
+from foreshore.catalog.item import Item
+from foreshore.compute.protocol import ArrangementStatus, OperatorStatus
+from foreshore.ids import GlobalId
+
+_AS_REPORTED = ("state", "hydration_ms", "steps", "step_ms", "busy_ms", "failure")
+
+
+def _reports(context: StatementContext) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield the reports about all dataflows, each with that of its replica."""
+    pinned = pinned_replica(context)
+    for status in context.coordinator.compute.status():
+        if pinned is None or status["replica"] == pinned:
+            for each in status["dataflows"]:
+                yield status, each
+
+
+def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
+    for status, each in _reports(context):
+        indexes = each["indexes"]
+        yield {
+            "replica_id": status["replica"],
+            "object_id": each["id"],
+            "write_frontier": status["uppers"].get(each["id"]),
+            "arranged_rows": sum(index["rows"] for index in indexes) if indexes else None,
+            "arranged_bytes": sum(index["bytes"] for index in indexes) if indexes else None,
+            **{name: each[name] for name in _AS_REPORTED},
+        }
+
+
+def arrangements(context: StatementContext) -> Iterator[tuple[str, ArrangementStatus]]:
+    """Yield the arrangements with the replicas that reported them."""
+    pinned = pinned_replica(context)
+    for replica, each in context.coordinator.compute.arrangements():
+        if pinned is None or replica == pinned:
+            yield replica, each
+
+
+def operators(context: StatementContext) -> Iterator[tuple[str, OperatorStatus]]:
+    """Yield the operators with the replicas that reported them."""
+    pinned = pinned_replica(context)
+    for replica, each in context.coordinator.compute.operators():
+        if pinned is None or replica == pinned:
+            yield replica, each
+
+
+def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
+    for replica, each in arrangements(context):
+        yield {
+            "replica_id": replica,
+            "object_id": each.object,
+            "operator_id": each.operator,
+            "name": each.name,
+            "records": each.records,
+            "batches": each.batches,
+            "size": each.bytes,
+            "merges": each.merges,
+        }
+
+
+def _records_per_dataflow(context: StatementContext) -> Iterator[Row]:
+    """Yield the sums of the arrangements of each object; shared rows count for their collection."""
+    totals: defaultdict[tuple[str, GlobalId], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for replica, each in arrangements(context):
+        if each.object is not None:
+            total = totals[replica, each.object]
+            for place, count in enumerate((each.records, each.batches, each.bytes)):
+                total[place] += count
+    for (replica, id), (records, batches, size) in totals.items():
+        yield {
+            "replica_id": replica,
+            "object_id": id,
+            "name": _name(context, id),
+            "records": records,
+            "batches": batches,
+            "size": size,
+        }
+
+
+def _dataflow_operators(context: StatementContext) -> Iterator[Row]:
+    users: dict[tuple[str, GlobalId, int], int] = {}  # the first operator that uses another
+    reported = list(operators(context))
+    for replica, each in reported:
+        for input in each.inputs:
+            users.setdefault((replica, each.dataflow, input), each.operator)
+    for replica, each in reported:
+        yield {
+            "replica_id": replica,
+            "object_id": each.dataflow,
+            "operator_id": each.operator,
+            "name": each.name,
+            "parent_id": users.get((replica, each.dataflow, each.operator)),
+            "input_ids": list(each.inputs),
+        }
+
+
+def _elapsed(context: StatementContext) -> Iterator[Row]:
+    """Yield the times of operators, and of all else that a dataflow does."""
+    known: defaultdict[tuple[str, GlobalId], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for replica, each in operators(context):
+        times = (each.hydration_ns, each.step_ns, each.merge_ns)
+        known[replica, each.dataflow] = [
+            a + b for a, b in zip(known[replica, each.dataflow], times, strict=True)
+        ]
+        yield {
+            "replica_id": replica,
+            "object_id": each.dataflow,
+            "operator_id": each.operator,
+            "rows_in": each.rows_in,
+            "rows_out": each.rows_out,
+            **_times(each.steps, *times),
+        }
+    for status, report in _reports(context):
+        whole = report["hydration_ns"], report["step_ns"], report["merge_ns"]
+        of_operators = known[status["replica"], report["id"]]
+        # Both are of different moments, so the difference may be a little too small.
+        rest = [max(a - b, 0) for a, b in zip(whole, of_operators, strict=True)]
+        yield {
+            "replica_id": status["replica"],
+            "object_id": report["id"],
+            **_times(report["steps"], *rest),
+        }
+
+
+def _times(steps: int, hydration_ns: int, step_ns: int, merge_ns: int) -> dict[str, int]:
+    return {
+        "steps": steps,
+        "elapsed_ns": hydration_ns + step_ns + merge_ns,
+        "hydration_ns": hydration_ns,
+        "merge_ns": merge_ns,
+    }
+
+
+def _hydration_times(context: StatementContext) -> Iterator[Row]:
+    for status, each in _reports(context):
+        yield {
+            "replica_id": status["replica"],
+            "export_id": each["id"],
+            "time_ns": each["hydration_ms"] * 1_000_000 if _is_hydrated(each) else None,
+        }
+
+
+def _hydration_statuses(context: StatementContext) -> Iterator[Row]:
+    for status, each in _reports(context):
+        hydrated, ms = _is_hydrated(each), each["hydration_ms"]
+        yield {
+            "replica_id": status["replica"],
+            "object_id": each["id"],
+            "hydrated": hydrated,
+            "hydration_time": {"months": 0, "days": 0, "micros": ms * 1000} if hydrated else None,
+        }
+
+
+def _is_hydrated_rows(context: StatementContext) -> Iterator[Row]:
+    for row in _hydration_statuses(context):
+        yield {name: value for name, value in row.items() if name != "hydration_time"}
+
+
+def _is_hydrated(report: Mapping[str, Any]) -> bool:
+    """Whether the first step of a dataflow is done; a later one may have failed."""
+    return bool(report["hydration_ns"])
+
+
+def _frontiers(context: StatementContext) -> Iterator[Row]:
+    pinned = pinned_replica(context)
+    for status in context.coordinator.compute.status():
+        if pinned is None or status["replica"] == pinned:
+            for id, upper in status["uppers"].items():
+                yield {"replica_id": status["replica"], "export_id": id, "time": upper}
+
+
+def _name(context: StatementContext, id: GlobalId) -> str:
+    """Return the name of an object; a subscription has none but its id."""
+    found = context.coordinator.state.objects.get(id)
+    return found.name if isinstance(found, Item) else id
+
+
+DATAFLOWS: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
+    "mz_dataflow_statuses": _dataflow_statuses,
+    "mz_arrangement_sizes": _arrangement_sizes,
+    "mz_records_per_dataflow": _records_per_dataflow,
+    "mz_dataflow_operators": _dataflow_operators,
+    "mz_scheduling_elapsed": _elapsed,
+    "mz_compute_hydration_times": _hydration_times,
+    "mz_hydration_statuses": _is_hydrated_rows,
+    "mz_compute_hydration_statuses": _hydration_statuses,
+    "mz_compute_frontiers": _frontiers,
+}
