@@ -360,6 +360,14 @@ class StatementTooComplex(UserError):
     sqlstate = "54001"
 
 
+class TooManyColumns(UserError):
+    sqlstate = "54011"
+
+
+class TooManyArguments(UserError):
+    sqlstate = "54023"
+
+
 class ObjectNotInPrerequisiteState(UserError):
     sqlstate = "55000"
 

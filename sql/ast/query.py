@@ -140,7 +140,7 @@ class FunctionCall(Syntax):
     order_by: tuple[SortKey, ...] = ()
     filter: "Expression | None" = None
     over: WindowDefinition | None = None
-    within_group: bool = False
+    within_group: tuple[SortKey, ...] | None = None
 
 
 class Special(Syntax):
@@ -316,6 +316,13 @@ class Collate(Syntax):
     at: int
 
 
+class GroupingCall(Syntax):
+    """GROUPING(...): which of the expressions are left out of a row's grouping set."""
+
+    args: tuple["Expression", ...]
+    at: int
+
+
 class Default(Syntax):
     """DEFAULT, in VALUES of an INSERT and in SET."""
 
@@ -352,6 +359,7 @@ Expression: TypeAlias = (
     | Subscript
     | Field
     | Collate
+    | GroupingCall
     | Default
 )
 
@@ -428,6 +436,14 @@ class NamedWindow(Syntax):
     at: int
 
 
+class GroupingSets(Syntax):
+    """GROUPING SETS, ROLLUP or CUBE in GROUP BY; `sets` without elements is `()`."""
+
+    kind: OneOf["sets", "rollup", "cube"]
+    elements: tuple["Expression | GroupingSets", ...]
+    at: int
+
+
 class Select(Syntax):
     """One SELECT; `distinct` is None, True, or the expressions of DISTINCT ON.
 
@@ -438,13 +454,14 @@ class Select(Syntax):
     targets: tuple[Target, ...]
     from_: tuple[FromItem, ...]
     where: Expression | None
-    group_by: tuple[Expression, ...]
+    group_by: tuple[Expression | GroupingSets, ...]
     having: Expression | None
     at: int
     into: IntoTable | None = None
     is_table: bool = False
     windows: tuple[NamedWindow, ...] = ()
     qualify: Expression | None = None
+    distinct_groups: bool = False  # GROUP BY DISTINCT
 
 
 class Values(Syntax):

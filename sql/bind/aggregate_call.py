@@ -8,8 +8,10 @@ the query that contains it if it uses none. Its core aggregates are collected th
 of *that* query decides whether an aggregate is allowed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast as cast_
+
+import msgspec
 
 from foreshore.errors import (
     FeatureNotSupported,
@@ -21,6 +23,7 @@ from foreshore.expr.functions.comparison import check_equality, check_ordering
 from foreshore.expr.functions.registry import NO_LITERAL, resolve_aggregate
 from foreshore.expr.ir import (
     Aggregate,
+    And,
     Call,
     Column,
     Literal,
@@ -43,30 +46,38 @@ _ORDERED = ("array_agg", "string_agg")
 
 
 @dataclass(frozen=True, slots=True)
-class _Composed:
+class Composed:
     """The composition of a call: core aggregates, and a scalar whose `Column(i)` is the i-th."""
 
     cores: tuple[Aggregate, ...]
     finish: Scalar
     uses: tuple[Scalar, ...]  # scalars over the rows that its arguments use
+    # direct arguments of WITHIN GROUP, over the groups, by their places in the call `finish`
+    direct: dict[int, Scalar] = field(default_factory=dict)
 
 
 def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
     """Return the value of an aggregate over the groups of the query to which it belongs."""
     if expr.star and name != "count":
         raise UndefinedFunction(f"function {name}() does not exist", position=expr.at + 1)
-    if not expr.args and not expr.star:
+    if not expr.args and not expr.star and expr.within_group is None:
         raise WrongObjectType(
             f"{name}(*) must be used to call a parameterless aggregate function",
             position=expr.at + 1,
         )
     inner = ExpressionBinder(binder.planning, binder.scope, Clause("aggregate", nested=True))
-    order_by = tuple(_order_key(inner, key) for key in expr.order_by)
+    order_by = tuple(order_key(inner, key) for key in expr.order_by)
     condition = None
     if expr.filter is not None:
         filtering = ExpressionBinder(binder.planning, binder.scope, Clause("FILTER"))
         condition = filtering.boolean(expr.filter, "FILTER")
-    composed = _composed(binder, inner, name, expr, order_by)
+    if expr.within_group is not None:
+        from foreshore.sql.bind.ordered_sets import compose_ordered_set
+
+        direct = ExpressionBinder(binder.planning, binder.scope, Clause("direct arguments"))
+        composed = compose_ordered_set(direct, inner, name, expr)
+    else:
+        composed = _composed(binder, inner, name, expr, order_by)
     used = [*composed.uses, *(key.expr for key in order_by)]
     if condition is not None:
         used.append(condition)
@@ -75,23 +86,43 @@ def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) 
     if not order_by and not expr.distinct:
         order_by = owner.order.keys
     else:
-        order_by = tuple(
-            OrderKey(lift(key.expr, level), key.descending, key.nulls_first) for key in order_by
-        )
+        order_by = _lifted_order(order_by, level)
     cores = tuple(
         gathered.add(
             Aggregate(
                 core.function,
                 tuple(lift(arg, level) for arg in core.args),
                 core.type,
-                expr.distinct,
-                None if condition is None else lift(condition, level),
-                order_by if core.function in _ORDERED else (),
+                expr.distinct or core.distinct,
+                _lifted(_both(core.filter, condition), level),
+                _lifted_order(core.order_by, level)
+                or (order_by if core.function in _ORDERED else ()),
             )
         )
         for core in composed.cores
     )
-    return _with_columns(composed.finish, cast_(tuple[Scalar, ...], cores))
+    value = _with_columns(composed.finish, cast_(tuple[Scalar, ...], cores))
+    if composed.direct:
+        assert isinstance(value, Call)
+        args = list(value.args)
+        for place, scalar in composed.direct.items():
+            args[place] = lift(scalar, level)
+        return msgspec.structs.replace(value, args=tuple(args))
+    return value
+
+
+def _both(left: Scalar | None, right: Scalar | None) -> Scalar | None:
+    if left is None or right is None:
+        return left if right is None else right
+    return And((left, right))
+
+
+def _lifted(scalar: Scalar | None, level: int) -> Scalar | None:
+    return None if scalar is None else lift(scalar, level)
+
+
+def _lifted_order(keys: tuple[OrderKey, ...], level: int) -> tuple[OrderKey, ...]:
+    return tuple(msgspec.structs.replace(key, expr=lift(key.expr, level)) for key in keys)
 
 
 def _composed(
@@ -100,7 +131,7 @@ def _composed(
     name: str,
     expr: ast.FunctionCall,
     order_by: tuple[OrderKey, ...],
-) -> _Composed:
+) -> Composed:
     """Return the composition of a call over the row at which it stands."""
     values = tuple(inner.bind_value(arg) for arg in expr.args)
     rows = [value for value in values if isinstance(value, RowValue)]
@@ -137,7 +168,7 @@ def _composed(
         )
         for core in found.cores
     )
-    return _Composed(cores, found.finish, args)
+    return Composed(cores, found.finish, args)
 
 
 def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
@@ -149,7 +180,8 @@ def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
     return map_scalar(scalar, replace)
 
 
-def _order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
+def order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
+    """Return a key of an aggregate's ORDER BY."""
     expr = to_known(binder.planning, binder.bind(key.expr), key.at)
     with located(key.at):
         check_ordering(type_of(expr))
@@ -160,7 +192,7 @@ def _order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
 # --- rows ----------------------------------------------------------------------------------
 
 
-def _count_of_rows(row: RowValue, *, distinct: bool) -> _Composed:
+def _count_of_rows(row: RowValue, *, distinct: bool) -> Composed:
     """Return count of rows; a row is not NULL even if all of its fields are."""
     if row.outer and row.present is None:
         raise FeatureNotSupported(
@@ -170,13 +202,13 @@ def _count_of_rows(row: RowValue, *, distinct: bool) -> _Composed:
         )
     if distinct and not row.items:
         raise row.refused()
-    args = tuple(part for item in row.items for part in _never_null(item)) if distinct else ()
+    args = tuple(part for item in row.items for part in never_null(item)) if distinct else ()
     if row.present is not None:
         args = (*args, row.present)
-    return _Composed((Aggregate("count", args, INT8),), Column(0, INT8, False), row.items)
+    return Composed((Aggregate("count", args, INT8),), Column(0, INT8, False), row.items)
 
 
-def _never_null(scalar: Scalar) -> tuple[Scalar, ...]:
+def never_null(scalar: Scalar) -> tuple[Scalar, ...]:
     """Return scalars that are never NULL, and equal exactly if `scalar` is not distinct."""
     type = type_of(scalar)
     if isinstance(scalar, Column | OuterColumn) and not scalar.nullable:

@@ -15,6 +15,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.functions.aggregates import is_aggregate
+from foreshore.expr.functions.ordered_sets import is_ordered_set
 from foreshore.expr.functions.registry import (
     NO_LITERAL,
     function_exists,
@@ -129,10 +130,16 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         raise undefined_function(".".join(expr.name), types, expr.at)
     if name in sequence.FUNCTIONS:
         return sequence.bind_sequence_call(binder, expr)
+    if expr.over is not None and (expr.within_group is not None or is_ordered_set(name)):
+        raise FeatureNotSupported(
+            f"OVER is not supported for ordered-set aggregate {name}", position=expr.at + 1
+        )
     if expr.over is not None:
         from foreshore.sql.bind.window_call import bind_window_call
 
         return bind_window_call(binder, name, expr)
+    if expr.within_group is not None or is_ordered_set(name):
+        return _within_group(binder, name, expr)
     if is_window_function(name):
         from foreshore.sql.bind.window_call import require_over
 
@@ -242,6 +249,27 @@ _SESSION_FUNCTIONS: dict[
 
 
 # --- aggregates ----------------------------------------------------------------------------
+
+
+def _within_group(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
+    """Return a call of an ordered-set aggregate."""
+    from foreshore.sql.bind.aggregate_call import bind_aggregate
+
+    if expr.within_group is None:
+        if len(expr.args) != (1 if name == "mode" else 2):
+            types = [type_of(binder.bind(arg)) for arg in expr.args]
+            raise undefined_function(name, types, expr.at)
+        raise WrongObjectType(
+            f"WITHIN GROUP is required for ordered-set aggregate {name}", position=expr.at + 1
+        )
+    if is_aggregate(name) or is_ordered_set(name) or is_window_function(name):
+        return bind_aggregate(binder, name, expr)
+    args = (*expr.args, *(key.expr for key in expr.within_group))
+    bound = tuple(binder.bind(arg) for arg in args)
+    binder.call(name, bound, expr.at, tuple(map(at_of, args)))  # raises if there is none
+    raise WrongObjectType(
+        f"WITHIN GROUP specified, but {name} is not an aggregate function", position=expr.at + 1
+    )
 
 
 def _not_an_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:

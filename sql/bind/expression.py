@@ -8,6 +8,7 @@ literal or NULL keeps the unknown type until its context requires one.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
+from typing import cast as cast_
 
 from foreshore.errors import (
     AmbiguousColumn,
@@ -15,6 +16,7 @@ from foreshore.errors import (
     FeatureNotSupported,
     GroupingError,
     SyntaxError_,
+    TooManyArguments,
     UndefinedColumn,
     UndefinedFunction,
     UndefinedParameter,
@@ -43,7 +45,9 @@ from foreshore.sql.bind.coerce import (
     is_unknown,
     number,
     to_common,
+    to_known,
 )
+from foreshore.sql.bind.grouping_sets import GroupingRef
 from foreshore.sql.bind.long_lists import LONG_LIST, over_array
 from foreshore.sql.bind.row_values import (
     RowValue,
@@ -195,6 +199,8 @@ class ExpressionBinder:
                 return row_of_table(*table, at)
             case ast.Star(at=at):
                 raise SyntaxError_('syntax error at or near "*"', position=at + 1)
+            case ast.GroupingCall(args=args, at=at):
+                return self._grouping(args, at)
             case ast.Default(at=at):
                 raise SyntaxError_("DEFAULT is not allowed in this context", position=at + 1)
             case _:
@@ -243,6 +249,19 @@ class ExpressionBinder:
         return self.planning.parameters.use(index, at)
 
     # --- calls
+
+    def _grouping(self, args: tuple[ast.Expression, ...], at: int) -> Scalar:
+        """Return GROUPING(...), which is resolved when the groups are known."""
+        aggregates = self.clause.aggregates
+        if aggregates is None:
+            raise GroupingError(
+                f"grouping operations are not allowed in {self.clause.name}", position=at + 1
+            )
+        if len(args) > 31:
+            raise TooManyArguments("GROUPING must have fewer than 32 arguments", position=at + 1)
+        aggregates.has_grouping = True
+        bound = tuple(to_known(self.planning, self.bind(arg), at_of(arg)) for arg in args)
+        return cast_(Scalar, GroupingRef(aggregates.number, bound, at))
 
     def call(
         self, name: str, args: Sequence[Scalar], at: int, offsets: Sequence[int] = ()

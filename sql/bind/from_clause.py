@@ -16,7 +16,6 @@ from foreshore.errors import (
     AmbiguousColumn,
     FeatureNotSupported,
     InvalidColumnReference,
-    SyntaxError_,
     UndefinedColumn,
     WrongObjectType,
 )
@@ -60,6 +59,8 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_relation
 from foreshore.types import INT8, ColumnType
+
+UNNAMED = "unnamed_subquery"
 
 
 @dataclass
@@ -223,7 +224,8 @@ def _named(
     names = item.columns + names[len(item.columns) :]
     slots = tuple(Slot(name, i) for i, name in enumerate(names))
     scalar = isinstance(item, ast.FunctionRef) and len(slots) == 1
-    table = Table(alias, schema, slots, scalar=scalar, hidden_name=hidden)
+    unnamed = isinstance(item, ast.SubqueryRef) and item.alias is None
+    table = Table(alias, schema, slots, scalar=scalar, hidden_name=hidden, unnamed=unnamed)
     return BoundItem(relation, columns, [table], list(slots))
 
 
@@ -231,20 +233,10 @@ def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -
     from foreshore.sql.bind.bound_query import ordered_relation
     from foreshore.sql.bind.query import bind_query
 
-    if item.alias is None:
-        raise SyntaxError_(
-            "VALUES in FROM must have an alias"
-            if isinstance(item.query.body, ast.Values)
-            else "subquery in FROM must have an alias",
-            hint="For example, FROM (VALUES ...) [AS] foo."
-            if isinstance(item.query.body, ast.Values)
-            else "For example, FROM (SELECT ...) [AS] foo.",
-            position=item.at + 1,
-        )
     around = parent if item.lateral else _hide_non_lateral(parent)
     bound = bind_query(planning, item.query, around, locking=True)
     relation, order = ordered_relation(bound)
-    part = _named(relation, list(columns_of(relation)), bound.names, item, item.alias, None)
+    part = _named(relation, list(columns_of(relation)), bound.names, item, UNNAMED, None)
     part.order = order
     return part
 

@@ -32,6 +32,8 @@ def _name_and_strength(expr: ast.Expression) -> tuple[str | None, int]:
         case ast.CaseWhen(otherwise=otherwise):
             name, strength = (None, 0) if otherwise is None else _name_and_strength(otherwise)
             return (name, strength) if strength > 1 else ("case", 1)
+        case ast.GroupingCall():
+            return "grouping", 2
         case ast.ArrayOf():
             return "array", 2
         case ast.Row():

@@ -39,6 +39,7 @@ class Table:
     present: int | None = None  # if `outer`: a column that is NULL exactly if the whole row is
     scalar: bool = False  # of a function: the bare name is its column
     hidden_name: str | None = None  # the relation's own name if an alias hides it
+    unnamed: bool = False  # a subquery without an alias: `alias` is only shown in errors
 
 
 @dataclass(slots=True)
@@ -66,6 +67,8 @@ class Scope:
     def add_table(self, table: Table) -> None:
         """Make `table` visible; raises an error if its alias is taken."""
         for other in self.tables:
+            if other.unnamed or table.unnamed:
+                continue
             if other.alias == table.alias and (
                 other.schema is None or table.schema is None or other.schema == table.schema
             ):
@@ -84,7 +87,9 @@ class Scope:
     def find_table(self, alias: str, schema: str | None) -> Table | None:
         """Return the table of this scope that the qualifier names."""
         for table in self.tables:
-            if table.alias == alias and (schema is None or table.schema == schema):
+            if table.alias != alias or table.unnamed:
+                continue
+            if schema is None or table.schema == schema:
                 return table
         return None
 

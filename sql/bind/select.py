@@ -43,6 +43,7 @@ from foreshore.sql.bind.expression import (
     resolve_qualifier,
 )
 from foreshore.sql.bind.from_clause import bind_from
+from foreshore.sql.bind.grouping_sets import expand
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.output_names import column_name
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
@@ -213,14 +214,18 @@ class SelectBinder:
         having = None
         if select.having is not None:
             having = self._binder("HAVING", aggregates=True).condition(select.having)
-        keys = [self._group_key(expr) for expr in select.group_by]
-        if not keys and not self.aggregates.cores and having is None:
+        sets = expand(select.group_by, self._group_key, distinct=select.distinct_groups)
+        aggregates = self.aggregates
+        if not (select.group_by or aggregates.cores or aggregates.has_grouping or having):
             return having, others, ons
         self.is_grouped = True
-        if references(keys):
-            keys, others, ons = self._join_group_sets(keys, others, ons)
-        unique = tuple(dict.fromkeys(keys))
-        grouping = Grouping(self.scope, unique, self.aggregates)
+        unique = tuple(dict.fromkeys(key for keys in sets for key in keys))
+        if len(sets) > 1:
+            self._refuse_constants(unique)
+        positions = tuple(tuple(map(unique.index, keys)) for keys in sets)
+        if references(unique):
+            unique, others, ons = self._join_group_sets(unique, others, ons)
+        grouping = Grouping(self.scope, unique, aggregates, positions)
         self.targets = [grouping.over_groups(scalar) for scalar in self.targets]
         others = [grouping.over_groups(scalar) for scalar in others]
         ons = [grouping.over_groups(scalar) for scalar in ons]
@@ -231,8 +236,18 @@ class SelectBinder:
             self.qualify = grouping.over_groups(self.qualify)
         if having is not None:
             having = grouping.over_groups(having)
-        self.relation = grouping.relation(self.relation)
+        self.relation = grouping.relation(self.relation, self.planning.new_let)
         return having, others, ons
+
+    def _refuse_constants(self, keys: tuple[Scalar, ...]) -> None:
+        """Raise 0A000 for a constant that is a key in some of several grouping sets.
+
+        It cannot be told apart from equal constants elsewhere, which are never NULL.
+        """
+        if any(isinstance(key, Literal) for key in keys):
+            raise FeatureNotSupported(
+                "a constant in GROUPING SETS is not supported", position=self.select.at + 1
+            )
 
     def _group_key(self, expr: ast.Expression) -> Scalar:
         binder = self._binder("GROUP BY", aggregates=False, sets=True)
@@ -281,8 +296,8 @@ class SelectBinder:
     # --- set-returning functions
 
     def _join_group_sets(
-        self, keys: list[Scalar], others: list[Scalar], ons: list[Scalar]
-    ) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+        self, keys: tuple[Scalar, ...], others: list[Scalar], ons: list[Scalar]
+    ) -> tuple[tuple[Scalar, ...], list[Scalar], list[Scalar]]:
         """Add rows of set-returning calls in GROUP BY; return the scalars over the result.
 
         Elsewhere a call is evaluated over the groups, unless it is part of a key.
@@ -301,7 +316,7 @@ class SelectBinder:
         others, ons = by_keys(others), by_keys(ons)
         for call in self.sets.used_by((*self.targets, *others, *ons)).values():
             call.args = tuple(by_keys(call.args))
-        return [over.get(key, key) for key in keys], others, ons
+        return tuple(over.get(key, key) for key in keys), others, ons
 
     def _join_sets(self, *others: list[Scalar]) -> list[list[Scalar]]:
         """Add rows of set-returning calls; return `others` over the result."""

@@ -298,7 +298,9 @@ class ExpressionConverter(ABC):
                 return self.unexpected(node)
             return ast.Special(kind, self.all(args), at)
         if not schema and last == "grouping":
-            return self.refuse("GROUPING", node)
+            if not args or given.args.get("distinct") or given.args.get("order"):
+                return self.unexpected(node)
+            return ast.GroupingCall(self.all(args), at)
         star = len(args) == 1 and isinstance(args[0], exp.Star)
         order = given.args.get("order")
         return ast.FunctionCall(
@@ -369,7 +371,21 @@ class ExpressionConverter(ABC):
         return ast.FrameClause(node.args["unit"], bounds[0], bounds[1], node.args["exclude"])
 
     def _withingroup(self, node: exp.WithinGroup) -> ast.Expression:
-        return self.refuse("WITHIN GROUP", node)
+        call = self.expression(node.this)
+        if not isinstance(call, ast.FunctionCall):
+            return self.unexpected(node)
+        for given, what in (
+            (call.order_by, "multiple ORDER BY clauses"),
+            (call.distinct, "DISTINCT"),
+            (call.variadic, "VARIADIC"),
+        ):
+            if given:
+                both = "" if what.startswith("multiple") else "use "
+                raise SyntaxError_(
+                    f"cannot {both}{what} with WITHIN GROUP", position=self.at(node) + 1
+                )
+        call.within_group = self.order(node.expression)
+        return call
 
     def order(self, order: exp.Order) -> tuple[ast.SortKey, ...]:
         """Convert ORDER BY."""

@@ -147,19 +147,21 @@ class Converter(ExpressionConverter):
             else:
                 items[-1] = self._join(items[-1], join)
         where, having = node.args.get("where"), node.args.get("having")
+        group = node.args.get("group")
         qualify = node.args.get("qualify")
         return ast.Select(
             distinct,
             tuple(map(self.target, node.expressions)),
             tuple(items),
             self.expression(where.this) if where is not None else None,
-            self._group(node.args.get("group")),
+            self._group(group),
             self.expression(having.this) if having is not None else None,
             self.at(node),
             self._into(node.args.get("into")),
             is_table=_has_implied_star(node),
             windows=tuple(map(self._named_window, node.args.get("windows") or ())),
             qualify=self.expression(qualify.this) if qualify is not None else None,
+            distinct_groups=group is not None and bool(group.args.get("distinct")),
         )
 
     def _named_window(self, node: nodes.NamedWindow) -> ast.NamedWindow:
@@ -174,12 +176,16 @@ class Converter(ExpressionConverter):
         table = ast.TableRef(name, None, (), self.at(node), node.args["end"])
         return ast.IntoTable(table, bool(node.args.get("temporary")))
 
-    def _group(self, group: exp.Group | None) -> tuple[ast.Expression, ...]:
+    def _group(self, group: exp.Group | None) -> tuple[ast.Expression | ast.GroupingSets, ...]:
         if group is None:
             return ()
-        if not group.expressions:
-            return self.refuse("GROUP BY ()", group)
-        return self.all(group.expressions)
+        return tuple(map(self._grouping_element, group.expressions))
+
+    def _grouping_element(self, node: exp.Expr) -> ast.Expression | ast.GroupingSets:
+        if not isinstance(node, nodes.GroupingSets):
+            return self.expression(node)
+        elements = tuple(map(self._grouping_element, node.expressions))
+        return ast.GroupingSets(node.args["kind"], elements, self.at(node))
 
     def target(self, node: exp.Expr) -> ast.Target:
         """Convert an item of a select list."""

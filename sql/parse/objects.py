@@ -202,21 +202,22 @@ class ObjectParser(TableParser, SubscribeParser):
         if self.at_symbol("(") or self.peek().value in ("(", "."):
             self.unsupported("a unique index on an expression")
         found = self.name_at()
+        self._key_order()
+        return found
+
+    def _index_key(self) -> ast.Expression:
+        """Parse a key of an index; operator class and sort order are accepted without effect."""
+        key = self.expression()
+        self._key_order()
+        return key
+
+    def _key_order(self) -> None:
         if self.token.kind == WORD and self.token.value.endswith("_ops"):
             self.advance()
         if not self.accept("asc"):
             self.accept("desc")
         if self.accept("nulls") and not self.accept("first"):
             self.expect("last")
-        return found
-
-    def _index_key(self) -> ast.Expression:
-        key = self.expression()
-        if self.at_word("asc", "desc", "nulls"):
-            self.unsupported("an order of an index's key")
-        if self.token.kind == WORD and self.token.value.endswith("_ops"):
-            self.advance()
-        return key
 
     # --- clusters
 

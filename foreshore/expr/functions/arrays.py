@@ -73,7 +73,7 @@ def _element_key(type: SqlType) -> Callable[[Any], Any]:
     return key
 
 
-def _by_elements(compute: Callable[..., Any]) -> Kernel:
+def by_elements(compute: Callable[..., Any]) -> Kernel:
     """Return the kernel of `compute(key, *data)`, where `key` distinguishes elements."""
 
     def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
@@ -344,15 +344,15 @@ declare("array_upper", "anyarray int4", "int4", _length)
 declare("array_lower", "anyarray int4", "int4", _lower)
 declare("array_ndims", "anyarray", "int4", _dimensions)
 declare("cardinality", "anyarray", "int4", _length)
-declare("@>", "anyarray anyarray", "bool", _by_elements(_contains), stem="array_contains")
+declare("@>", "anyarray anyarray", "bool", by_elements(_contains), stem="array_contains")
 declare(
     "<@",
     "anyarray anyarray",
     "bool",
-    _by_elements(lambda key, a, b: _contains(key, b, a)),
+    by_elements(lambda key, a, b: _contains(key, b, a)),
     stem="array_contained",
 )
-declare("&&", "anyarray anyarray", "bool", _by_elements(_overlaps), stem="array_overlaps")
+declare("&&", "anyarray anyarray", "bool", by_elements(_overlaps), stem="array_overlaps")
 declare(
     "array_append ||",
     "anycompatiblearray anycompatible",

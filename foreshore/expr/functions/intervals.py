@@ -131,6 +131,11 @@ def _sums(types: Signature, *arrays: pa.Array) -> Outcome:
     return collect(types, _interval_of_sums, zip(*(a.to_pylist() for a in arrays), strict=True))
 
 
+def between_intervals(low: Interval, high: Interval, share: float) -> Interval:
+    """Return the interval at `share` of the way from `low` to `high`."""
+    return _add_intervals(_scaled(_subtract_intervals(high, low), share, False), low)
+
+
 for _name, _args, _stem, _compute in (
     ("+", "interval interval", "add", _add_intervals),
     ("-", "interval interval", "subtract", _subtract_intervals),

@@ -54,6 +54,7 @@ _FAMILIES = (
     "jsonb",
     "jsonwritten",
     "arrays",
+    "ordered_sets",
     "vectors",
     "windows",
     "zones",

@@ -33,6 +33,12 @@ class CallArguments(exp.Expression):
     arg_types = {"expressions": False, "distinct": False, "variadic": False, "order": False}
 
 
+class GroupingSets(exp.Expression):
+    """An element of GROUP BY: `kind` is sets, rollup or cube; elements may be nested sets."""
+
+    arg_types = {"kind": True, "expressions": False}
+
+
 class RowOf(exp.Expression):
     """ROW(...)."""
 

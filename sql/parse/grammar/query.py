@@ -3,9 +3,10 @@
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
+from foreshore.sql.parse.grammar.nodes import GroupingSets
 from foreshore.sql.parse.grammar.with_clause import WithParser
 from foreshore.sql.parse.keywords import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
 
@@ -122,20 +123,46 @@ class Parser(WithParser):
         return located(into, token)
 
     def _parse_group(self, *args: Any, **kwargs: Any) -> exp.Group | None:
-        group = super()._parse_group(*args, **kwargs)
-        if group is not None and self._prev.token_type is TokenType.GROUP_BY:
-            self.fail(self._curr)
-        return group
-
-    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> None:
-        kind = self._curr.token_type if self._curr else None
-        if kind in (TokenType.CUBE, TokenType.ROLLUP) and not with_prefix:
-            self.unsupported(f"GROUP BY {self._curr.text.upper()}", self._curr.start)
-
-    def _parse_grouping_sets(self) -> None:
+        """Parse GROUP BY [ALL | DISTINCT] with ROLLUP, CUBE and GROUPING SETS."""
         token = self._curr
+        if not self._match(TokenType.GROUP_BY):
+            return None
+        distinct = self._take("distinct")
+        if not distinct:
+            self._take("all")
+        group = exp.Group(expressions=self._grouping_elements())
+        group.set("distinct", distinct)
+        return located(group, token)
+
+    def _grouping_elements(self) -> list[exp.Expr]:
+        elements = [self._grouping_element()]
+        while self._match(TokenType.COMMA):
+            elements.append(self._grouping_element())
+        return elements
+
+    def _grouping_element(self) -> exp.Expr:
+        """Parse an expression, `()`, or grouping sets with their elements."""
+        token = self._curr
+        following = self._next.text if self._next else ""
+        if token and token.text == "(" and following == ")":
+            self._advance(2)
+            return located(GroupingSets(kind="sets", expressions=[]), token)
+        for kind in ("rollup", "cube"):
+            if following == "(" and self._take(kind):
+                return self._grouping_of(kind, token)
         if self._take("grouping", "sets"):
-            self.unsupported("GROUP BY GROUPING SETS", token.start)
+            return self._grouping_of("sets", token)
+        return self._need(0)
+
+    def _grouping_of(self, kind: str, token: Token) -> exp.Expr:
+        self._match_l_paren()
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise too_deep()
+        elements = self._grouping_elements() if kind == "sets" else self._list()
+        self.depth -= 1
+        self._match_r_paren()
+        return located(GroupingSets(kind=kind, expressions=elements), token)
 
     def _parse_limit(self, this: Any = None, *args: Any, **kwargs: Any) -> Any:
         token = self._curr

@@ -27,9 +27,12 @@ class WindowParser(ExpressionParser):
         """Parse WITHIN GROUP, FILTER and OVER after a call."""
         if this is None:
             return None
+        token = self._curr
         if self._take("within", "group"):
             order = self._parse_wrapped(self._parse_order)
-            this = exp.WithinGroup(this=this, expression=order)
+            if order is None:
+                self.fail(self._prev)
+            this = located(exp.WithinGroup(this=this, expression=order), token)
         if self._word("filter") and self._next and self._next.text == "(":
             self._advance(2)
             if not self._take("where"):
