@@ -163,12 +163,10 @@ class OperatorWork:
 class Dataflow(Protocol):
     """A maintained relation. Calls are serialized but may come from any thread.
 
-    `batch_sizing` chooses the number of times in a window; None: no limit. A window of at most
-    `small_window` updates takes no more than a few milliseconds.
+    `batch_sizing` chooses the number of times in a window; None: no limit.
     """
 
     batch_sizing: BatchSizing | None
-    small_window: int
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute the output as of the description's `as_of`; all updates are at that time."""
@@ -180,6 +178,10 @@ class Dataflow(Protocol):
         `deltas` are all updates of the inputs in the window; unchanged inputs may be omitted. If it
         raises, the state is unchanged and the call may be repeated.
         """
+        ...
+
+    def small_window(self, changed: Sequence[GlobalId]) -> int:
+        """Return how many updates of the inputs `changed` take a few milliseconds at most."""
         ...
 
     def cancel(self) -> None:

@@ -1,10 +1,11 @@
 """Dataflows whose output changes only in windows in which their inputs change."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from foreshore.compute.engine import ArrangementSize, OperatorWork
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import IndexExport
+from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
 
@@ -13,6 +14,10 @@ class WindowedDataflow:
 
     Its state, if any, has no times: no update is scheduled, and nothing is compacted or merged.
     """
+
+    def small_window(self, changed: Sequence[GlobalId]) -> int:
+        """Return 0: any window may take longer than a few milliseconds."""
+        return 0
 
     def cancel(self) -> None:
         """Do nothing: a window takes a short time."""

@@ -39,7 +39,6 @@ class RecomputedDataflow(WindowedDataflow):
     """A dataflow with recursions; see `foreshore.compute.engine.Dataflow`."""
 
     batch_sizing: BatchSizing | None = None
-    small_window = 0
 
     def __init__(self, description: DataflowDescription, begin: Begin) -> None:
         relation = with_limits(description.relation)

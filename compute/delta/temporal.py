@@ -147,7 +147,6 @@ class TemporalDataflow:
     """A dataflow with temporal filters; see `foreshore.compute.engine.Dataflow`."""
 
     batch_sizing: BatchSizing | None = None
-    small_window = 0
 
     def __init__(
         self,
@@ -220,6 +219,10 @@ class TemporalDataflow:
         """Make a call that is under way raise soon, if it can."""
         for stage in self._stages:
             stage.dataflow.cancel()
+
+    def small_window(self, changed: Sequence[GlobalId]) -> int:
+        """Return 0: a window may take longer than a few milliseconds."""
+        return 0
 
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""

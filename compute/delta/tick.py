@@ -139,8 +139,6 @@ class Store(Protocol):
 class TickDataflow(WindowedDataflow):
     """A dataflow over a store; see `foreshore.compute.engine.Dataflow`."""
 
-    small_window = 0
-
     def __init__(self, plan: TickPlan, store: Store, as_of: int) -> None:
         assert 1 <= len(plan.outputs) <= 2, "rows, and perhaps errors"
         self._plan = plan

@@ -25,7 +25,6 @@ from foreshore.compute.flow.convert import batch_of
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.read import read_until
-from foreshore.compute.flow.run import Index, Run
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.spine import Spine
 from foreshore.ids import GlobalId
@@ -144,15 +143,8 @@ class Collection:
 
         Keys stay as long as the collection does.
         """
-        spine = self.spine
-        made: dict[Run, Index] = {}
-        while True:  # indexes are made while others go on
-            with self._lock:
-                missing = [run for run in spine.runs if run not in made]
-                if spine.number_of(places) is not None or not missing or not spine.keys:
-                    return spine.add_key(places, made)
-            for run in missing:
-                made[run] = spine.index(run.words, places)
+        with self._lock:
+            return self.spine.add_key(places)
 
     def compact(self, reader: "Import", since: Timestamp) -> None:
         """Note that a reader reads no times before `since`."""
@@ -255,6 +247,10 @@ class Import(Shared):
         if lower <= new.complete and new.enter(self, lower - 1):
             self.collection = new
             self._collections.leave(old, self)
+
+    def is_indexed(self, key: int) -> bool:
+        """Whether a look-up by a key has no index to make first."""
+        return self.collection.spine.is_indexed(key)
 
     def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
         """Return what `Spine.joined` does."""

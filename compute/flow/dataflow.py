@@ -20,7 +20,9 @@ from foreshore.compute.flow.convert import (
 )
 from foreshore.compute.flow.hydration import Hydration
 from foreshore.compute.flow.index import FlowIndex, index_key
+from foreshore.compute.flow.operators.arranged import Readable
 from foreshore.compute.flow.operators.grouping import consolidated
+from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.loop import Loop
 from foreshore.compute.flow.operators.operator import Operator, Source, Window
 from foreshore.compute.flow.operators.reduce import Reduce
@@ -36,6 +38,8 @@ from foreshore.expr import ir
 from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
+
+SMALL_WINDOW = 256  # updates
 
 
 class FlowDataflow:
@@ -57,8 +61,7 @@ class FlowDataflow:
         self._operators: list[Operator] = builder.operators
         self._temporal = [each for each in self._operators if isinstance(each, TemporalFilter)]
         # One row may lengthen a recursion by any number of rounds.
-        has_loop = any(isinstance(each, Loop) for each in self._operators)
-        self.small_window = 0 if has_loop else 256
+        self._has_loop = any(isinstance(each, Loop) for each in self._operators)
         # Four times are worth a step: beyond its rows it costs few milliseconds.
         rereads = any(map(_rereads, self._operators))
         self.batch_sizing = BatchSizing(4, seconds=0.1) if rereads else None
@@ -70,6 +73,7 @@ class FlowDataflow:
             self._sources[id] = source
             self._numbers[number] = id
         self._source_of = dict(builder.sources)
+        self._look_ups = _look_ups_of(self._operators, self._numbers)
         self._context = builder.context
         self._work = Work(self._operators)
         self._description = description
@@ -165,6 +169,19 @@ class FlowDataflow:
     def _consolidated(self, batch: Batch) -> Batch:
         return consolidated(batch, self._context.seed) if len(batch) else batch
 
+    def small_window(self, changed: Sequence[GlobalId]) -> int:
+        """Return how many updates of the inputs `changed` take a few milliseconds at most.
+
+        The first look-up by a key may have a large index to make.
+        """
+        if self._has_loop:
+            return 0
+        for id in changed:
+            look_ups = self._look_ups[id]
+            if look_ups and not all(each.is_indexed(key) for each, key in look_ups):
+                return 0
+        return SMALL_WINDOW
+
     def cancel(self) -> None:
         """Make a recursion that is under way raise QueryCanceled."""
         self._context.cancelled = True
@@ -227,6 +244,22 @@ class FlowDataflow:
             each.close()
         self._imports = {}
         self._operators = []
+
+
+def _look_ups_of(
+    operators: Sequence[Operator], sources: Mapping[int, GlobalId]
+) -> dict[GlobalId, list[tuple[Readable, int]]]:
+    """Return what the changes of each source are looked up in by a key, with the key's number."""
+    found: dict[GlobalId, list[tuple[Readable, int]]] = {id: [] for id in sources.values()}
+    above: list[set[GlobalId]] = []  # the sources above each operator
+    for number, operator in enumerate(operators):
+        if isinstance(operator, Join):
+            for at, input in enumerate(operator.inputs):
+                for id in above[input]:
+                    found[id] += operator.look_ups(at)
+        own = {sources[number]} if number in sources else set()
+        above.append(own.union(*(above[input] for input in operator.inputs)))
+    return found
 
 
 def _rereads(operator: Operator) -> bool:

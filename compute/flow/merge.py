@@ -1,18 +1,22 @@
 """Merges: two neighbouring runs of a spine become one, a part at a time."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from foreshore.compute.flow.batch import Ints
+from foreshore.compute.flow.batch import Hashes, Ints
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import probing
-from foreshore.compute.flow.run import Index, Run
+from foreshore.compute.flow.run import Index, Places, Run
 from foreshore.update import Timestamp
 
 
 class Merge:
-    """The merge of two neighbouring runs: of their updates first, then index by index."""
+    """The merge of two neighbouring runs: of their updates first, then index by index.
+
+    Indexes that were read in neither are computed when they are read.
+    """
 
     def __init__(
         self,
@@ -23,11 +27,16 @@ class Merge:
         interner: Interner,
         seed: np.uint64,
         *,
+        keys: Sequence[Ints],
         ordered: bool,
     ) -> None:
         room, width = len(newer) + len(older), newer.words.shape[1]
-        traced = room if newer.indexes else 0
+        pairs = zip(newer.indexes, older.indexes, strict=True)
+        # What was read in one of both will be read again.
+        self._read = [a.is_made or b.is_made for a, b in pairs]
+        traced = room if any(self._read) else 0
         self.newer, self.older, self.since = newer, older, since
+        self._keys = tuple(keys[1:])  # of the indexes
         self._texts, self._interner, self._seed, self._ordered = texts, interner, seed, ordered
         self.hashes = np.empty(room, np.uint64)
         self.words = np.empty((room, width), np.int64)
@@ -36,7 +45,7 @@ class Merge:
         self.moved = np.empty(traced, np.int32)
         self.origins = np.empty(traced, np.int32)
         self.rows = (0, 0, 0)  # the places in both runs, and the number of updates put out
-        self.indexes: list[Index] = []
+        self.indexes: list[tuple[Hashes, Places] | None] = []  # None: computed when it is read
         self.at = (0, 0, 0)  # the same of the index under way
         self._hashes = np.empty(traced, np.uint64)
         self._places = np.empty(traced, np.int32)
@@ -63,6 +72,9 @@ class Merge:
 
     def _work_at_index(self, budget: int) -> None:
         number = len(self.indexes)
+        if not self._read[number]:
+            self.indexes.append(None)
+            return
         a, b = self.newer.indexes[number], self.older.indexes[number]
         self.at = probing.merge_indexes(
             a.hashes, a.places, b.hashes, b.places, len(self.newer),
@@ -70,7 +82,7 @@ class Merge:
         )  # fmt: skip
         i, j, size = self.at
         if i == len(self.newer) and j == len(self.older):
-            self.indexes.append(Index(self._hashes[:size].copy(), self._places[:size].copy()))
+            self.indexes.append((self._hashes[:size].copy(), self._places[:size].copy()))
             self.at = (0, 0, 0)
 
     @property
@@ -86,4 +98,10 @@ class Merge:
         parts: list[Any] = [each[:kept] for each in whole]
         if kept < len(self.hashes) // 2:
             parts = [part.copy() for part in parts]
-        return Run(parts[0], parts[1], parts[2], parts[3], tuple(self.indexes))
+        indexes = tuple(
+            Index(parts[1], key, self._seed)
+            if made is None
+            else Index.of(parts[1], key, self._seed, *made)
+            for key, made in zip(self._keys, self.indexes, strict=True)
+        )
+        return Run(parts[0], parts[1], parts[2], parts[3], indexes)

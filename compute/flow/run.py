@@ -1,27 +1,74 @@
 """Runs: sorted updates that nobody changes, and indexes of them by other keys."""
 
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
+from foreshore.compute.flow.kernels import rows
 from foreshore.compute.flow.shared import Shared
 
 FEW = 1 << 14  # times or diffs that are kept one by one even if they are the same
 
+Places = npt.NDArray[np.int32]
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Index:
-    """The hashes of a run's rows by another key, sorted, and their places."""
 
-    hashes: Hashes
-    places: npt.NDArray[np.int32]
+class Index(Shared):
+    """The hashes of a run's rows by another key, sorted, and their places.
+
+    They are computed when they are read for the first time: by `key`, places of words. Any thread
+    may read them.
+    """
+
+    def __init__(self, words: Words, key: Ints, seed: np.uint64) -> None:
+        self._words = words
+        self._key = key
+        self._seed = seed
+        self._made: tuple[Hashes, Places] | None = None
+        self._lock = Lock()
+
+    @classmethod
+    def of(
+        cls, words: Words, key: Ints, seed: np.uint64, hashes: Hashes, places: Places
+    ) -> "Index":
+        """Return an index with given hashes and places."""
+        index = cls(words, key, seed)
+        index._made = hashes, places
+        return index
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it has been computed."""
+        return self._made is not None
+
+    @property
+    def hashes(self) -> Hashes:
+        """Return the sorted hashes."""
+        return self._parts()[0]
+
+    @property
+    def places(self) -> Places:
+        """Return the place in the run for each hash."""
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[Hashes, Places]:
+        made = self._made
+        if made is None:
+            with self._lock:
+                made = self._made
+                if made is None:
+                    hashes = np.empty(len(self._words), np.uint64)
+                    rows.hash_places(self._words, self._key, self._seed, hashes)
+                    made = self._made = rows.sort_hashes(hashes)
+        return made
 
     @property
     def nbytes(self) -> int:
         """Return the size in memory."""
-        return self.hashes.nbytes + self.places.nbytes
+        made = self._made
+        return 0 if made is None else made[0].nbytes + made[1].nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

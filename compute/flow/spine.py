@@ -7,12 +7,13 @@
 
 A key is some words of a row. A spine is a list of immutable runs, newest first, whose sizes grow
 geometrically, and a tail. A run is sorted by (hash of the first key, words, time). Each further key
-has an index in each run: the sorted hashes, with the places of the rows. One thread at a time uses
-a spine, but `joined_runs`, `sorted`, `index` and the work of a merge may go on beside. `mark` and
+has an index in each run: the sorted hashes, with the places of the rows, computed by the first
+look-up that reads them. One thread at a time uses a spine, but `joined_runs`, `sorted` and the work
+of a merge may go on beside. `mark` and
 `restore` undo the insertions in between, so that a step is all or nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -96,8 +97,8 @@ class Spine:
                 return number
         return None
 
-    def add_key(self, places: Ints, made: Mapping[Run, Index] | None = None) -> int:
-        """Add a key, unless it is there; return its number. `made` has indexes made already."""
+    def add_key(self, places: Ints) -> int:
+        """Add a key, unless it is there; return its number."""
         number = self.number_of(places)
         if number is not None:
             return number
@@ -105,9 +106,8 @@ class Spine:
         self.keys.append(places)
         self._merge = None
         if number > 0:
-            made = {} if made is None else made
             self.runs = tuple(
-                replace(run, indexes=(*run.indexes, made.get(run) or self.index(run.words, places)))
+                replace(run, indexes=(*run.indexes, Index(run.words, places, self.seed)))
                 for run in self.runs
             )
         chains = Chains(self.tail.room)
@@ -116,11 +116,9 @@ class Spine:
         self.tail.chains.append(chains)
         return number
 
-    def index(self, words: Words, places: Ints) -> Index:
-        """Return the index of a run's rows by the key at `places`."""
-        hashes = np.empty(len(words), np.uint64)
-        rows.hash_places(words, places, self.seed, hashes)
-        return Index(*rows.sort_hashes(hashes))
+    def is_indexed(self, key: int) -> bool:
+        """Whether a look-up by a key has no index to make first."""
+        return key == 0 or all(run.indexes[key - 1].is_made for run in self.runs)
 
     # --- insertion
 
@@ -165,8 +163,8 @@ class Spine:
             self.since,
             self.seed,
         )
-        indexes = [self.index(parts[1], places) for places in self.keys[1:]]
-        return self._smaller(Run(parts[0], parts[1], parts[2], parts[3], tuple(indexes)))
+        indexes = tuple(Index(parts[1], places, self.seed) for places in self.keys[1:])
+        return self._smaller(Run(parts[0], parts[1], parts[2], parts[3], indexes))
 
     def _smaller(self, run: Run) -> Run:
         """Return a run with one time and one diff if they are the same for all."""
@@ -248,8 +246,9 @@ class Spine:
 
     def _merge_of(self, newer: Run, older: Run) -> Merge:
         return Merge(
-            newer, older, self.since, self.texts, self.interner, self.seed, ordered=self.ordered
-        )
+            newer, older, self.since, self.texts, self.interner, self.seed,
+            keys=self.keys, ordered=self.ordered,
+        )  # fmt: skip
 
     # --- reading
 

@@ -479,15 +479,18 @@ class DataflowState:
     def is_small_step(self) -> bool:
         """Whether the next step surely takes a few milliseconds at most."""
         dataflow = self._dataflow
-        return (
-            dataflow is not None
-            and self._window is None
-            and not self._corrections
-            and self.times.steps >= FIRST_STEPS
-            and self.times.step_ms < SMALL_STEP_MS
-            and sum(queue.pending for queue in self.queues.values()) + dataflow.due(self.importable)
-            <= dataflow.small_window
-        )
+        if (
+            dataflow is None
+            or self._window is not None
+            or self._corrections
+            or self.times.steps < FIRST_STEPS
+            or self.times.step_ms >= SMALL_STEP_MS
+        ):
+            return False
+        due = dataflow.due(self.importable)
+        changed = [id for id, queue in self.queues.items() if queue.pending or due]
+        updates = sum(queue.pending for queue in self.queues.values())
+        return updates + due <= dataflow.small_window(changed)
 
     @property
     def maintenance_due(self) -> bool:

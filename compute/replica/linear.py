@@ -3,7 +3,7 @@
 Hydration, which has many rows, is left to the bulk engine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -51,7 +51,6 @@ class LinearDataflow(WindowedDataflow):
     """A linear plan, hydrated by an engine and stepped by the kernels."""
 
     batch_sizing: BatchSizing | None = None
-    small_window = 256
 
     def __init__(
         self,
@@ -70,6 +69,10 @@ class LinearDataflow(WindowedDataflow):
         nothing = output_schema(ERRORS).empty_table()
         errors = self._as_of(self._errors, inputs) if self._errors is not None else nothing
         return TableOutput(self._as_of(self._rows, inputs), errors)
+
+    def small_window(self, changed: Sequence[GlobalId]) -> int:
+        """Return how many updates take a few milliseconds at most."""
+        return 256
 
     def _as_of(self, relation: Relation, inputs: Mapping[GlobalId, Input]) -> pa.Table:
         as_of = self._description.as_of

@@ -17,6 +17,10 @@ class Readable(Protocol):
         """Whether there were surely no rows before the window."""
         ...
 
+    def is_indexed(self, key: int) -> bool:
+        """Whether a look-up by a key has no index to make first."""
+        ...
+
     def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
         """Return what `Spine.joined` does."""
         ...
@@ -36,6 +40,10 @@ class Arranged:
         """Whether it had no rows before what is staged."""
         mark = self._mark
         return not len(self.spine) if mark is None else not mark.runs and not mark.used
+
+    def is_indexed(self, key: int) -> bool:
+        """Whether a look-up by a key has no index to make first."""
+        return self.spine.is_indexed(key)
 
     def insert(self, updates: Batch) -> None:
         """Stage updates of the input."""

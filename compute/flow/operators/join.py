@@ -86,6 +86,10 @@ class Join:
         """Note that the first output, of inputs that are not arranged here, was made elsewhere."""
         self._beginning = True
 
+    def look_ups(self, input: int) -> list[tuple[Readable, int]]:
+        """Return in what, and by which key, the changes of an input are looked up."""
+        return [(self._of(stage), stage.key) for stage in self._paths[input].stages]
+
     def is_shared(self, input: int) -> bool:
         """Whether an input is looked up in a collection that others read too."""
         return not isinstance(self._arranged[input], Arranged | None)

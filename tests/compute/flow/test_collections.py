@@ -237,6 +237,24 @@ def test_altered_columns_are_not_shared(bulk: DuckDbEngine) -> None:
     assert first.collection.successor is None
 
 
+def test_window_is_small_only_if_what_it_looks_up_is_indexed(
+    bulk: DuckDbEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spine, "TAIL_ROWS", 16)
+    monkeypatch.setattr(hydration, "BULK_ROWS", 0)
+    relation = Join((U2, U2, U2), ((column(0), column(2)), (column(1), column(4))))
+    description = DataflowDescription(GlobalId("t1"), relation, (U2.id,), (), START)
+    dataflow = FlowDataflow(description, bulk, Collections(Interner(), 1))
+    rows = updates(U2.columns, [((n, n), START, 1) for n in range(40)])
+    dataflow.hydrate({U2.id: Input(schema_of(U2.columns), (), (rows,))})
+    assert dataflow.small_window([]) > 0
+    assert dataflow.small_window([U2.id]) == 0
+    changed = updates(U2.columns, [((1, 1), START + 1, 1)])
+    dataflow.step(START + 1, START + 2, {U2.id: changed})
+    assert dataflow.small_window([U2.id]) > 0
+    dataflow.close()
+
+
 def test_threads_share_a_collection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are added, rows inserted and looked up, and runs merged, each on a thread of its own."""
     monkeypatch.setattr(spine, "TAIL_ROWS", 16)
@@ -265,7 +283,9 @@ def test_threads_share_a_collection(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def add_keys(shared: Collection = shared) -> None:
             for places in ([1], [2], [1, 2]):
-                shared.add_key(np.array(places))
+                key = shared.add_key(np.array(places))
+                wanted = Batch(np.array([[3, 7]])[:, : len(places)], NONE + 0, NONE + 1)
+                shared.joined(key, wanted, NONE[:0], np.arange(3), 1000)
 
         with ThreadPoolExecutor(3) as threads:
             merging = threads.submit(maintain)

@@ -397,8 +397,8 @@ def test_values_may_use_one_number_for_different_lets(
 
 def test_step_of_a_recursion_is_never_small(own_engine: FlowEngine) -> None:
     """It would hold up the replica's event loop, as one row may add any number of rounds."""
-    assert dataflow_of(own_engine, DISTANCES, Counter()).small_window == 0
-    assert dataflow_of(own_engine, distinct(EDGES, 2), Counter()).small_window > 0
+    assert dataflow_of(own_engine, DISTANCES, Counter()).small_window([]) == 0
+    assert dataflow_of(own_engine, distinct(EDGES, 2), Counter()).small_window([]) > 0
 
 
 def test_iterations_that_are_not_needed_any_more_are_dropped(own_engine: FlowEngine) -> None:

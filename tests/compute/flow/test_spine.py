@@ -70,3 +70,35 @@ def test_look_ups_do_not_depend_on_maintenance(
         assert found(kept, 0, wanted, time + 1) == found(plain, 0, wanted, time + 1)
         both = [(c, b) for c in range(4) for b in range(3)]
         assert found(kept, 1, both, time + 1) == Counter(rows)
+
+
+def test_index_is_made_by_first_look_up_and_kept_by_merges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spines, "TAIL_ROWS", 4)
+    spine = Spine(KEYS, np.zeros(3, np.int64), Interner(), 1)
+    spine.insert(batch(*(((i, i % 3, 0), 1, 1) for i in range(40))))
+    assert spine.is_indexed(0)
+    assert not spine.is_indexed(1)
+    size = spine.nbytes
+    assert found(spine, 1, [(0, 2)], 2) == Counter({(i, 2, 0): 1 for i in range(2, 40, 3)})
+    assert spine.is_indexed(1)
+    assert spine.nbytes > size
+    spine.insert(batch(*(((i, i % 3, 0), 2, 1) for i in range(40, 80))))
+    while spine.maintain():
+        continue
+    assert len(spine.runs) == 1
+    assert spine.is_indexed(1)
+    assert found(spine, 1, [(0, 2)], 3) == Counter({(i, 2, 0): 1 for i in range(2, 80, 3)})
+
+
+def test_merge_makes_no_index_that_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spines, "TAIL_ROWS", 4)
+    spine = Spine(KEYS, np.zeros(3, np.int64), Interner(), 1)
+    for time in (1, 2):
+        spine.insert(batch(*(((i, i % 3, time), time, 1) for i in range(40))))
+    while spine.maintain():
+        continue
+    assert len(spine.runs) == 1
+    assert not spine.is_indexed(1)
+    assert len(found(spine, 1, [(1, 2)], 3)) == 13
