@@ -1,6 +1,7 @@
 """Intervals: months, days and microseconds; sums, products and normalisation."""
 
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from foreshore.expr.functions.function import (
     declare,
     hidden,
 )
+from foreshore.expr.functions.interval_columns import by_columns, negated, scaled, sum_of
 from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, collect
 from foreshore.expr.functions.temporal import (
     DAY,
@@ -136,15 +138,22 @@ def between_intervals(low: Interval, high: Interval, share: float) -> Interval:
     return _add_intervals(_scaled(_subtract_intervals(high, low), share, False), low)
 
 
-for _name, _args, _stem, _compute in (
-    ("+", "interval interval", "add", _add_intervals),
-    ("-", "interval interval", "subtract", _subtract_intervals),
-    ("-", "interval", "negate", _negate_interval),
-    ("*", "interval float8", "multiply", lambda a, f: _scaled(a, f, False)),
-    ("*", "float8 interval", "multiply", lambda f, a: _scaled(a, f, False)),
-    ("/", "interval float8", "divide", lambda a, f: _scaled(a, f, True)),
+_multiply = partial(scaled, divide=False)
+_divide = partial(scaled, divide=True)
+
+for _name, _args, _stem, _columns, _compute in (
+    ("+", "interval interval", "add", sum_of, _add_intervals),
+    ("-", "interval interval", "subtract", partial(sum_of, sign=-1), _subtract_intervals),
+    ("-", "interval", "negate", negated, _negate_interval),
+    ("*", "interval float8", "multiply", _multiply, lambda a, f: _scaled(a, f, False)),
+    (
+        *("*", "float8 interval", "multiply"),
+        *(lambda f, a: _multiply(a, f), lambda f, a: _scaled(a, f, False)),
+    ),
+    ("/", "interval float8", "divide", _divide, lambda a, f: _scaled(a, f, True)),
 ):
-    declare(_name, _args, "interval", data_rows(_compute), stem=_stem, fallible=True)
+    _kernel = by_columns(_columns, data_rows(_compute))
+    declare(_name, _args, "interval", _kernel, stem=_stem, fallible=True)
 hidden(
     "average(interval,int8)",
     "interval int8",
