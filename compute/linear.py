@@ -121,27 +121,8 @@ def apply(
             return locals[number]
         case Let(number=number, value=value, body=body):
             return apply(body, inputs, {**locals, number: below(value)}, values)
-        case Map(input=input, scalars=scalars):
-            rows = below(input)
-            columns = list(rows.columns)
-            for scalar in scalars:
-                columns.append(values(scalar, columns, rows.count))
-            return Rows(tuple(columns), rows.along, rows.count)
-        case Filter(input=input, predicates=predicates):
-            rows = below(input)
-            kept = predicates[0] if len(predicates) == 1 else And(predicates)
-            return rows.filter(values(kept, rows.columns, rows.count)) if rows.count else rows
-        case Project(input=input, outputs=outputs):
-            rows = below(input)
-            return Rows(tuple([rows.columns[i] for i in outputs]), rows.along, rows.count)
-        case FlatMap(input=input, function=function, args=args, columns=added):
-            rows = below(input)
-            call = Call(function, args, array_of(added[0].type))
-            lists = values(call, rows.columns, rows.count)
-            repeated = rows.take(pc.list_parent_indices(lists))
-            ordinality = [_ordinality(lists)] if len(added) > 1 else []
-            columns = [*repeated.columns, pc.list_flatten(lists), *ordinality]
-            return Rows(tuple(columns), repeated.along, repeated.count)
+        case Map() | Filter() | Project() | FlatMap():
+            return applied(relation, below(relation.input), values)
         case Union(inputs=parts):
             each = [below(part) for part in parts]
             return Rows(
@@ -159,6 +140,39 @@ def apply(
             return below(input)
         case _:
             raise InternalError(f"{type(relation).__name__} is not linear")
+
+
+def applied(node: Map | Filter | Project | FlatMap, rows: Rows, values: Values) -> Rows:
+    """Return one node evaluated over the rows of its input."""
+    match node:
+        case Map(scalars=scalars):
+            columns = list(rows.columns)
+            for scalar in scalars:
+                columns.append(values(scalar, columns, rows.count))
+            return Rows(tuple(columns), rows.along, rows.count)
+        case Filter(predicates=predicates):
+            kept = predicates[0] if len(predicates) == 1 else And(predicates)
+            return rows.filter(values(kept, rows.columns, rows.count)) if rows.count else rows
+        case Project(outputs=outputs):
+            return Rows(tuple([rows.columns[i] for i in outputs]), rows.along, rows.count)
+        case FlatMap():
+            parents, added = elements_of(node, rows.columns, rows.count, values)
+            repeated = rows.take(parents)
+            return Rows((*repeated.columns, *added), repeated.along, repeated.count)
+
+
+def elements_of(
+    node: FlatMap, columns: Sequence[pa.Array], rows: int, values: Values
+) -> tuple[pa.Array, list[pa.Array]]:
+    """Return the number of the row that each element is of, and the columns that `node` adds."""
+    call = Call(node.function, node.args, array_of(node.columns[0].type))
+    lists = values(call, columns, rows)
+    if lists.null_count:  # behind which there may be elements
+        lists = lists.take(pa.array(np.arange(rows)))
+    added = [flat(pc.list_flatten(lists))]
+    if len(node.columns) > 1:
+        added.append(_ordinality(lists))
+    return pc.list_parent_indices(lists), added
 
 
 def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -9,13 +9,12 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore.compute.engine import result_schema
 from foreshore.compute.finish import places_in_order
-from foreshore.compute.linear import flat
+from foreshore.compute.linear import Rows, applied, elements_of
 from foreshore.compute.local.small.join import Values, join
-from foreshore.compute.local.small.reduce import mask_of, reduce
+from foreshore.compute.local.small.reduce import reduce
 from foreshore.compute.local.small.rows import (
     NotSmall,
     SmallRows,
@@ -28,8 +27,6 @@ from foreshore.compute.local.small.rows import (
 from foreshore.expr.cost import cost_of, has_growing_call, is_heavy
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
-    And,
-    Call,
     Column,
     Constant,
     Filter,
@@ -53,7 +50,7 @@ from foreshore.expr.ir import (
     walk_relations,
 )
 from foreshore.expr.scalars import scalars_of
-from foreshore.types import INT8, array_of, is_float
+from foreshore.types import INT8, is_float
 
 _KNOWN = (
     Constant, Filter, FlatMap, Get, Join, Let, LocalGet, Map, Negate, Project, Reduce, Threshold,
@@ -154,32 +151,13 @@ class _Evaluation:
         rows = consolidated(rows)
         return rows.take(rows.diffs > 0)
 
-    def _linear(self, relation: Map | Filter | Project | FlatMap, rows: SmallRows) -> SmallRows:
-        match relation:
-            case Map(scalars=scalars):
-                columns = list(rows.columns)
-                for scalar in scalars:
-                    columns.append(self._values(scalar, columns, rows.count))
-                return SmallRows(tuple(columns), rows.diffs)
-            case Filter(predicates=predicates):
-                kept = predicates[0] if len(predicates) == 1 else And(predicates)
-                return rows.take(mask_of(self._values(kept, rows.columns, rows.count)))
-            case Project(outputs=outputs):
-                return SmallRows(tuple(rows.columns[i] for i in outputs), rows.diffs)
-            case FlatMap(function=function, args=args, columns=added):
-                call = Call(function, args, array_of(added[0].type))
-                lists = self._values(call, rows.columns, rows.count)
-                if lists.null_count:  # so that these have no elements
-                    lists = lists.take(pa.array(np.arange(rows.count)))
-                parents = pc.list_parent_indices(lists).to_numpy()
-                repeated = rows.take(parents)
-                columns = [*repeated.columns, flat(pc.list_flatten(lists))]
-                if len(added) > 1:
-                    firsts = np.flatnonzero(np.diff(parents, prepend=-1))
-                    lengths = np.diff([*firsts, len(parents)])
-                    numbers = np.arange(len(parents)) - np.repeat(firsts, lengths) + 1
-                    columns.append(pa.array(numbers, pa.int64()))
-                return SmallRows(tuple(columns), repeated.diffs)
+    def _linear(self, node: Map | Filter | Project | FlatMap, rows: SmallRows) -> SmallRows:
+        if isinstance(node, FlatMap):
+            parents, added = elements_of(node, rows.columns, rows.count, self._values)
+            repeated = rows.take(parents.to_numpy())
+            return SmallRows((*repeated.columns, *added), repeated.diffs)
+        found = applied(node, Rows(rows.columns, (pa.array(rows.diffs),), rows.count), self._values)
+        return SmallRows(found.columns, found.along[0].to_numpy())
 
     def _top_k(self, node: TopK, rows: SmallRows) -> SmallRows:
         """Return the rows of each group between two positions."""
