@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +20,7 @@ FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 TEN = timedelta(seconds=10)
 
 
-class Person(pw.Schema):
+class Person(pw.Schema):  # type: ignore[misc]
     """A row of person."""
 
     number: int  # `id` is taken
@@ -29,7 +30,7 @@ class Person(pw.Schema):
     date_time: str
 
 
-class Auction(pw.Schema):
+class Auction(pw.Schema):  # type: ignore[misc]
     """A row of auction."""
 
     number: int  # `id` is taken
@@ -42,7 +43,7 @@ class Auction(pw.Schema):
     date_time: str
 
 
-class Bid(pw.Schema):
+class Bid(pw.Schema):  # type: ignore[misc]
     """A row of bid."""
 
     auction: int
@@ -145,7 +146,7 @@ def q16(bid: pw.Table) -> pw.Table:
     return result
 
 
-VIEWS = {"q4": q4, "q5": q5, "q7": q7, "q8": q8, "q16": q16}
+VIEWS: dict[str, Callable[..., pw.Table]] = {"q4": q4, "q5": q5, "q7": q7, "q8": q8, "q16": q16}
 
 
 def main() -> None:

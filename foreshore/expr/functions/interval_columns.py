@@ -5,6 +5,7 @@ Each function returns None if a row might be out of range or is an error; the fu
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +71,7 @@ def scaled(a: pa.Array, factor: pa.Array, *, divide: bool) -> pa.Array | None:
     return intervals(whole_months, whole_days + more + carried, all_micros, nulls(a, factor))
 
 
-def _rounded(x: np.ndarray) -> np.ndarray:
+def _rounded(x: Any) -> Any:
     """Return numbers rounded to a millionth."""
     return np.rint(x * 1_000_000) / 1_000_000
 
