@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.ddl import alter, create, drop
+from foreshore.adapter.ddl import alter, create, drop, enums
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.sequences import alter_sequence
@@ -59,6 +59,8 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateSchema: create.create_schema,
     plans.CreateTable: create.create_table,
     plans.CreateTableAs: create.create_table_as,
+    plans.CreateEnum: enums.create_enum,
+    plans.AlterEnum: enums.alter_enum,
     plans.CreateSequence: create.create_sequence,
     plans.CreateView: create.create_view,
     plans.CreateMaterializedView: create.create_view,

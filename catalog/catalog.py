@@ -39,6 +39,7 @@ class Planned:
     constraints: tuple[Constraint, ...] = ()
     generated: tuple[Generated | None, ...] = ()  # of a table: its identity columns
     sequence: Sequence | None = None
+    labels: tuple[str, ...] = ()  # of an enum
     depends_on_zone: bool = False
     unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`
 

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 from foreshore.catalog.item import ColumnOf, Database, Item, Object, Replica, Schema
 from foreshore.catalog.state import State, is_system
-from foreshore.errors import DependentObjectsStillExist, InsufficientPrivilege
+from foreshore.errors import (
+    DependentObjectsStillExist,
+    FeatureNotSupported,
+    InsufficientPrivilege,
+)
 
 Target = Object | ColumnOf
 CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
@@ -52,9 +56,22 @@ def objects_to_drop(
                 detail="\n".join(f"{each} depends on {describe(on)}" for each, on in others),
                 hint=CASCADE_HINT,
             )
+    _refuse_columns(found, describe)
     described = tuple(describe(each) for each, _ in found.cascaded.values())
     described += tuple(drop_default(*pair) for pair in found.defaults)
     return Dropped(tuple(found.order), described)
+
+
+def _refuse_columns(found: "_Found", describe: Callable[[Target], str]) -> None:
+    """Raise if a type goes whose columns would have to be dropped from tables that remain."""
+    for table, on in found.cascaded.values():
+        if not (isinstance(table, Item) and isinstance(on, Item) and on.type == "type"):
+            continue
+        if table.type == "table" and not found.has_schema_of(table):
+            raise FeatureNotSupported(
+                f"{describe(on)} cannot be dropped together with columns of {describe(table)}",
+                hint="Drop these columns first.",
+            )
 
 
 class _Found:
@@ -76,6 +93,10 @@ class _Found:
     def defaults(self) -> list[tuple[Item, Item]]:
         """Return the tables that remain, with the sequences that their defaults lose."""
         return [pair for pair in self._unbound if pair[0].id not in self._entered]
+
+    def has_schema_of(self, item: Item) -> bool:
+        """Return whether the schema of an item is dropped too."""
+        return item.schema in self._entered or item.schema in self._asked
 
     def visit(self, each: Target) -> None:
         """Add an object after all that depends on it."""

@@ -13,7 +13,7 @@ import msgspec
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.types import SqlType
 
-ItemType = OneOf["table", "view", "materialized view", "index", "sequence", "subscription"]
+ItemType = OneOf["table", "view", "materialized view", "index", "sequence", "subscription", "type"]
 OnCommit = OneOf["delete rows", "drop"]
 
 
@@ -125,7 +125,7 @@ class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Item(Described, frozen=True):
-    """A relation, index, sequence or subscription, given by its statement.
+    """A relation, index, sequence, subscription or type, given by its statement.
 
     `create_sql` has all names qualified; the item is planned from it at every start. `depends_on`
     are the items that the definition names; an index depends on its relation.
@@ -168,6 +168,9 @@ class Item(Described, frozen=True):
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
+
+    # Of an enum: the stored forms of its labels, in the order of `create_sql`.
+    enum_values: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     # Of a temporary table: what happens to its rows at each commit of its session.
     on_commit: OnCommit | msgspec.UnsetType = msgspec.UNSET

@@ -56,7 +56,18 @@ class Names:
         if builtin is not None:
             return builtin
         found = self.schema(database, schema)
-        return None if found is None else self.state.item_in(found.id, name)
+        item = None if found is None else self.state.item_in(found.id, name)
+        return None if item is None or item.type == "type" else item
+
+    def find_type(self, parts: tuple[str, ...]) -> Item | None:
+        """Return the type `[[database.]schema.]name` of the catalog, or None."""
+        database, schema, name = self._qualified(parts)
+        for each in self.search_path if schema is None else (schema,):
+            found = self.schema(database, each)
+            item = None if found is None else self.state.item_in(found.id, name)
+            if item is not None and item.type == "type":
+                return item
+        return None
 
     def check_own(self, item: Item) -> None:
         """Raise FeatureNotSupported if `item` is a temporary one of another session."""
@@ -165,7 +176,7 @@ class Names:
 
     def is_visible(self, item: Item) -> bool:
         """Return whether the unqualified name of a relation finds it."""
-        found = self.find((item.name,))
+        found = (self.find_type if item.type == "type" else self.find)((item.name,))
         return isinstance(found, Item) and found.id == item.id
 
     # --- objects of all kinds ------------------------------------------------------------------
@@ -198,6 +209,10 @@ class Names:
                 return self._relation_called(kind, parts, altered)
 
     def _relation_called(self, kind: str, parts: tuple[str, ...], altered: bool) -> Item:
+        if kind == "type":
+            if (type := self.find_type(parts)) is not None:
+                return type
+            raise UndefinedObject(f'type "{".".join(parts)}" does not exist')
         found = self.find(parts)
         if found is None:
             if altered and kind != "subscription":

@@ -27,9 +27,15 @@ from foreshore.expr.ir import Relation, sources_of
 from foreshore.expr.share import put_in, share
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
-from foreshore.types import RelationDesc
+from foreshore.types import EnumType, RelationDesc, SqlType, array_of
 
 _NO_COLUMNS = RelationDesc((), ())
+
+
+def enum_type(item: Item, name: tuple[str, ...], labels: tuple[str, ...]) -> SqlType:
+    """Return the SQL type of an enum; the oid of its arrays follows its own."""
+    defined = EnumType(item.oid, item.oid + 1, name, item.enum_values or (), labels)
+    return SqlType("enum", defined=defined)
 
 
 @dataclass(eq=False)
@@ -62,6 +68,24 @@ class Reader(Names, ABC):
             raise UndefinedTable(f'relation "{".".join(parts)}" does not exist')
         return self._view(found)
 
+    def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
+        """Return the type `[[database.]schema.]name` of the catalog, or None."""
+        found = self.find_type(parts)
+        if found is None:
+            return None
+        self.used.add(found.id)
+        labels = self.planned[found.id].labels
+        return found.id, enum_type(found, self.state.full_name(found), labels)
+
+    def present_type(self, type: SqlType) -> SqlType:
+        """Return `type` with its present definition, if it is one of the catalog."""
+        if type.element is not None:
+            return array_of(self.present_type(type.element))
+        item = None if type.defined is None else self.state.item_with(type.defined.oid)
+        if item is None:
+            return type
+        return enum_type(item, self.state.full_name(item), self.planned[item.id].labels)
+
     def item(self, id: GlobalId) -> ItemView:
         """Return the item bound to `id`."""
         if id in BUILTINS:
@@ -87,7 +111,7 @@ class Reader(Names, ABC):
             return ItemView(found.id, "builtin", name, planned.desc, oid=found.oid)
         view = ItemView(found.id, found.type, name, planned.desc, oid=found.oid)
         match found.type:
-            case "index":
+            case "index" | "type":
                 return replace(view, desc=_NO_COLUMNS)
             case "sequence":
                 return replace(view, sequence=planned.sequence)

@@ -194,6 +194,7 @@ class Transaction:
         owned_by: OwnedBy | None = None,
         on_commit: OnCommit | None = None,
         since: int = 0,
+        enum_values: tuple[str, ...] | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
@@ -204,10 +205,13 @@ class Transaction:
         self.check_name_free(schema, name)
         self._check_index_names_free(schema, (name,), constraints)
         needs = tuple(sorted(depends_on))
+        oid = self.allot("oid")
+        if type == "type":
+            self.allot("oid")  # of its arrays, the next number
         return self._put(
             Item(
                 id,
-                self.allot("oid"),
+                oid,
                 type,
                 schema.id,
                 name,
@@ -222,8 +226,13 @@ class Transaction:
                 owned_by=owned_by or msgspec.UNSET,
                 on_commit=on_commit or msgspec.UNSET,
                 since=since,
+                enum_values=msgspec.UNSET if enum_values is None else enum_values,
             )
         )
+
+    def alter_enum(self, type: Item, create_sql: str, values: tuple[str, ...]) -> Item:
+        """Change the labels of an enum; `values` are their stored forms."""
+        return self._put(msgspec.structs.replace(type, create_sql=create_sql, enum_values=values))
 
     def retain(self, item: Item, retain_ms: int | None) -> Item:
         """Set how far back `item` stays readable, None for the default."""
@@ -369,6 +378,8 @@ class Transaction:
         """Raise if `schema` is the system's, or if `name` is taken in it."""
         if is_system(schema.id):
             raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
+        if (found := self.state.item_in(schema.id, name)) is not None and found.type == "type":
+            raise DuplicateObject(f'type "{name}" already exists')
         if self.state.is_taken(schema.id, name):
             raise DuplicateTable(f'relation "{name}" already exists')
 

@@ -11,7 +11,7 @@ from foreshore.sequence import Generated, Sequence
 from foreshore.types import RelationDesc
 
 ItemKind = OneOf[
-    "table", "view", "materialized view", "index", "sequence", "subscription", "builtin"
+    "table", "view", "materialized view", "index", "sequence", "subscription", "type", "builtin"
 ]
 
 

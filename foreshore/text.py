@@ -25,6 +25,7 @@ import numpy as np
 from foreshore import calendar
 from foreshore.array_text import SPACES, quote_element, split_array
 from foreshore.datetime_text import parse_datetime
+from foreshore.enum_labels import label_of
 from foreshore.errors import (
     DataError,
     FeatureNotSupported,
@@ -422,6 +423,22 @@ def _parse_json(text: str, type: SqlType, zone: str, now: int | None) -> str:
     return written_json(text)
 
 
+def _parse_enum(text: str, type: SqlType, zone: str, now: int | None) -> str:
+    assert type.defined is not None, type
+    try:
+        return type.defined.values[type.defined.labels.index(text)]
+    except ValueError:
+        raise InvalidTextRepresentation(f'invalid input value for enum {type}: "{text}"') from None
+
+
+def _format_enum(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, str), datum
+    values = () if type.defined is None else type.defined.values
+    if type.defined is None or datum not in values:  # the type was altered since it was planned
+        return label_of(datum)
+    return type.defined.labels[values.index(datum)]
+
+
 def _parse_jsonb(text: str, type: SqlType, zone: str, now: int | None) -> str:
     return canonical_json(text)
 
@@ -547,6 +564,7 @@ _PARSERS: dict[str, _Parser] = {
     "uuid": _parse_uuid,
     "json": _parse_json,
     "jsonb": _parse_jsonb,
+    "enum": _parse_enum,
     "interval": _parse_interval,
     "mz_timestamp": _parse_mz_timestamp,
     "array": _parse_array,
@@ -565,6 +583,7 @@ _FORMATTERS: dict[str, _Formatter] = {
     "bytea": _format_bytea,
     "uuid": _format_uuid,
     "interval": _format_temporal,
+    "enum": _format_enum,
     "array": _format_array,
     "int2vector": _format_vector,
     "oidvector": _format_vector,

@@ -13,6 +13,7 @@ records, used by kernels, and seen by the bulk engines:
     uuid               16 bytes
     json               utf8 as written
     jsonb              utf8 in PostgreSQL's output form (keys sorted and unique)
+    enums              utf8, ordered (`enum_labels.py`)
     arrays             list<element>, one-dimensional
 
 A *datum* is a single value of physical form as a plain Python value: None, bool, int, float, str,
@@ -20,6 +21,7 @@ bytes, or a tuple (of months, days, micros; of an array's elements). A numeric i
 date and time kinds are the integers above.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -38,6 +40,19 @@ UNCONSTRAINED_SCALE = 20
 MAX_PLANNED_SCALE = 30
 
 
+class EnumType(msgspec.Struct, frozen=True, gc=False):
+    """An enum type of the catalog: its full name when it was looked up, and its labels.
+
+    `values` are the stored forms (`enum_labels.py`) and `labels` the present labels, in order.
+    """
+
+    oid: int
+    array_oid: int
+    parts: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
 class SqlType(msgspec.Struct, frozen=True, gc=False):
     """A type with its modifiers.
 
@@ -46,6 +61,7 @@ class SqlType(msgspec.Struct, frozen=True, gc=False):
     digits p of time kinds; None where not declared. `scale` is a numeric's number of fractional
     digits, always planned. `trim` marks a numeric whose trailing zeros are insignificant
     (unconstrained columns, quotients) and not displayed. `fields` are an interval's declared ones.
+    `defined` is the definition of a type of the catalog, whose name is `enum`.
     """
 
     name: str
@@ -54,12 +70,22 @@ class SqlType(msgspec.Struct, frozen=True, gc=False):
     trim: bool = False
     element: "SqlType | None" = None
     fields: str | None = None
+    defined: EnumType | None = None
 
     def __str__(self) -> str:
         """Return the name as in PostgreSQL's format_type, without modifiers."""
         if self.element is not None:
             return f"{self.element}[]"
+        if self.defined is not None:
+            return _quoted(self.defined.parts[-1])
         return TYPES[self.name].display
+
+
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*\Z")
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN_NAME.match(name) else '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +143,7 @@ TYPES: dict[str, TypeInfo] = {
     "regnamespace": TypeInfo(4089, 4090, "N", False, 4, pa.int64(), "regnamespace"),
     "mz_timestamp": TypeInfo(16552, 16553, "N", False, 8, pa.int64(), "mz_timestamp"),
     "array": TypeInfo(2277, 0, "A", False, -1, None, "anyarray"),
+    "enum": TypeInfo(3500, 0, "E", False, 4, pa.string(), "anyenum"),
 }
 
 BOOL = SqlType("bool")
@@ -159,7 +186,7 @@ OTHER_TYPES = {
     "macaddr": 829, "inet": 869, "bit": 1560, "varbit": 1562, "timetz": 1266, "refcursor": 1790,
     "regprocedure": 2202, "regoper": 2203, "regoperator": 2204, "cstring": 2275, "any": 2276,
     "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
-    "anynonarray": 2776, "pg_lsn": 3220, "anyenum": 3500, "tsvector": 3614, "tsquery": 3615,
+    "anynonarray": 2776, "pg_lsn": 3220, "tsvector": 3614, "tsquery": 3615,
     "regconfig": 3734, "regdictionary": 3769, "anyrange": 3831, "event_trigger": 3838,
     "int4range": 3904, "numrange": 3906, "tsrange": 3908, "tstzrange": 3910, "daterange": 3912,
     "int8range": 3926, "jsonpath": 4072, "regrole": 4096, "regcollation": 4191,
@@ -201,14 +228,17 @@ def array_of(element: SqlType) -> SqlType:
 
 def oid_of(type: SqlType) -> int:
     """Return PostgreSQL's object id of the type."""
-    return TYPES[type.element.name].array_oid if type.element else TYPES[type.name].oid
+    if type.element is not None:
+        defined = type.element.defined
+        return TYPES[type.element.name].array_oid if defined is None else defined.array_oid
+    return TYPES[type.name].oid if type.defined is None else type.defined.oid
 
 
 @cache
 def type_of_oid(oid: int) -> SqlType | None:
     """Return the type with PostgreSQL's object id, without modifiers; None if there is none."""
     for name, info in TYPES.items():
-        if info.oid == oid and name != "array":
+        if info.oid == oid and name not in ("array", "enum"):
             return NUMERIC if name == "numeric" else SqlType(name)
         if oid and info.array_oid == oid:
             return array_of(NUMERIC if name == "numeric" else SqlType(name))
@@ -252,6 +282,8 @@ def format_type(type: SqlType) -> str:
     """Return the name with modifiers, as in PostgreSQL's format_type(oid, typmod)."""
     if type.element is not None:
         return f"{format_type(type.element)}[]"
+    if type.defined is not None:
+        return str(type)
     display = TYPES[type.name].display
     if type.name == "interval":
         return display + written_fields(type.fields, type.length)
@@ -271,7 +303,16 @@ def written_type(type: SqlType) -> str:
     """Return the name with modifiers in a form that parses back: `character` alone has length 1."""
     if type.element is not None:
         return f"{written_type(type.element)}[]"
+    if type.defined is not None:
+        return ".".join(map(_quoted, type.defined.parts))
     return "bpchar" if type == BPCHAR else format_type(type)
+
+
+def without_modifiers(type: SqlType) -> SqlType:
+    """Return `type` with no length, precision or scale declared."""
+    if type.element is not None:
+        return array_of(without_modifiers(type.element))
+    return NUMERIC if type.name == "numeric" else SqlType(type.name, defined=type.defined)
 
 
 class ColumnType(msgspec.Struct, frozen=True, gc=False):

@@ -207,5 +207,6 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "void": _void,
     **dict.fromkeys(_FORMS, _number),
     **dict.fromkeys(OID_NAMES, _oid),
-    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown", "json"), _strings),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown"), _strings),
+    **dict.fromkeys(("json", "enum"), _strings),
 }

@@ -81,6 +81,8 @@ def binary_cell(type: SqlType) -> Cell:
         case "bpchar":
             width = type.length or 0
             return lambda value, style: _sized(value.ljust(width).encode())
+        case "enum":
+            return lambda value, style: _sized(format_text(value, type, style).encode())
         case "array":
             assert type.element is not None, type
             return _array_cell(type.element, 1)

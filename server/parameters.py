@@ -235,6 +235,7 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "bool": _bool,
     "bytea": _bytes,
     "uuid": _uuid,
+    "enum": lambda value, type: parse_text(decode_text(value), type),
     "json": lambda value, type: written_json(decode_text(value)),
     "jsonb": _jsonb,
     "int2": _unpacker("h"),

@@ -218,6 +218,11 @@ def _array(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     return _nulls_of(column, pc.binary_join_element_wise("{", inner, "}", ""))
 
 
+def _enum(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
+    encoded = column.dictionary_encode()
+    return _one_by_one(encoded.dictionary, type, style).take(encoded.indices)
+
+
 def _vector(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     lists = pa.ListArray.from_arrays(
         pa.array(list_offsets(column)), column.flatten().cast(pa.string())
@@ -237,6 +242,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType, OutputStyle], Texts]] = {
     "timestamp": _timestamp,
     "timestamptz": _timestamptz,
     "uuid": _uuid,
+    "enum": _enum,
     "array": _array,
     "int2vector": _vector,
     "oidvector": _vector,

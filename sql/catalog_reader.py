@@ -9,6 +9,7 @@ from typing import Protocol
 from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
+from foreshore.types import SqlType
 
 
 class CatalogReader(Protocol):
@@ -30,6 +31,10 @@ class CatalogReader(Protocol):
         Raises UndefinedTable `relation "x" does not exist`, InvalidSchemaName, or
         FeatureNotSupported for cross-database references, worded as in PostgreSQL.
         """
+        ...
+
+    def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
+        """Return the type `[[database.]schema.]name` of the catalog, or None."""
         ...
 
     def item(self, id: GlobalId) -> ItemView:

@@ -22,8 +22,8 @@ from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
+from foreshore.sql.bind.definitions import enums, sequence, table, table_as, unique_index
 from foreshore.sql.bind.definitions import objects as ddl
-from foreshore.sql.bind.definitions import sequence, table, table_as, unique_index
 from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.query import bind_query
@@ -167,6 +167,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return table.bind_truncate(planning, tree)
         case ast.LockTableStatement():
             return bind_lock_table(planning, tree)
+        case ast.CreateEnumStatement():
+            return enums.bind_create_enum(planning, tree)
+        case ast.AlterEnumStatement():
+            return enums.bind_alter_enum(planning, tree)
         case ast.CreateSequenceStatement():
             return sequence.bind_create_sequence(planning, tree)
         case ast.AlterSequenceStatement():
@@ -234,7 +238,7 @@ def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.SavepointStatement(kind=kind, name=name):
             return Savepoint(kind, name)
         case ast.PrepareStatement(name=name, types=types, start=start, end=end):
-            declared = tuple(type_of_name(type) for type in types)
+            declared = tuple(type_of_name(type, planning) for type in types)
             return Prepare(name, declared, planning.text[start:end])
         case ast.ExecuteStatement(name=name, args=args):
             binder = ExpressionBinder(planning, Scope(), Clause("EXECUTE parameters"))

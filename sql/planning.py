@@ -16,7 +16,7 @@ from foreshore.ids import GlobalId
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.rewrite.session_zone import SessionZone
-from foreshore.types import NUMERIC, UNKNOWN, ColumnType, SqlType, array_of
+from foreshore.types import UNKNOWN, ColumnType, SqlType, without_modifiers
 
 if TYPE_CHECKING:
     from foreshore.sql import ast
@@ -76,13 +76,6 @@ class ParameterTypes:
     def count(self) -> int:
         """Return the number of parameters."""
         return len(self._types)
-
-
-def without_modifiers(type: SqlType) -> SqlType:
-    """Return the type without length, precision and scale, as parameters have it."""
-    if type.element is not None:
-        return array_of(without_modifiers(type.element))
-    return NUMERIC if type.name == "numeric" else SqlType(type.name)
 
 
 @dataclass(frozen=True, slots=True)

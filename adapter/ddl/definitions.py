@@ -18,6 +18,7 @@ from foreshore.ids import GlobalId
 from foreshore.sql.bind.definitions.sequence import SEQUENCE_DESC
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
+    CreateEnum,
     CreateIndex,
     CreateMaterializedView,
     CreateSequence,
@@ -26,6 +27,7 @@ from foreshore.sql.plan import (
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
+from foreshore.types import RelationDesc
 
 Defining: TypeAlias = (
     CreateTable
@@ -34,6 +36,7 @@ Defining: TypeAlias = (
     | CreateIndex
     | CreateSequence
     | CreateSubscription
+    | CreateEnum
 )
 ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateTable: "table",
@@ -42,6 +45,7 @@ ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateIndex: "index",
     CreateSequence: "sequence",
     CreateSubscription: "subscription",
+    CreateEnum: "type",
 }
 
 
@@ -91,6 +95,8 @@ def planned_as(
             return Planned(query.desc, query.relation, depends_on_zone=depends_on_zone)
         case CreateMaterializedView(query=query) | CreateSubscription(query=query):
             return Planned(query.desc, query.relation)
+        case CreateEnum(labels=labels):
+            return Planned(RelationDesc((), ()), labels=labels)
         case CreateSequence(sequence=sequence):
             return Planned(SEQUENCE_DESC, sequence=sequence)
         case CreateIndex(on=on, key=key):
@@ -136,7 +142,7 @@ def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Ite
     """Return an item's statement with the present names of tables and columns."""
     if not item.known and all(then == now for then, now in state.present_names(item).items()):
         return item.create_sql
-    if item.type in ("table", "index", "sequence"):
+    if item.type in ("table", "index", "sequence", "type"):
         return with_present_names(state, item)
     (syntax,) = parse(item.create_sql)
     catalog = DefinitionCatalog(state, planned, item, shown=True)

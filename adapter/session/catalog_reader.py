@@ -72,6 +72,11 @@ class DefinitionCatalog(SessionCatalog):
         id = self._bound.get(parts) if len(parts) == 3 else None
         return super().find(parts) if id is None else self.state.item(id)
 
+    def find_type(self, parts: tuple[str, ...]) -> Item | None:
+        """Return the type that `parts` named when the statement was written."""
+        id = self._bound.get(parts) if len(parts) == 3 else None
+        return super().find_type(parts) if id is None else self.state.item(id)
+
     def _view(self, found: Item | Builtin) -> ItemView:
         view = super()._view(found)
         known = self._known.get(found.id)

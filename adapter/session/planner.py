@@ -47,7 +47,7 @@ from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.sql.rewrite.values_template import template_of
-from foreshore.types import RelationDesc
+from foreshore.types import RelationDesc, SqlType
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
@@ -162,9 +162,11 @@ class SessionPlanner:
         """Plan a statement."""
         assert prepared.syntax is not None
         basis, variables = self.basis(), self._session.variables.version
-        declared = prepared.declared if prepared.basis is None else prepared.parameters
-        types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
         reader = self.reader(basis)
+        declared: Sequence[SqlType | None] = prepared.declared
+        if prepared.basis is not None:
+            declared = [reader.present_type(type) for type in prepared.parameters]
+        types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
         plan = plan_statement(prepared.syntax, reader, types, zone=zone)
         peek = self._peek_of(plan)
         init_plans = self._init_plans(prepared, peek)

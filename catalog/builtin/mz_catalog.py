@@ -140,7 +140,7 @@ def _columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     described = [
         (item.id, snapshot.desc_of(item.id), item.type == "table")
         for item in snapshot.state.all(Item)
-        if item.type not in ("index", "subscription")
+        if item.type not in ("index", "subscription", "type")
     ]
     for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in snapshot.builtins)):
         for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
@@ -250,7 +250,7 @@ def _visibility(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     def add(name: str, schema: str, oid: int) -> None:
         named.setdefault(name, []).append((places.get(schema, last), oid))
 
-    for item in snapshot.items:
+    for item in (*snapshot.items, *snapshot.types):
         add(item.name, snapshot.name(item.schema), item.oid)
     for item, constraint, _ in snapshot.keys:
         add(constraint.name, snapshot.name(item.schema), constraint.oid)

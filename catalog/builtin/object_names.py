@@ -34,12 +34,21 @@ def object_names(rows_of: Callable[[Builtin], pa.Table]) -> ObjectNames:
     for oid, name, namespace in zip(*found, strict=True):
         schema = "" if oid in visible else namespaces.get(namespace, "") + "."
         relations[oid] = schema + quote_ident(name)
+    types = {}
+    wanted = ("oid", "typname", "typnamespace", "typtype", "typarray")
+    for oid, name, namespace, kind, array in zip(
+        *columns("pg_catalog", "pg_type", *wanted), strict=True
+    ):
+        if kind == "e":
+            schema = "" if oid in visible else namespaces.get(namespace, "") + "."
+            types[oid] = schema + quote_ident(name)
+            types[array] = types[oid] + "[]"
     return ObjectNames(
         {
             "regclass": relations,
             "regnamespace": namespaces,
             "regproc": _functions(),
-            "regtype": _types(),
+            "regtype": _types() | types,
         }
     )
 

@@ -1,6 +1,7 @@
 """PostgreSQL's catalog, as psql, drivers and tools query it."""
 
 from collections.abc import Callable, Iterable, Iterator
+from zlib import crc32
 
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.functions import pg_proc_rows, type_functions
@@ -47,6 +48,7 @@ def relations() -> Iterator[Declaration]:
         "pg_namespace": _namespace,
         "pg_proc": lambda _: pg_proc_rows(),
         "pg_range": nothing,
+        "pg_enum": _enum,
         "pg_depend": _depend,
         "pg_sequence": _sequence,
         "pg_locks": _locks,
@@ -413,9 +415,10 @@ def _stat_user_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    yield from _enum_types(snapshot)
     namespace = PG_CATALOG_OID
     for name, info in TYPES.items():
-        pseudo = name in ("array", "record", "void", "unknown")
+        pseudo = name in ("array", "enum", "record", "void", "unknown")
         element = {"int2vector": TYPES["int2"].oid, "oidvector": TYPES["oid"].oid}.get(name, 0)
         common = {"typnamespace": namespace, "typowner": SUPERUSER_OID, "typisdefined": True}
         defaults = {"typdelim": ",", "typtypmod": -1}
@@ -424,7 +427,7 @@ def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             **defaults,
             **type_functions("anyarray" if name == "array" else name),
             "oid": info.oid,
-            "typname": "anyarray" if name == "array" else name,
+            "typname": f"any{name}" if name in ("array", "enum") else name,
             "typlen": info.length,
             "typbyval": info.length in _BY_VALUE,
             "typtype": "p" if pseudo else "b",
@@ -450,6 +453,56 @@ def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "typalign": "d" if info.length == 8 else "i",
                 "typstorage": "x",
                 "typcollation": DEFAULT_COLLATION if name in _COLLATED else 0,
+            }
+
+
+def _enum_types(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the enums and the types of their arrays."""
+    for item in snapshot.types:
+        common = {
+            "typnamespace": snapshot.oid(item.schema),
+            "typowner": snapshot.oid(item.owner),
+            "typisdefined": True,
+            "typdelim": ",",
+            "typtypmod": -1,
+            "typalign": "i",
+            "typcollation": 0,
+        }
+        yield {
+            **common,
+            **type_functions("enum"),
+            "oid": item.oid,
+            "typname": item.name,
+            "typlen": 4,
+            "typbyval": True,
+            "typtype": "e",
+            "typcategory": "E",
+            "typarray": item.oid + 1,
+            "typstorage": "p",
+        }
+        yield {
+            **common,
+            **type_functions("array"),
+            "oid": item.oid + 1,
+            "typname": f"_{item.name}",
+            "typlen": -1,
+            "typtype": "b",
+            "typcategory": "A",
+            "typelem": item.oid,
+            "typstorage": "x",
+        }
+
+
+def _enum(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the labels of enums; their oids are hashes of their stored forms."""
+    for item in snapshot.types:
+        labels = snapshot.labels_of(item.id)
+        for place, (value, label) in enumerate(zip(item.enum_values or (), labels, strict=True)):
+            yield {
+                "oid": 2**31 + crc32(f"{item.oid} {value}".encode()) // 2,
+                "enumtypid": item.oid,
+                "enumsortorder": float(place + 1),
+                "enumlabel": label,
             }
 
 

@@ -109,8 +109,18 @@ class IntrospectionSnapshot:
         return tuple(
             item
             for item in self.state.all(Item)
-            if item.schema in self.schemas and item.type != "subscription"
+            if item.schema in self.schemas and item.type not in ("subscription", "type")
         )
+
+    @cached_property
+    def types(self) -> tuple[Item, ...]:
+        """Return the types of the session's database."""
+        items = self.state.all(Item)
+        return tuple(item for item in items if item.schema in self.schemas and item.type == "type")
+
+    def labels_of(self, id: GlobalId) -> tuple[str, ...]:
+        """Return the labels of an enum."""
+        return self.planned[id].labels
 
     @cached_property
     def own_items(self) -> tuple[Item, ...]:

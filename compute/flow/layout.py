@@ -7,7 +7,7 @@ A row is a fixed number of 64-bit words. Each column has one or two of them:
     other numerics                                         the low and the high word of 128 bits
     float4, float8                                         the bits of the float8, one kind of NaN
     uuid, interval                                         16 bytes
-    text, bytea, jsonb, arrays                             a number of the interner (`intern.py`)
+    text, bytea, json, enums, arrays                       a number of the interner (`intern.py`)
 
 A row with nullable columns begins with mask words: bit i of them is set if the i-th nullable column
 is NULL; its words are 0 then. So two rows are identical exactly if all their words are.
@@ -30,7 +30,9 @@ _INTEGERS = frozenset(
     "bool int2 int4 int8 oid regproc regclass regtype regnamespace"
     " date time timestamp timestamptz mz_timestamp".split()
 )
-_BYTES = frozenset("text varchar bpchar name char unknown record void bytea json jsonb".split())
+_BYTES = frozenset(
+    "text varchar bpchar name char unknown record void bytea json jsonb enum".split()
+)
 NARROW_DIGITS = 18
 
 

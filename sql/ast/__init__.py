@@ -37,6 +37,8 @@ StatementSyntax: TypeAlias = (
     | CreateUniqueIndexStatement
     | TruncateStatement
     | LockTableStatement
+    | CreateEnumStatement
+    | AlterEnumStatement
     | CreateSequenceStatement
     | AlterSequenceStatement
     | CreateViewStatement

@@ -221,6 +221,27 @@ class SequenceOptions(Syntax):
     at: dict[str, int]
 
 
+class CreateEnumStatement(Syntax):
+    """CREATE TYPE ... AS ENUM; `labels` with their offsets."""
+
+    name: TableRef
+    labels: tuple[tuple[str, int], ...]
+
+
+class AlterEnumStatement(Syntax):
+    """ALTER TYPE ... ADD VALUE, or RENAME VALUE if `renamed` is the label's present name.
+
+    A label is added `before` or after the label `beside`, or at the end.
+    """
+
+    name: TableRef
+    label: str
+    renamed: str | None = None
+    if_not_exists: bool = False
+    beside: str | None = None
+    before: bool = False
+
+
 class CreateSequenceStatement(Syntax):
     """CREATE SEQUENCE."""
 

@@ -460,7 +460,7 @@ class ExpressionBinder:
     # --- casts and arrays
 
     def _cast(self, expr: ast.CastTo) -> Scalar:
-        target = type_of_name(expr.type)
+        target = type_of_name(expr.type, self.planning)
         if isinstance(expr.arg, ast.ArrayOf) and target.element is not None:
             from foreshore.sql.bind.arrays import bind_array
 

@@ -265,7 +265,26 @@ define(
     """CASE WHEN $1 ~ '^[0-9]+$' THEN CAST($1::oid AS regclass)
             ELSE _relation_oid(_name_parts($1)) END""",
 )
-define("to_regtype", "text", REGTYPE, "_oid_of_type($1)")
+# A type of the catalog by the parts of its name; the second argument asks for that of its arrays.
+define(
+    "_type_in",
+    "text[] bool",
+    OID,
+    """(SELECT CASE WHEN $2 THEN t.typarray ELSE t.oid END FROM pg_catalog.pg_type t
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+        WHERE t.typtype = 'e' AND t.typname = $1[cardinality($1)]
+          AND CASE WHEN cardinality($1) = 1 THEN n.nspname = ANY (current_schemas(true))
+                   ELSE n.nspname = _schema_part($1) END
+        ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
+)
+define(
+    "to_regtype",
+    "text",
+    REGTYPE,
+    """coalesce(_oid_of_type($1), _type_in(
+        CASE WHEN _oid_of_type($1) IS NULL THEN _name_parts(rtrim($1, '[] ')) END,
+        $1 LIKE '%[]'))""",
+)
 define(
     "to_regnamespace",
     "text",
@@ -517,6 +536,17 @@ define(
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         JOIN mz_internal.pg_relation_visibility v ON v.oid = c.oid
         WHERE c.oid = $1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
+)
+define(
+    "format_type",
+    "oid int4",
+    TEXT,
+    """CASE WHEN $1 < 16384 OR $1 IN (16552, 16553) THEN _format_type($1, $2)
+        ELSE coalesce((SELECT CASE WHEN v.visible THEN '' ELSE quote_ident(n.nspname) || '.' END
+                       || quote_ident(t.typname) || CASE WHEN t.oid <> $1 THEN '[]' ELSE '' END
+        FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+        JOIN mz_internal.pg_relation_visibility v ON v.oid = t.oid
+        WHERE $1 IN (t.oid, t.typarray) AND t.typtype = 'e'), '???') END""",
 )
 define("_regtype_name", "oid", TEXT, "CASE WHEN $1 = 0 THEN '-' ELSE format_type($1, NULL) END")
 define(

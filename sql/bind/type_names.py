@@ -1,4 +1,6 @@
-"""Resolve type names: aliases, modifiers, arrays."""
+"""Resolve type names: aliases, modifiers, arrays, types of the catalog."""
+
+import re
 
 from foreshore.errors import (
     FeatureNotSupported,
@@ -7,6 +9,8 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.sql.ast import TypeName
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.text_edits import Edit
 from foreshore.types import (
     NUMERIC,
     NUMERIC_DIGITS,
@@ -14,6 +18,7 @@ from foreshore.types import (
     SqlType,
     array_of,
     numeric,
+    written_type,
 )
 
 _ALIASES = {"decimal": "numeric", "string": "text", "bytes": "bytea"}
@@ -56,22 +61,62 @@ _UNSUPPORTED_TYPES = frozenset(
 )
 
 
-def type_of_name(name: TypeName) -> SqlType:
-    """Return the type that `name` denotes."""
+# A name as it is written, with its qualifiers.
+_WRITTEN = re.compile(r'(?:"(?:[^"]|"")*"|[\w$]+)(?:\s*\.\s*(?:"(?:[^"]|"")*"|[\w$]+))*')
+
+
+def type_of_name(name: TypeName, planning: Planning | None) -> SqlType:
+    """Return the type that `name` denotes; a type of the catalog becomes a dependency.
+
+    Without `planning`, only the system's types are found.
+    """
     *schema, word = name.name
     if schema and schema not in (["pg_catalog"], ["mz_catalog"]):
-        raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)
+        return _type_of_catalog(name, planning)
     if word.startswith("_") and word[1:] in TYPES:
         return array_of(NUMERIC if word == "_numeric" else SqlType(word[1:]))
     word = _ALIASES.get(word, word)
     if word in _UNSUPPORTED_TYPES:
         raise FeatureNotSupported(f"type {word} is not supported", position=name.at + 1)
-    if word not in TYPES or word in ("array", "unknown"):
-        raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)
+    if word not in TYPES or word in ("array", "unknown", "enum"):
+        return _type_of_catalog(name, planning)
     type = _modified(word, name.modifiers, name.at)
     if name.fields is not None:
         type = SqlType(type.name, type.length, fields=name.fields)
     return array_of(type) if name.dimensions else type
+
+
+def _type_of_catalog(name: TypeName, planning: Planning | None) -> SqlType:
+    *schema, word = name.name
+    found, is_array = None, False
+    if planning is not None:
+        with located(name.at):
+            found = planning.catalog.type_named(name.name)
+            if found is None and word.startswith("_"):
+                found, is_array = planning.catalog.type_named((*schema, word[1:])), True
+    if planning is None or found is None:
+        raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)
+    id, type = found
+    if name.modifiers:
+        raise SyntaxError_(f'type modifier is not allowed for type "{word}"', position=name.at + 1)
+    planning.depends_on.add(id)
+    written = _WRITTEN.match(planning.text, name.at)
+    if written is not None and len(name.name) < 3 and not is_array:
+        planning.qualified.append((name.at, written.end(), written_type(type)))
+    return array_of(type) if name.dimensions or is_array else type
+
+
+def qualified_types(planning: Planning, text: str, text_at: int) -> list[Edit]:
+    """Return edits that give `text`, at `text_at` of the statement, full names of its types."""
+    end = text_at + len(text)
+    return [
+        (start - text_at, until - text_at, what)
+        for start, until, what in set(planning.qualified)
+        if text_at <= start
+        and until <= end
+        and not what.startswith("'")
+        and planning.text[start:until] == text[start - text_at : until - text_at]
+    ]
 
 
 def _modified(word: str, modifiers: tuple[int, ...], at: int) -> SqlType:

@@ -115,7 +115,7 @@ def _mutual(
     numbers, columns = [], []
     for common in ctes:
         _check_new(planning, common)
-        types = tuple(ColumnType(type_of_name(each)) for each in common.types)
+        types = tuple(ColumnType(type_of_name(each, planning)) for each in common.types)
         numbers.append(planning.new_let())
         columns.append(types)
         planning.common_tables[-1][common.name] = CommonTable(numbers[-1], common.columns, types)

@@ -8,6 +8,7 @@ from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.subscribe import SubscribeParser
 from foreshore.sql.parse.tables import TableParser
+from foreshore.sql.parse.types import TypeDefinitionParser
 
 _KINDS = (
     ("materialized", "view"),
@@ -17,6 +18,7 @@ _KINDS = (
     ("view",),
     ("index",),
     ("sequence",),
+    ("type",),
     ("subscription",),
     ("schema",),
     ("database",),
@@ -37,7 +39,7 @@ _SHOWN = (
 )
 
 
-class ObjectParser(TableParser, SubscribeParser):
+class ObjectParser(TableParser, SubscribeParser, TypeDefinitionParser):
     """Parse statements about objects."""
 
     # --- CREATE
@@ -66,6 +68,8 @@ class ObjectParser(TableParser, SubscribeParser):
             return self._create_table(temporary)
         if self.accept("sequence"):
             return self._create_sequence(temporary)
+        if self.accept("type"):
+            return self._create_type()
         if self.accept("subscription"):
             return self.create_subscription()
         if self.at_words("unique", "index"):
@@ -296,6 +300,8 @@ class ObjectParser(TableParser, SubscribeParser):
                 return ast.RetainStatement(kind, name, None, if_exists)
         if kind == "table":
             return self._alter_table(name, if_exists)
+        if kind == "type":
+            return self._alter_type(name)
         if kind == "sequence":
             options = self._sequence_options()
             if not options.given:

@@ -36,6 +36,8 @@ Plan: TypeAlias = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | CreateEnum
+    | AlterEnum
     | CreateSequence
     | AlterSequence
     | AlterTable

@@ -6,12 +6,14 @@ from typing import TypeAlias
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sql.plan import (
+    AlterEnum,
     AlterSequence,
     AlterTable,
     Comment,
     CreateCluster,
     CreateClusterReplica,
     CreateDatabase,
+    CreateEnum,
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
@@ -99,6 +101,8 @@ def changed_objects(plan: Plan) -> Changed | None:
             | CreateSchema()
             | CreateCluster()
             | CreateClusterReplica()
+            | CreateEnum()
+            | AlterEnum()
             | Drop()
             | Rename()
             | Retain()

@@ -26,6 +26,30 @@ class CreateSchema(WritePlan):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateEnum(WritePlan):
+    """CREATE TYPE ... AS ENUM."""
+
+    name: Name
+    labels: tuple[str, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterEnum(WritePlan):
+    """ALTER TYPE ... ADD VALUE, or RENAME VALUE if `renamed` is the label's present name.
+
+    A label is added `before` or after the label `beside`, or at the end.
+    """
+
+    name: Name
+    label: str
+    renamed: str | None
+    if_not_exists: bool
+    beside: str | None
+    before: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSequence(WritePlan):
     """CREATE SEQUENCE; `owned_by` is a table and the name of its column (OWNED BY)."""
 

@@ -46,6 +46,7 @@ ObjectKind = OneOf[
     "index",
     "sequence",
     "subscription",
+    "type",
     "cluster",
     "cluster replica",
     "role",

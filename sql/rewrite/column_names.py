@@ -4,12 +4,12 @@ Both are expressions over the row of one table, without subqueries. So a referen
 is a column's name denotes that column, and renaming the column edits those words of the text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from foreshore.sql import ast
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import Token, tokenize
-from foreshore.sql.rewrite.text_edits import apply_edits
+from foreshore.sql.rewrite.text_edits import Edit, apply_edits
 from foreshore.types import SqlType, written_type
 
 
@@ -29,14 +29,14 @@ def with_column_renamed(text: str, text_at: int, tree: object, name: str, to: st
     return apply_edits(text, [(token.start, token.end, quote_identifier(to)) for token in words])
 
 
-def without_qualifiers(text: str, text_at: int, tree: object) -> str:
+def without_qualifiers(text: str, text_at: int, tree: object, others: Iterable[Edit] = ()) -> str:
     """Return `text` with each column name unqualified; `tree` was parsed from it.
 
-    The text then stays valid when the table is renamed. After a dot any word is a name, but alone
-    it may need quotes: `t.user` is the column `"user"`.
+    `others` are further edits. The text then stays valid when the table is renamed. After a dot any
+    word is a name, but alone it may need quotes: `t.user` is the column `"user"`.
     """
     refs = {ref.at - text_at: ref for ref in column_refs(tree) if len(ref.parts) > 1}
-    edits = []
+    edits = [*others]
     for first, last in _words(text, text_at, list(refs.values())):
         assert last.value == refs[first.start].parts[-1], (text, first, last)
         edits.append((first.start, last.end, quote_identifier(last.value)))

@@ -14,7 +14,7 @@ from foreshore.sql.plan import (
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
-from foreshore.types import RelationDesc
+from foreshore.types import RelationDesc, SqlType
 
 SYSTEM = ("mz_catalog", "pg_catalog")
 
@@ -79,6 +79,10 @@ class TestCatalog:
             if (schema, item) in self.items:
                 return self.items[schema, item]
         raise UndefinedTable(f'relation "{".".join(parts)}" does not exist')
+
+    def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
+        """Return None: there are no types."""
+        return None
 
     def item(self, id: GlobalId) -> ItemView:
         """Return the item of that id."""

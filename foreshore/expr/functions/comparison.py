@@ -79,6 +79,7 @@ PLAIN = frozenset(
         "mz_timestamp",
         "unknown",
         "record",
+        "enum",
     ]
 )
 
@@ -322,6 +323,7 @@ _SAME = [
     "uuid",
     "jsonb",
     "mz_timestamp",
+    "anyenum",
     "oidvector",
     "int2vector",
 ]

@@ -21,7 +21,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.types import MAX_PLANNED_SCALE, NUMERIC, TYPES, SqlType, array_of, numeric_of_scale
+from foreshore.types import (
+    MAX_PLANNED_SCALE,
+    NUMERIC,
+    TYPES,
+    EnumType,
+    SqlType,
+    array_of,
+    numeric_of_scale,
+)
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -226,14 +234,19 @@ def hidden(
 
 
 def type_key(type: SqlType) -> str:
-    """Return the name of a type in keys and patterns: no modifiers, `int4[]` for arrays."""
-    return f"{type_key(type.element)}[]" if type.element is not None else type.name
+    """Return the name of a type in patterns: no modifiers, `int4[]`, `enum:16385`."""
+    if type.element is not None:
+        return f"{type_key(type.element)}[]"
+    return type.name if type.defined is None else f"{type.name}:{type.defined.oid}"
 
 
 def parse_type(pattern: str) -> SqlType:
     """Return the type of a pattern without polymorphism."""
     if pattern.endswith("[]"):
         return array_of(parse_type(pattern[:-2]))
+    name, _, oid = pattern.partition(":")
+    if oid:
+        return SqlType(name, defined=EnumType(int(oid), 0, (name,)))
     assert pattern in TYPES, pattern
     return NUMERIC if pattern == "numeric" else SqlType(pattern)
 

@@ -29,10 +29,10 @@ from foreshore.expr.functions.function import (
     Signature,
     numeric_of_text,
 )
-from foreshore.expr.functions.resolve import select_common_type, without_modifiers
+from foreshore.expr.functions.resolve import select_common_type
 from foreshore.expr.functions.tables import ResolvedTable, resolve_table
 from foreshore.expr.ir import Call, Scalar, type_of
-from foreshore.types import TYPES, SqlType, category_of
+from foreshore.types import TYPES, SqlType, category_of, without_modifiers
 
 _FAMILIES = (
     "arithmetic",
@@ -57,6 +57,7 @@ _FAMILIES = (
     "ordered_sets",
     "vectors",
     "windows",
+    "enums",
     "zones",
     "system",
 )

@@ -23,7 +23,6 @@ from foreshore.expr.functions.function import (
     type_key,
 )
 from foreshore.types import (
-    NUMERIC,
     TEXT,
     TYPES,
     VECTORS,
@@ -31,10 +30,14 @@ from foreshore.types import (
     array_of,
     category_of,
     numeric_of_scale,
+    without_modifiers,
 )
 
 POLYMORPHIC = frozenset(
-    {"any", "anyelement", "anynonarray", "anyarray", "anycompatible", "anycompatiblearray"}
+    {
+        *("any", "anyelement", "anynonarray", "anyarray", "anycompatible", "anycompatiblearray"),
+        "anyenum",
+    }
 )
 _ARRAYS = frozenset({"anyarray", "anycompatiblearray"})
 
@@ -80,13 +83,6 @@ def common_numeric(types: Sequence[SqlType]) -> SqlType:
     return numeric_of_scale(max(t.scale or 0 for t in numerics), trim=any(t.trim for t in numerics))
 
 
-def without_modifiers(type: SqlType) -> SqlType:
-    """Return `type` with no length, precision or scale declared."""
-    if type.element is not None:
-        return array_of(without_modifiers(type.element))
-    return NUMERIC if type.name == "numeric" else SqlType(type.name)
-
-
 def implicitly_castable(source: SqlType, target: SqlType) -> bool:
     """Return whether `source` casts to `target` implicitly."""
     if source.name == "unknown" or type_key(source) == type_key(target):
@@ -101,6 +97,8 @@ def _castable(source: str, pattern: str) -> bool:
     if pattern in POLYMORPHIC:
         if pattern in _ARRAYS:
             return source.endswith("[]") or (source == "unknown" or source in VECTORS)
+        if pattern == "anyenum":
+            return source == "unknown" or (source.startswith("enum:") and source[-1] != "]")
         return pattern != "anynonarray" or not source.endswith("[]")
     if pattern in VECTORS:
         return source == pattern  # an unknown literal takes anyarray, as in PostgreSQL
@@ -112,13 +110,13 @@ def _castable(source: str, pattern: str) -> bool:
 def _category(pattern: str) -> str:
     if pattern in POLYMORPHIC:
         return "P"
-    return "A" if pattern.endswith("[]") else TYPES[pattern].category
+    return "A" if pattern.endswith("[]") else TYPES[pattern.partition(":")[0]].category
 
 
 def _preferred(pattern: str) -> bool:
     if pattern in POLYMORPHIC or pattern.endswith("[]"):
         return False
-    return TYPES[pattern].preferred
+    return TYPES[pattern.partition(":")[0]].preferred
 
 
 class Candidate(NamedTuple):
@@ -287,7 +285,7 @@ def complete(chosen: Candidate, types: tuple[SqlType, ...], literals: Literals) 
     )
     if callable(function.result):
         result = function.result(arg_types, given)
-    elif function.result in ("anyelement", "anycompatible", "anynonarray"):
+    elif function.result in ("anyelement", "anyenum", "anycompatible", "anynonarray"):
         assert element is not None, function
         result = element
     elif function.result in _ARRAYS:

@@ -77,7 +77,7 @@ def _single_row(types: Signature, count: pa.Array) -> Outcome:
 
 
 declare("pg_typeof", "any", "regtype", _type_oid, strict=False)
-declare("format_type", "oid int4", "text", _format_type, strict=False)
+declare("format_type _format_type", "oid int4", "text", _format_type, strict=False)
 # FALSE, or the error of a scalar subquery with more than one row, given the number of rows.
 hidden(
     "single_row_check",

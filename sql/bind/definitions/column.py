@@ -32,7 +32,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.reg_values import name_parts
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
-from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.bind.type_names import qualified_types, type_of_name
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.parse.lexer import STRING, tokenize
 from foreshore.sql.plan import ColumnSequence
@@ -76,7 +76,7 @@ class ColumnBinder:
 
     def type_of(self, column: ast.ColumnDefinition) -> SqlType:
         """Return the type of a column."""
-        return _serial(column) or type_of_name(column.type)
+        return _serial(column) or type_of_name(column.type, self._planning)
 
     def default(
         self, place: int, column: ast.ColumnDefinition, type: SqlType
@@ -193,7 +193,7 @@ def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
         and (constant := sequence_constant(call.args[0])) is not None
     }
     tokens, _ = tokenize(text)
-    edits = []
+    edits = qualified_types(planning, text, column.default_at)
     for place, token in enumerate(tokens):
         if token.start in named:
             assert token.kind == STRING, (text, token)

@@ -27,6 +27,7 @@ from foreshore.sql.bind.result import plain_query
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.bind.type_names import qualified_types
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import (
     Comment,
@@ -59,6 +60,7 @@ _KINDS: dict[str, ObjectKind] = {
     "index": "index",
     "sequence": "sequence",
     "subscription": "subscription",
+    "type": "type",
     "cluster": "cluster",
     "cluster replica": "cluster replica",
     "role": "role",
@@ -202,7 +204,8 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
             bound.append(scalar)
         key = tuple(bound)
         written = planning.text[statement.keys_at : statement.keys_end]
-        keys = " " + without_qualifiers(written, statement.keys_at, statement.keys)
+        types = qualified_types(planning, written, statement.keys_at)
+        keys = " " + without_qualifiers(written, statement.keys_at, statement.keys, types)
     sql = "CREATE DEFAULT INDEX" if statement.default else "CREATE INDEX"
     if statement.name is not None:
         sql += f" {quote_identifier(statement.name)}"
@@ -323,14 +326,14 @@ def bind_create_namespace(
 def bind_drop(planning: Planning, statement: ast.DropStatement) -> Drop:
     """Return the plan of DROP."""
     kind = _KINDS[statement.kind]
-    names = tuple(_name_of(planning, kind, ref) for ref in statement.names)
+    names = tuple(name_of(planning, kind, ref) for ref in statement.names)
     return Drop(kind, names, statement.if_exists, statement.cascade)
 
 
 def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:
     """Return the plan of ALTER ... RENAME TO."""
     kind = _KINDS[statement.kind]
-    name = _name_of(planning, kind, statement.name)
+    name = name_of(planning, kind, statement.name)
     return Rename(kind, name, statement.to, statement.if_exists)
 
 
@@ -352,7 +355,7 @@ def retention(retain: ast.Retain | None) -> int | None:
 def bind_retain(planning: Planning, statement: ast.RetainStatement) -> Retain:
     """Return the plan of ALTER ... SET (RETAIN HISTORY FOR ...) and of its RESET."""
     kind = _KINDS[statement.kind]
-    name = _name_of(planning, kind, statement.name)
+    name = name_of(planning, kind, statement.name)
     return Retain(kind, name, retention(statement.retain), statement.if_exists)
 
 
@@ -365,18 +368,18 @@ def bind_comment(planning: Planning, statement: ast.CommentStatement) -> Comment
             raise SyntaxError_("column name must be qualified", position=ref.at + 1)
         column = ref.name[-1]
         ref = ast.TableRef(ref.name[:-1], None, (), ref.at, ref.end)
-    return Comment(kind, _name_of(planning, kind, ref), column, statement.text or None)
+    return Comment(kind, name_of(planning, kind, ref), column, statement.text or None)
 
 
 def bind_show_create(planning: Planning, statement: ast.ShowCreateStatement) -> ShowCreate:
     """Return the plan of SHOW CREATE."""
     kind = _KINDS[statement.kind]
-    name = _name_of(planning, kind, statement.name)
+    name = name_of(planning, kind, statement.name)
     text = ColumnType(TEXT, False)
     return ShowCreate(kind, name, RelationDesc(("name", "create_sql"), (text, text)))
 
 
-def _name_of(planning: Planning, kind: ObjectKind, ref: ast.TableRef) -> Name:
+def name_of(planning: Planning, kind: ObjectKind, ref: ast.TableRef) -> Name:
     """Return a name with as many parts as the kind has; None for omitted ones.
 
     Existence is checked at execution, because IF EXISTS decides what happens otherwise, and the

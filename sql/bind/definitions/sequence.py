@@ -150,7 +150,7 @@ def sequence_of(
     given = options.given
     type = old.type if old is not None else type
     if isinstance(given.get("as"), ast.TypeName):
-        type = type_of_name(given["as"])
+        type = type_of_name(given["as"], None)
     if type.name not in BOUNDS:
         raise InvalidParameterValue("sequence type must be smallint, integer, or bigint")
     bound = BOUNDS[type.name]

@@ -40,7 +40,7 @@ from foreshore.sql.bind.definitions.sequence import altered_sequence, identity_s
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
-from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.bind.type_names import qualified_types, type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Truncate
 from foreshore.sql.planning import Planning, located
@@ -196,7 +196,8 @@ def _constraints(
             condition = _condition(planning, table, names, columns, each)
             used = sorted(columns_used(condition))
             middle = names[used[0]] if len(used) == 1 else ""
-            text = without_qualifiers(each.text, each.text_at, each.condition).strip()
+            types = qualified_types(planning, each.text, each.text_at)
+            text = without_qualifiers(each.text, each.text_at, each.condition, types).strip()
             found.append(Check(named(each, middle, "check"), condition, text))
             continue
         positions = _positions(names, each)
@@ -455,7 +456,7 @@ class _TableEdit:
         found = self._column(action.column)
         described = self._described(found.name)
         # raises errors of the options
-        identity_sequence(action.identity.options, type_of_name(found.type))
+        identity_sequence(action.identity.options, type_of_name(found.type, self._planning))
         if not (found.not_null or self._is_in_primary_key(found.name)):
             raise ObjectNotInPrerequisiteState(
                 f"{described} must be declared NOT NULL before identity can be added"
