@@ -3,6 +3,7 @@
     set_config(name, value, is_local)    SET as a function; returns the new setting
     current_setting(name [, missing_ok]) SHOW as a function, for names that are arguments
     pg_sleep(seconds)                    waits
+    random(), gen_random_uuid()          random values
     nextval(sequence), ...               numbers of sequences (`adapter/write/nextval.py`)
     pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/activity.py`)
     pg_advisory_lock(key), ...           locks (`adapter/transaction/advisory_locks.py`)
@@ -14,6 +15,8 @@ binder (`sql/bind/side_effects.py`) and made for the rows of the result, in orde
 """
 
 import asyncio
+import random
+import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -28,7 +31,7 @@ from foreshore.adapter.write import nextval as numbering
 from foreshore.compute.local.calls import evaluate_with_calls
 from foreshore.errors import DataError, FeatureNotSupported
 from foreshore.expr.evaluate import constant, is_constant
-from foreshore.expr.functions.system import ADVISORY, SIGNALS, SLEEP
+from foreshore.expr.functions.system import ADVISORY, RANDOM, RANDOM_UUID, SIGNALS, SLEEP
 from foreshore.expr.ir import Call, Literal, Relation, Scalar, type_of, walk_relations, walk_scalars
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of
 from foreshore.types import Datum
@@ -83,6 +86,10 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
         return await advisory.value(context, call.function, args)
     if call.function in SIGNALS:
         return await signal(context, call.function, args)
+    if call.function == RANDOM:
+        return random.random()
+    if call.function == RANDOM_UUID:
+        return uuid.uuid4().bytes
     if call.function == SLEEP:
         seconds = None if args[0] is None else float(str(args[0]))
         if seconds is not None and seconds > 0:  # NaN is not

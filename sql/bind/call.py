@@ -22,7 +22,7 @@ from foreshore.expr.functions.registry import (
     resolve_table,
     scalar_function,
 )
-from foreshore.expr.functions.system import ADVISORY, SIGNALS
+from foreshore.expr.functions.system import ADVISORY, RANDOM, RANDOM_UUID, SIGNALS
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.functions.windows import is_window_function
 from foreshore.expr.ir import (
@@ -186,6 +186,12 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
 def _refuse_in_definition(binder: ExpressionBinder, name: str, call: Call, at: int) -> None:
     """Raise an error for functions with side effects on sessions in kept definitions."""
     if binder.planning.maintained:
+        if call.function in (RANDOM, RANDOM_UUID):
+            raise FeatureNotSupported(
+                f"{name} cannot be used in a view that is maintained, "
+                "because each call has another value",
+                position=at + 1,
+            )
         where = "a view that is maintained"
     elif binder.planning.in_view and call.function in (*SIGNALS, *ADVISORY):
         where = "a view, an index or a constraint"

@@ -834,6 +834,285 @@ add(
     "2024-05-17 25:00 | YYYY-MM-DD HH24:MI",
 )
 
+# --- angles, templates of numbers, octets, names, regular expressions --------------------------
+
+_ANGLES = (
+    "0",
+    "30",
+    "-30",
+    "45",
+    "60",
+    "90",
+    "135",
+    "180",
+    "225",
+    "270",
+    "300",
+    "360",
+    "400.5",
+    "-725",
+    "NaN",
+    "Infinity",
+)
+for _f in ("sind", "cosd", "tand", "cotd"):
+    add(_f, "float8", *_ANGLES)
+for _f in ("asind", "acosd", "atanh"):
+    add(_f, "float8", "0", "0.5", "-0.5", "1", "-1", "0.3", "0.9", "1.1", "NaN")
+add("atand", "float8", "0", "1", "-1", "2.5", "Infinity")
+add("atan2d", "float8 / float8", "1 | 1", "-1 | 0", "0 | -1", "3 | 4")
+add("acosh", "float8", "1", "2", "10.5", "0.5", "NaN", "Infinity")
+add("asinh", "float8", "0", "2", "-10.5", "NaN", "-Infinity")
+add("cot", "float8", "0", "0.5", "-0.5", "NaN", "Infinity")
+_NUMBER_TEMPLATES = (
+    "9",
+    "99",
+    "000",
+    "9.9",
+    "99.99",
+    "0.9",
+    "FM9.9",
+    "FM990.099",
+    "FM999,999.99",
+    "9G999G999D99",
+    "S999",
+    "999S",
+    "SG999",
+    "MI999",
+    "999MI",
+    "PL999",
+    "FM999MI",
+    "999PR",
+    "FM999PR",
+    "RN",
+    "FMRN",
+    "rn",
+    "99TH",
+    "99th",
+    "9.9EEEE",
+    "99V99",
+    '"x"999',
+    "L999",
+    "0999",
+    "09.90",
+    "S9,999.99",
+    "00.00S",
+    "9.99PR",
+    "FM.99",
+    "999.000",
+    "9.9.9",
+    "9V9.9",
+    "S9S",
+    "9PR9",
+    "FM9,999S",
+)
+_WRITTEN = (
+    "0",
+    "1",
+    "-1",
+    "12.34",
+    "-12.345",
+    "485",
+    "0.1",
+    "-0.1",
+    "1234567.891",
+    "999.995",
+    "3999",
+    "11",
+)
+for _t in ("numeric(20,6)", "float8", "float4", "int8"):
+    add(
+        "to_char",
+        f"{_t} / text",
+        *(
+            f"{v} | {m}"
+            for v in _WRITTEN
+            if _t != "int8" or "." not in v
+            for m in _NUMBER_TEMPLATES
+        ),
+    )
+add(
+    "to_number",
+    "text / text",
+    *(
+        f"{v} | {m}"
+        for v in (
+            "12",
+            "-12",
+            "12-",
+            "+12",
+            "1,234.50",
+            "-1,234.5",
+            "<12>",
+            "12.345",
+            "$12",
+            "12th",
+            "abc",
+            ".5",
+            "12 -",
+        )
+        for m in (
+            "99",
+            "99.99",
+            "9,999.99",
+            "S9999.99",
+            "9999.99S",
+            "MI999",
+            "999PR",
+            "L999",
+            "99th",
+            "99V99",
+            "9G999D99",
+            "FM9999",
+        )
+    ),
+    ("12", ""),
+)
+add(
+    "get_byte", "bytea / int4", "\\x1234 | 0", "\\x1234 | 1", "\\x1234 | 2", "\\x | 0", "\\x12 | -1"
+)
+add("set_byte", "bytea / int4 / int4", "\\x1234 | 0 | 255", "\\x1234 | 1 | 256", "\\x1234 | 2 | 1")
+add("get_bit", "bytea / int8", "\\x1180 | 0", "\\x1180 | 4", "\\x1180 | 15", "\\x1180 | 16")
+add(
+    "set_bit",
+    "bytea / int8 / int4",
+    "\\x1234567890 | 30 | 0",
+    "\\x00 | 7 | 1",
+    "\\x00 | 8 | 1",
+    "\\x00 | 1 | 2",
+)
+add("bit_count", "bytea", "\\x", "\\x00ff", "\\x123456")
+add("bit_length", "bytea", "\\x", "\\x00ff")
+for _f in ("sha224", "sha384", "sha512"):
+    add(_f, "bytea", "\\x", "\\x616263")
+for _t, _v in (("text", "abc"), ("bytea", "\\x00ff")):
+    add(
+        "digest",
+        f"{_t} / text",
+        *(f"{_v} | {h}" for h in ("md5", "sha1", "SHA224", "sha256", "sha384", "sha512", "x")),
+    )
+    add(
+        "hmac",
+        f"{_t} / {_t} / text",
+        *(f"{_v} | {_v} | {h}" for h in ("md5", "sha1", "sha256", "sha512", "x")),
+    )
+add(
+    "convert_from",
+    "bytea / text",
+    "\\xc3b1 | UTF8",
+    "\\xf1 | LATIN1",
+    "\\xf1 | WIN1252",
+    "\\x61 | nosuch",
+)
+add("convert_to", "text / text", "ñ | UTF8", "ñ | latin1", "日 | LATIN1", "a | nosuch")
+add(
+    "parse_ident",
+    "text",
+    "a",
+    "A.b",
+    '"A".b',
+    ' a . "b c" ',
+    '"a""b".c',
+    "a.b.",
+    "",
+    ".a",
+    '"',
+    '""',
+    "a b",
+    "1a",
+    "a1$.é",
+    "a.1",
+)
+add("parse_ident", "text / bool", "a.b(1) | t", "a.b(1) | f", "a b | f", "a. | f")
+add(
+    "unistr",
+    "text",
+    "a\\0041b",
+    "\\+01F600",
+    "\\u00e9",
+    "\\U0001F600",
+    "\\d83d\\de00",
+    "\\d83d",
+    "\\\\",
+    "a\\b",
+    "\\0000",
+)
+add(
+    "regexp_count",
+    "text / text / int4",
+    "ABCABC | A. | 1",
+    "ABCABC | A. | 2",
+    "abc | b | 0",
+    "aaa | a | 4",
+)
+add(
+    "regexp_count",
+    "text / text / int4 / text",
+    "ABCABCAXYaxy | A. | 1 | i",
+    "a\nb | ^b | 1 | n",
+    "a | a | 1 | g",
+)
+add("regexp_instr", "text / text", "foobar | o+", "foobar | x")
+add("regexp_instr", "text / text / int4", "foobar | o | 3", "foobar | o | 4", "foobar | o | -1")
+add(
+    "regexp_instr",
+    "text / text / int4 / int4",
+    "foobarbaz | ba. | 1 | 2",
+    "foobar | o | 1 | 3",
+    "foobar | o | 1 | 0",
+)
+add(
+    "regexp_instr",
+    "text / text / int4 / int4 / int4",
+    "foobarbaz | ba. | 1 | 2 | 1",
+    "foobar | o | 1 | 1 | 2",
+)
+add("regexp_instr", "text / text / int4 / int4 / int4 / text", "fooBAR | b | 1 | 1 | 0 | i")
+add("regexp_substr", "text / text", "foobar | o+", "foobar | x")
+add("regexp_substr", "text / text / int4", "foobar | o. | 3")
+add("regexp_substr", "text / text / int4 / int4", "foobarbaz | ba. | 1 | 2", "foobar | o | 1 | 3")
+add("regexp_substr", "text / text / int4 / int4 / text", "fooBAR | b. | 1 | 1 | i")
+add(
+    "regexp_substr",
+    "text / text / int4 / int4 / text / int4",
+    "foobar | (o)(b) | 1 | 1 |  | 2",
+    "foobar | (o)(b) | 1 | 1 |  | 3",
+    "foobar | o | 1 | 1 |  | -1",
+)
+add("regexp_like", "text / text / text", "FOO | foo | i", "FOO | foo | ", "FOO | foo | g")
+add(
+    "regexp_replace",
+    "text / text / text / int4",
+    "aXbXc | X | - | 3",
+    "aXbXc | X | - | 1",
+    "a | a | b | 0",
+)
+add(
+    "regexp_replace",
+    "text / text / text / int4 / int4",
+    "aXbXc | X | - | 1 | 2",
+    "aXbXc | X | - | 1 | 0",
+    "aXbXc | (b)(X) | \\2\\1 | 1 | 1",
+    "a | a | b | 1 | -1",
+)
+add("regexp_replace", "text / text / text / int4 / int4 / text", "aXbxc | X | - | 1 | 0 | i")
+add("array_dims", "int4[]")
+add(
+    "trim_array", "int4[] / int4", "{1,2,3} | 1", "{1,2,3} | 3", "{1,2,3} | 4", "{} | 0", "{1} | -1"
+)
+add(
+    "array_fill",
+    "int4 / int4[]",
+    "7 | {3}",
+    "7 | {0}",
+    "7 | {}",
+    ("\\N", "{2}"),
+    "7 | {-1}",
+    "7 | {NULL}",
+)
+add("array_fill", "text / int4[] / int4[]", "a | {2} | {1}", "a | {0} | {5}", "a | {2} | {1,2}")
+add("jsonb_object", "text[]", "{a,1,b,NULL}", "{}", "{a}", "{NULL,1}")
+add("jsonb_object", "text[] / text[]", "{a,b} | {1,2}", "{a} | {}", "{NULL} | {1}")
+
 
 Samples = list[tuple[tuple[str, ...], tuple[Row, ...]]]
 
@@ -876,6 +1155,14 @@ AGGREGATES: dict[tuple[str, str], Samples] = {
     ("aggregate", "bool_or"): _samples(("bool", ("{f,f}", "{t,NULL}", "{}", "{NULL}"))),
     ("aggregate", "array_agg"): _samples(("int4", ("{3,NULL,1}", "{}"))),
     ("aggregate", "jsonb_agg"): _samples(("int4", ("{3,NULL,1}", "{}"))),
+    **{
+        ("aggregate", f"bit_{name}"): _samples(
+            ("int2", ("{5,6}", "{}")),
+            ("int4", ("{5,6,NULL}", "{NULL}", "{-1,7}")),
+            ("int8", ("{5,9}",)),
+        )
+        for name in ("and", "or", "xor")
+    },
 }
 for _name in ("min", "max"):
     AGGREGATES["aggregate", _name] = _NUMBERS + _samples(

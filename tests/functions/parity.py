@@ -21,7 +21,7 @@ from foreshore.types import NUMERIC, SqlType, array_of, numeric
 RECORDED = Path(__file__).parent / "recorded"
 WIDE = Context(prec=400)
 # Computed by the C library in PostgreSQL, so the last digit may differ.
-LIBM = frozenset("exp ln log power ^ cbrt degrees atan2 sqrt".split())
+LIBM = frozenset("exp ln log power ^ cbrt degrees atan2 sqrt acosh asinh atanh cot".split())
 REFUSED = re.compile(
     r"0A000 (the template pattern .* is not supported|regular expressions with .* are not supported|the numeric value .* is not supported)"
 )

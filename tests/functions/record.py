@@ -57,6 +57,7 @@ def main(dsn: str) -> None:
     answers: dict[tuple[str, tuple[str, ...]], list[object]] = {}
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pgcrypto")  # digest, hmac
         for case in CASES:
             sql = sql_of(case)
             rows = answers.setdefault((case.name, case.types), [])

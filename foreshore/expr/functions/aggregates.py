@@ -215,6 +215,29 @@ def _json_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
     return ResolvedAggregate((type,), JSON, (core,), finish)
 
 
+def _bits(operator: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
+    """Bits of integers combined, over the array of the values."""
+
+    def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+        (type,) = types
+        if type.name not in INTEGERS:
+            return None
+        core = Aggregate("array_agg", (Column(0, type),), array_of(type))
+        finish = Call(f"bits_{operator}({type.name}[])", (Column(0, core.type),), type)
+        return ResolvedAggregate(types, type, (core,), finish)
+
+    return resolve
+
+
+def _jsonb_object_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    known = tuple(TEXT if type.name == "unknown" else type for type in types)
+    columns = tuple(Column(i, type) for i, type in enumerate(known))
+    member = Call("jsonb_member(any,any)", columns, JSONB)
+    core = Aggregate("array_agg", (member,), array_of(JSONB))
+    finish = Call("jsonb_of_members(jsonb[])", (Column(0, core.type),), JSONB)
+    return ResolvedAggregate(known, JSONB, (core,), finish)
+
+
 def _json_object_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
     known = tuple(TEXT if type.name == "unknown" else type for type in types)
     columns = tuple(Column(i, type) for i, type in enumerate(known))
@@ -288,6 +311,10 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "jsonb_agg": ((1,), _jsonb_agg),
     "json_agg": ((1,), _json_agg),
     "json_object_agg": ((2,), _json_object_agg),
+    "jsonb_object_agg": ((2,), _jsonb_object_agg),
+    "bit_and": ((1,), _bits("and")),
+    "bit_or": ((1,), _bits("or")),
+    "bit_xor": ((1,), _bits("xor")),
     "variance": ((1,), _spread("var_samp")),
     "var_samp": ((1,), _spread("var_samp")),
     "var_pop": ((1,), _spread("var_pop")),

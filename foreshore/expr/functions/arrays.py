@@ -167,6 +167,42 @@ def _dimensions(types: Signature, a: pa.Array) -> Outcome:
     return pc.if_else(some, pa.scalar(1, pa.int32()), pa.scalar(None, pa.int32()))
 
 
+def _dimensions_text(types: Signature, a: pa.Array) -> Outcome:
+    counts = pc.list_value_length(a).to_pylist()
+    return pa.array([f"[1:{n}]" if n else None for n in counts], pa.string())
+
+
+def _trim(array: Any, count: int) -> Any:
+    if not 0 <= count <= len(array):
+        raise fail("2202E", f"number of elements to trim must be between 0 and {len(array)}")
+    return array[: len(array) - count]
+
+
+def _fill(types: Signature, *arrays: pa.Array) -> Outcome:
+    """Return arrays of one value; of one dimension whose subscripts start at 1."""
+    data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
+    # The value may be NULL, the sizes may not.
+    rows = ([(value,), *sizes] for value, *sizes in zip(*data, strict=True))
+    return collect(types, _filled, rows)
+
+
+def _filled(value: Any, sizes: Any, lowest: Any = (1,)) -> Any:
+    if None in sizes or None in lowest:
+        raise fail("22004", "dimension values cannot be null")
+    if len(sizes) > 1:
+        raise fail("0A000", "arrays of more than one dimension are not supported")
+    if sizes and len(lowest) != len(sizes):
+        raise fail("2202E", "wrong number of array subscripts")
+    if any(n < 0 for n in sizes):
+        raise fail("54000", f"array size exceeds the maximum allowed ({2**27 - 1})")
+    if any(n > 0 for n in sizes) and tuple(lowest) != (1,):
+        raise fail("0A000", "arrays whose subscripts do not start at 1 are not supported")
+    if not sizes:
+        return ()
+    _too_many(sizes[0])
+    return value * sizes[0]
+
+
 def _to_string(types: Signature, a: pa.Array, separator: pa.Array, *null: pa.Array) -> Outcome:
     element = types.args[0].element
     assert element is not None
@@ -344,6 +380,10 @@ declare("array_upper", "anyarray int4", "int4", _length)
 declare("array_lower", "anyarray int4", "int4", _lower)
 declare("array_ndims", "anyarray", "int4", _dimensions)
 declare("cardinality", "anyarray", "int4", _length)
+declare("array_dims", "anyarray", "text", _dimensions_text)
+declare("trim_array", "anyarray int4", "anyarray", data_rows(_trim), fallible=True)
+for _args in ("anyelement int4[]", "anyelement int4[] int4[]"):
+    declare("array_fill", _args, "anyarray", _fill, strict=False, fallible=True)
 declare("@>", "anyarray anyarray", "bool", by_elements(_contains), stem="array_contains")
 declare(
     "<@",
@@ -427,5 +467,14 @@ for _t in ("timestamp", "timestamptz"):
     )
 declare_table("unnest", "anyarray", _first_of_list, _same_array)
 declare_table("generate_subscripts", "anyarray int4", "int4[]", data_rows(_subscripts))
+declare_table(
+    "_pg_expandarray",
+    "anyarray",
+    "int4[]",
+    data_rows(lambda array: tuple(range(1, len(array) + 1))),
+    columns="x n",
+    more=(("array_subscript(anyarray,int4)", None),),
+    item_last=True,
+)
 declare_table("string_to_table", "text text", "text[]", _split, strict=False)
 declare_table("string_to_table", "text text text", "text[]", _split, strict=False)

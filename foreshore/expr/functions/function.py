@@ -120,11 +120,13 @@ class TableFunction:
     """A function that returns rows, the elements of the array that a scalar function returns.
 
     `names` are its columns: the element, and for each of `more`, (key, type), the result of that
-    scalar function over the first argument and the element.
+    scalar function over the first argument and the element. A type of None is that of the first
+    argument's elements. With `item_last` the element is the last column.
     """
 
     names: tuple[str, ...]
-    more: tuple[tuple[str, SqlType], ...] = ()
+    more: tuple[tuple[str, SqlType | None], ...] = ()
+    item_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +212,14 @@ def declare_table(
     kernel: Kernel,
     *,
     columns: str = "",
-    more: tuple[tuple[str, SqlType], ...] = (),
+    more: tuple[tuple[str, SqlType | None], ...] = (),
+    item_last: bool = False,
     **options: Any,
 ) -> None:
     """Declare a table function by the scalar function that gives its rows as an array."""
     patterns = tuple(args.split())
     function = hidden(f"{name}({','.join(patterns)})", args, result, kernel, **options)
-    table = TableFunction(tuple((columns or name).split()), more)
+    table = TableFunction(tuple((columns or name).split()), more, item_last)
     TABLES.setdefault(name, []).append((Overload(patterns, function, patterns), table))
 
 

@@ -148,7 +148,7 @@ def _matches(negated: bool, insensitive: bool) -> Kernel:
     return kernel
 
 
-def _flags_of(flags: str, function_without_global: str | None = None) -> str:
+def flags_of(flags: str, function_without_global: str | None = None) -> str:
     """Return the options except "g"; fails for a function that does not accept "g"."""
     for flag in flags:
         if flag not in "gicnmpwqstxeb":
@@ -162,7 +162,7 @@ def regexp_replace(text: str, pattern: str, replacement: str, flags: str = "") -
     """Return `text` with the first match replaced, or all with the flag g."""
     if flags[:1].isdigit():
         raise fail("22023", f'invalid regular expression option: "{flags[0]}"')
-    regex = compile_regex(pattern, _flags_of(flags))
+    regex = compile_regex(pattern, flags_of(flags))
     found = matching(regex, text)
     matches = _matches_in(found, text, flags)
     out: list[str] = []
@@ -170,12 +170,14 @@ def regexp_replace(text: str, pattern: str, replacement: str, flags: str = "") -
     needs_groups = re.search(r"\\[1-9]", replacement) is not None
     for begin, end in matches:
         groups = captures(regex, found, (begin, end)) if needs_groups and regex.groups else []
-        out += [text[at:begin], _expanded(replacement, text[begin:end], groups)]
+        out += [text[at:begin], expanded(replacement, text[begin:end], groups)]
         at = end
     return "".join(out) + text[at:]
 
 
-def _expanded(replacement: str, whole: str, groups: list[str | None]) -> str:
+def expanded(replacement: str, whole: str, groups: list[str | None]) -> str:
+    """Return the replacement of a match, with its references to the match's parts."""
+
     def one(match: "re.Match[str]") -> str:
         c = match[1]
         if c == "&":
@@ -190,7 +192,7 @@ def _expanded(replacement: str, whole: str, groups: list[str | None]) -> str:
 
 def regexp_match(text: str, pattern: str, flags: str = "") -> tuple[str | None, ...] | None:
     """Return the captures of the first match, or the whole match if there are no groups."""
-    regex = compile_regex(pattern, _flags_of(flags, "regexp_match") if flags else "")
+    regex = compile_regex(pattern, flags_of(flags, "regexp_match") if flags else "")
     found = matching(regex, text)
     bounds = found.find()
     return None if bounds is None else _captured(regex, found, text, bounds)
@@ -224,7 +226,7 @@ def regexp_split(text: str, pattern: str, flags: str = "", *, function: str) -> 
 
     An empty match does not split at the start, at the end or directly after another match.
     """
-    regex = compile_regex(pattern, _flags_of(flags, function))
+    regex = compile_regex(pattern, flags_of(flags, function))
     out: list[str] = []
     at = 0
     for begin, end in find_all(matching(regex, text), text):
@@ -239,7 +241,11 @@ def _count(text: str, pattern: str) -> int:
     return len(find_all(matching(compile_regex(pattern), text), text))
 
 
-def _rows(compute: Callable[..., Any]) -> Kernel:
+def _is_like(text: str, pattern: str, flags: str) -> bool:
+    return matching(compile_regex(pattern, flags_of(flags, "regexp_like")), text).matches()
+
+
+def rows_of(compute: Callable[..., Any]) -> Kernel:
     """Return the kernel that applies `compute` to each row; most columns hold one pattern."""
 
     def kernel(types: Signature, texts: pa.Array, *others: pa.Array) -> Outcome:
@@ -316,27 +322,33 @@ for _name in ("~~", "!~~", "~~*", "!~~*", "~", "!~", "~*", "!~*"):
     for _t in ("name", "bpchar"):
         overload(_name, f"{_t} text", _function)
 
-declare("like_escape", "text text", "text", _rows(like_escape), fallible=True)
-declare("similar_to_escape", "text", "text", _rows(similar_to_escape), fallible=True)
-declare("similar_to_escape", "text text", "text", _rows(similar_to_escape), fallible=True)
-declare("regexp_replace", "text text text", "text", _rows(regexp_replace), fallible=True)
-declare("regexp_replace", "text text text text", "text", _rows(regexp_replace), fallible=True)
-declare("regexp_match", "text text", "text[]", _rows(regexp_match), fallible=True)
-declare("regexp_match", "text text text", "text[]", _rows(regexp_match), fallible=True)
-_split_to_array = _rows(partial(regexp_split, function="regexp_split_to_array"))
-_split_to_table = _rows(partial(regexp_split, function="regexp_split_to_table"))
+declare("like_escape", "text text", "text", rows_of(like_escape), fallible=True)
+declare("similar_to_escape", "text", "text", rows_of(similar_to_escape), fallible=True)
+declare("similar_to_escape", "text text", "text", rows_of(similar_to_escape), fallible=True)
+declare("regexp_replace", "text text text", "text", rows_of(regexp_replace), fallible=True)
+declare("regexp_replace", "text text text text", "text", rows_of(regexp_replace), fallible=True)
+declare("regexp_match", "text text", "text[]", rows_of(regexp_match), fallible=True)
+declare("regexp_match", "text text text", "text[]", rows_of(regexp_match), fallible=True)
+_split_to_array = rows_of(partial(regexp_split, function="regexp_split_to_array"))
+_split_to_table = rows_of(partial(regexp_split, function="regexp_split_to_table"))
 for _args in ("text text", "text text text"):
     declare("regexp_split_to_array", _args, "text[]", _split_to_array, fallible=True)
     declare_table("regexp_split_to_table", _args, "text[]", _split_to_table, fallible=True)
-declare("regexp_count", "text text", "int4", _rows(_count), fallible=True)
+declare("regexp_count", "text text", "int4", rows_of(_count), fallible=True)
 declare("regexp_like", "text text", "bool", _matches(False, False), fallible=True)
+declare("regexp_like", "text text text", "bool", rows_of(_is_like), fallible=True)
 declare(
-    "substring", "text text", "text", _rows(_substring_regex), stem="substring_regex", fallible=True
+    "substring",
+    "text text",
+    "text",
+    rows_of(_substring_regex),
+    stem="substring_regex",
+    fallible=True,
 )
 
 
 def _all_matches(text: str, pattern: str, flags: str = "") -> tuple[tuple[str | None, ...], ...]:
-    regex = compile_regex(pattern, _flags_of(flags))
+    regex = compile_regex(pattern, flags_of(flags))
     found = matching(regex, text)
     return tuple(
         _captured(regex, found, text, bounds) for bounds in _matches_in(found, text, flags)
@@ -348,6 +360,6 @@ for _args in ("text text", "text text text"):
         "regexp_matches",
         _args,
         lambda types, literals: array_of(array_of(TEXT)),
-        _rows(_all_matches),
+        rows_of(_all_matches),
         fallible=True,
     )

@@ -14,6 +14,7 @@ from foreshore.types import (
     OTHER_TYPES,
     TYPES,
     SqlType,
+    arrow_type,
     format_type,
     numeric,
     oid_of,
@@ -138,6 +139,12 @@ def _number_above(types: Signature, *args: pa.Array) -> Outcome:
     return values.cast(pa.int64()), errors
 
 
+def _random_above(types: Signature) -> Outcome:
+    """Fail as `_only_above` does, for random values."""
+    values, errors = _only_above(types)
+    return values.cast(arrow_type(types.result)), errors
+
+
 # Functions of sequences.
 for _key, _args in (
     ("nextval", "regclass"),
@@ -148,6 +155,12 @@ for _key, _args in (
     hidden(_key, _args, "int8", _number_above, fallible=True, volatility="volatile")
 SLEEP = "pg_sleep(float8)"
 declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")
+
+
+# Random values, one for each row.
+declare("random", "", "float8", _random_above, fallible=True, volatility="volatile")
+declare("gen_random_uuid", "", "uuid", _random_above, fallible=True, volatility="volatile")
+RANDOM, RANDOM_UUID = "random()", "gen_random_uuid()"
 
 
 def _answer_above(types: Signature, *args: pa.Array) -> Outcome:

@@ -57,12 +57,16 @@ def resolve_table(
     element = resolved.result.element
     assert element is not None, resolved
     item = Column(len(types), element)
-    more = (Call(key, (Column(0, resolved.arg_types[0]), item), type) for key, type in table.more)
+    first = resolved.arg_types[0]
+    more = tuple(
+        Call(key, (Column(0, first), item), type or first.element or first)
+        for key, type in table.more
+    )
     return ResolvedTable(
         resolved.key,
         resolved.arg_types,
         resolved.result,
         ColumnType(element),
         table.names,
-        (item, *more),
+        (*more, item) if table.item_last else (item, *more),
     )
