@@ -18,7 +18,9 @@ from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.introspection.explain import explain, explain_maintained
+from foreshore.adapter.introspection.explain_analyze import explain_analyze
 from foreshore.adapter.introspection.explain_freshness import explain_freshness
+from foreshore.adapter.introspection.explain_operators import explain_operators
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.read.row_locks import lock_table
@@ -49,8 +51,10 @@ ROWS: Mapping[type, Statement] = {
     plans.Subscribe: subscribe,
     plans.CopyTo: copy_to,
     plans.Explain: explain,
+    plans.ExplainAnalyze: explain_analyze,
     plans.ExplainFreshness: explain_freshness,
     plans.ExplainMaintained: explain_maintained,
+    plans.ExplainOperators: explain_operators,
     plans.ShowCreate: show_create,
     plans.LockTable: lock_table,
 }

@@ -32,6 +32,17 @@ def describe_maintenance(engine: str, relation: Relation, name_of: NameOf = str)
         return _changes(title, relation, name_of, " on DuckDB")
 
 
+def operator_titles(relation: Relation, name_of: NameOf = str) -> list[str]:
+    """Return the titles of the operators that maintain `relation`, none if it has no operators."""
+    from foreshore.compute.flow.describe import operator_titles
+    from foreshore.compute.flow.unsupported import Unsupported
+
+    try:
+        return [] if is_linear(relation) else operator_titles(relation, name_of)
+    except Unsupported:
+        return []
+
+
 def _changes(engine: str, relation: Relation, name_of: NameOf, mark: str = "") -> str:
     """Return the plans of changes of an engine: of each temporal filter's input, then the rest."""
     cuts, rest = cut(relation)

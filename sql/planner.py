@@ -7,6 +7,7 @@ afterwards.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from foreshore.errors import (
@@ -54,8 +55,10 @@ from foreshore.sql.plan import (
     Discard,
     Execute,
     Explain,
+    ExplainAnalyze,
     ExplainFreshness,
     ExplainMaintained,
+    ExplainOperators,
     Fetch,
     Insert,
     Merge,
@@ -383,9 +386,13 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
 
 def _explain(
     planning: Planning, tree: ast.ExplainStatement
-) -> Explain | ExplainFreshness | ExplainMaintained:
+) -> Explain | ExplainAnalyze | ExplainFreshness | ExplainMaintained | ExplainOperators:
     inner = tree.statement
+    if tree.analyze or tree.json:
+        return _explain_analyze(planning, tree)
     match inner:
+        case ast.ObjectRef() if tree.stage == "analyze":
+            return ExplainOperators(_object(planning, inner).id, tree.measures, tree.skew)
         case ast.ObjectRef() if tree.stage == "freshness":
             return _explain_freshness(planning, inner)
         case ast.ObjectRef():
@@ -405,10 +412,7 @@ def _explain(
                 "EXPLAIN of anything but a query or a view is not supported", position=tree.at + 1
             )
 
-    def name_of(id: GlobalId) -> str:
-        """Return the full name of a catalog item; ids of recursions are returned as they are."""
-        return dotted(planning.catalog.item(id).name.parts) if id.startswith(("u", "s")) else id
-
+    name_of = partial(_full_name, planning)
     match tree.stage:
         case "raw":
             return Explain("raw", finished, time, explain_relation(plain_relation(bound), name_of))
@@ -436,6 +440,23 @@ def _explain(
         case "freshness":
             return ExplainFreshness(finished)
     raise AssertionError(tree.stage)
+
+
+def _full_name(planning: Planning, id: GlobalId) -> str:
+    """Return the full name of a catalog item; ids of recursions are returned as they are."""
+    return dotted(planning.catalog.item(id).name.parts) if id.startswith(("u", "s")) else id
+
+
+def _explain_analyze(planning: Planning, tree: ast.ExplainStatement) -> ExplainAnalyze:
+    """Return the plan of EXPLAIN ANALYZE, or of EXPLAIN (FORMAT JSON), of a query."""
+    if not isinstance(tree.statement, ast.SelectStatement):
+        what = "EXPLAIN ANALYZE" if tree.analyze else "EXPLAIN (FORMAT JSON)"
+        raise FeatureNotSupported(
+            f"{what} of anything but a query is not supported", position=tree.at + 1
+        )
+    select = _select(planning, tree.statement)
+    text = _explained(select.query, partial(_full_name, planning))
+    return ExplainAnalyze(select, text, tree.analyze, tree.json)
 
 
 def _explain_freshness(planning: Planning, of: ast.ObjectRef) -> ExplainFreshness:

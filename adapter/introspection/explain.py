@@ -65,7 +65,7 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     assert relation is not None, item
     cluster = reader.state.objects[item.cluster]
     assert isinstance(cluster, Cluster), cluster
-    name = partial(_name, context)
+    name = partial(name_of, context)
     described = await _maintenance(context, Block(relation), engine_of(cluster.size)[0])
     shown = explain_relation(relation, name)
     where = _where(context, item.cluster)
@@ -88,7 +88,7 @@ def _used(context: StatementContext, peek: PeekPlan) -> str:
             return ""
 
 
-def _name(context: StatementContext, id: GlobalId) -> str:
+def name_of(context: StatementContext, id: GlobalId) -> str:
     """Return the full name of a relation, or the id of an intermediate one that has no name."""
     return dotted(context.planner.reader().item(id).name.parts) if id.startswith(("u", "s")) else id
 
@@ -99,7 +99,7 @@ def _index_read(context: StatementContext, lookup: IndexRead) -> str:
     item = reader.state.item(lookup.index)
     assert item.cluster is not None, item
     lines = [
-        f"  {_name(context, lookup.index)} on {_name(context, lookup.on)}",
+        f"  {name_of(context, lookup.index)} on {name_of(context, lookup.on)}",
         f"    {_where(context, item.cluster)}",
     ]
     if lookup.keys is None:
@@ -119,14 +119,14 @@ def _steps(context: StatementContext, lookup: KeyLookup) -> str:
 def _step(context: StatementContext, step: Step) -> str:
     """Return the constraint or index that is used, and the values looked up by it."""
     if isinstance(step, WholeStep):
-        return f"  {_name(context, step.table)}\n    read whole"
+        return f"  {name_of(context, step.table)}\n    read whole"
     names = context.planner.reader().planned[step.table].desc.names
     key = [names[i] for i in step.columns]
-    lines = [f"  {quote_identifier(step.by.name)} of {_name(context, step.table)}"]
+    lines = [f"  {quote_identifier(step.by.name)} of {name_of(context, step.table)}"]
     if step.keys or not step.sources:
         lines.append(_values(context, key, step.keys))
     for source in step.sources:
-        read = sorted(_name(context, id) for id in sources_of(source))
+        read = sorted(name_of(context, id) for id in sources_of(source))
         rows = f"rows of {', '.join(read)}" if read else "given rows"
         lines.append(f"    look-up of ({', '.join(key)}) = {rows}")
     return "\n".join(lines)
@@ -167,7 +167,7 @@ def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
     for id, interval in chosen.inputs.items():
         lines += [
             "",
-            f"source {_name(context, id)}:",
+            f"source {name_of(context, id)}:",
             f"                  read frontier: [{interval.since}]",
             f"                 write frontier: [{interval.upper}]",
         ]
@@ -202,5 +202,5 @@ async def _maintenance(context: StatementContext, block: Block, engine: str) -> 
     except FeatureNotSupported as error:
         return error.message
     relation = bind_relation(relation, context.bindings(coordinator.oracle.read_ts()))
-    describe = partial(describe_maintenance, engine, relation, partial(_name, context))
+    describe = partial(describe_maintenance, engine, relation, partial(name_of, context))
     return await blocking.run(coordinator.executor, describe)

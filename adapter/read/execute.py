@@ -56,6 +56,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
     time, finishing = bound.time, bound.finishing
     match bound.path:
         case Constant():
+            context.ran("Constant, in this process")
             rows = literal_rows(bound.block.relation)
             if rows is not None:
                 return Result.of(finish(rows, finishing))
@@ -63,6 +64,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
         case KeyLookup() as path:
             return await _by_key(context, bound, path)
         case InProcess():
+            context.ran("Evaluation, in this process")
             return await result_in_process(context, bound)
         case IndexRead(index=index, keys=keys, relation=relation):
             literals = None if keys is None else literal_keys(keys, bound.bindings)
@@ -70,11 +72,15 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 return Result.of(empty_batch(rows_schema(bound.plan.query.desc.columns)))
             replica = pinned_replica(context)
             request = PeekRequest(time, relation, finishing, index, literals, replica=replica)
+            how = "whole" if literals is None else f"{len(literals)} keys"
+            context.ran(f"Read of index {index}, {how}, on cluster {context.cluster}")
             return await _ask_cluster(context, request)
         case Bulk(relation=relation):
             small = await small_result(context, bound)
             if small is not None:
+                context.ran("Evaluation of few stored rows, in this process")
                 return small
+            context.ran(f"Evaluation by the engine of cluster {context.cluster}")
             shards = bound.plan.shards
             indexes = {id: index for id in shards if (index := index_of(context, id)) != id}
             request = PeekRequest(
@@ -120,7 +126,11 @@ async def _by_key(context: StatementContext, bound: BoundPeek, path: KeyLookup) 
     """Return the finished rows of a relation over the rows under keys."""
     given = await look_up(context, bound, path)
     if given is None:
+        context.ran("Key look-up, given up because it finds too many rows")
         return None
+    if context.trace is not None:
+        found = sum(rows.num_rows for rows in given.values())
+        context.ran(f"Key look-up, in this process, of {found} rows")
     bound = replace(bound, given=given)
     if is_local(bound):
         return await finished(await rows_over(context, bound), bound.finishing)

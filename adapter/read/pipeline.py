@@ -8,11 +8,12 @@ A time in the future is waited for before, and so are row locks (row_locks.py).
 """
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import TypeVar
 
 import pyarrow as pa
 
-from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.access_path import IndexRead, PeekPlan
 from foreshore.adapter.read.bind import (
     NOTHING_GIVEN,
     BoundPeek,
@@ -31,6 +32,7 @@ from foreshore.adapter.read.timestamp import (
     tables_below,
     wait_for_time,
 )
+from foreshore.adapter.read.trace import Trace
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.result import Result
@@ -83,7 +85,23 @@ async def _bound(
     time = read_timestamp(context, plan, as_of)
     found = {each.id: await changes(context, each, time) for each in plan.query.changes}
     bound = await bind_peek(context, plan, time, {**given, **found}, own=as_of is None)
-    return await call_side_effects(context, bound)
+    bound = await call_side_effects(context, bound)
+    if context.trace is not None:
+        await _wait_for_inputs(context, context.trace, bound)
+    return bound
+
+
+async def _wait_for_inputs(context: StatementContext, trace: Trace, bound: BoundPeek) -> None:
+    """Wait until the inputs are known at the time of the read, to tell how long that takes."""
+    began = perf_counter()
+    if bound.plan.shards:
+        trace.time = bound.time
+    path = bound.path
+    read = [path.index] if isinstance(path, IndexRead) else bound.plan.shards
+    for id in sorted(read):
+        if id in context.coordinator.holds.collections:  # others are new in this transaction
+            await context.coordinator.wait_readable(id, bound.time)
+    trace.waited += perf_counter() - began
 
 
 # --- plan ----------------------------------------------------------------------------------

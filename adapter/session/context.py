@@ -30,6 +30,7 @@ from foreshore.update import Timestamp
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
     from foreshore.adapter.read.result import RowSource
+    from foreshore.adapter.read.trace import Trace
     from foreshore.adapter.session.activity import Interrupts
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.prepared import Prepared
@@ -102,6 +103,12 @@ class StatementContext(Struct, frozen=True, eq=False):
     close_at_end: "Callable[[RowSource], None]"  # of the transaction
     again: bool = False  # it runs again after a conflict
     reads_newest: bool = False  # at any isolation, unless the transaction has chosen its time
+    trace: "Trace | None" = None  # of EXPLAIN ANALYZE
+
+    def ran(self, how: str) -> None:
+        """Note how rows were found, if anybody wants to know."""
+        if self.trace is not None:
+            self.trace.ran.append(how)
 
     @property
     def isolation(self) -> Isolation:

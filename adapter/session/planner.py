@@ -6,6 +6,7 @@ indexes that exist. It is kept until its basis changes, and is then made again.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from time import thread_time
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -161,6 +162,7 @@ class SessionPlanner:
     def _prepare(self, prepared: Prepared) -> None:
         """Plan a statement."""
         assert prepared.syntax is not None
+        began = thread_time()
         basis, variables = self.basis(), self._session.variables.version
         reader = self.reader(basis)
         declared: Sequence[SqlType | None] = prepared.declared
@@ -192,6 +194,7 @@ class SessionPlanner:
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
         prepared.depends_on_zone = zone.was_used
         self._compile(prepared, reader.planned)
+        prepared.planning_seconds = thread_time() - began
 
     @staticmethod
     def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:

@@ -39,6 +39,7 @@ from foreshore.compute.protocol import (
     ArrangementStatus,
     CreateInstance,
     DataflowDescription,
+    DataflowStatus,
     IndexExport,
     OperatorStatus,
     Response,
@@ -580,6 +581,13 @@ class ComputeController:
         """Yield the arrangements of each replica, a few seconds old, for builtin relations."""
         for cluster in self._clusters.values():
             yield from cluster.arrangements()
+
+    def dataflow_statuses(self) -> Iterator[tuple[str, DataflowStatus]]:
+        """Yield what each replica reports about its dataflows."""
+        for cluster in self._clusters.values():
+            for replica in cluster.replicas.values():
+                for each in replica.status.dataflows if replica.status is not None else ():
+                    yield replica.name, each
 
     def operators(self) -> Iterator[tuple[str, OperatorStatus]]:
         """Yield what the operators of each replica have done, for builtin relations."""

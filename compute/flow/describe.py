@@ -49,6 +49,13 @@ def describe_operators(relation: ir.Relation, name_of: NameOf = str) -> str:
     return "\n".join(lines)
 
 
+def operator_titles(relation: ir.Relation, name_of: NameOf = str) -> list[str]:
+    """Return a title for each operator that maintains `relation`; raises Unsupported."""
+    builder = Builder(Collections(_Numbers(), 0), 0)
+    builder.output(relation)
+    return _Description(builder, name_of).titles()
+
+
 class _Numbers(Interner):
     """An interner without kernels, which gives numbers but keeps no strings."""
 
@@ -81,6 +88,16 @@ class _Description:
             yield f"Operator {number}: {title}"
             yield from (f"  {line}" for line in details)
         yield f"Rows: {_operators(results)}"
+
+    def titles(self) -> list[str]:
+        """Return the title of each operator, with what it keeps in few words."""
+        found = []
+        for number, operator in enumerate(self._operators):
+            title, details = self._operator(number, operator)
+            if isinstance(operator, Linear) and details:
+                title = f"{title}: {'; '.join(line.strip() for line in details)}"
+            found.append(title)
+        return found
 
     def _operator(self, number: int, operator: Operator) -> tuple[str, Sequence[str]]:
         """Return the title of an operator, and its details."""

@@ -81,11 +81,19 @@ class ObjectRef(Syntax):
 
 
 class ExplainStatement(Syntax):
-    """EXPLAIN of a statement, or EXPLAIN FRESHNESS of an object."""
+    """EXPLAIN of a statement, or EXPLAIN FRESHNESS of an object.
+
+    With `analyze` the statement is run. Of a maintained object, `measures` are what is shown of its
+    operators: memory, cpu; `skew` tells its replicas apart.
+    """
 
     stage: str
     statement: Any
     at: int
+    analyze: bool = False
+    json: bool = False
+    measures: tuple[str, ...] = ()
+    skew: bool = False
 
 
 class Assignment(Syntax):

@@ -10,7 +10,7 @@ from typing import Literal as OneOf
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
-from foreshore.sql.parse.changes import ChangeParser
+from foreshore.sql.parse.explain import ExplainParser
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse.query import first_select
 
@@ -32,19 +32,9 @@ _UNSUPPORTED_WORDS = frozenset(
     ]
 )
 _PREPARED = ("select", "values", "with", "insert", "update", "delete", "merge", "table")
-_STAGES = {
-    ("optimized", "plan"): "optimized",
-    ("physical", "plan"): "physical",
-    ("decorrelated", "plan"): "decorrelated",
-    ("raw", "plan"): "raw",
-    ("plan",): "optimized",
-    ("timestamp",): "timestamp",
-    ("freshness",): "freshness",
-}
-_MAINTAINED = (("materialized", "view"), ("view",), ("index",))
 
 
-class StatementParser(ChangeParser):
+class StatementParser(ExplainParser):
     """Parse statements."""
 
     def statement(self) -> ast.StatementSyntax:
@@ -115,29 +105,6 @@ class StatementParser(ChangeParser):
                 return self._query_statement()
         statement.ctes, statement.recursive = ctes, recursive
         return statement
-
-    def _explain(self) -> ast.ExplainStatement:
-        at = self.expect("explain").start
-        stage = "optimized"
-        if self.at_symbol("("):
-            self.unsupported("EXPLAIN with options")
-        if self.at_word("analyze", "analyse", "verbose"):
-            self.unsupported(f"EXPLAIN {self.token.value.upper()}")
-        for words, name in _STAGES.items():
-            if self.accept(*words):
-                stage = name
-                if self.at_word("as", "with"):
-                    self.unsupported(f"EXPLAIN ... {self.token.value.upper()}")
-                self.expect("for")
-                break
-        for words in _MAINTAINED:
-            if self.at_words(*words):
-                kind = " ".join(words)
-                if stage != "freshness" and (stage, kind) != ("physical", "materialized view"):
-                    self.unsupported(f"EXPLAIN {stage.upper()} PLAN FOR {kind.upper()}", at)
-                self.accept(*words)
-                return ast.ExplainStatement(stage, ast.ObjectRef(kind, self.table_name()), at)
-        return ast.ExplainStatement(stage, self._statement(), at)
 
     # --- COPY
 

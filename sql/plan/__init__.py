@@ -24,8 +24,10 @@ Plan: TypeAlias = (
     Select
     | Subscribe
     | Explain
+    | ExplainAnalyze
     | ExplainFreshness
     | ExplainMaintained
+    | ExplainOperators
     | Insert
     | Update
     | Delete
@@ -96,5 +98,7 @@ def result_desc(plan: Plan) -> RelationDesc | None:
             return EXPLAIN_DESC
         case ExplainFreshness():
             return FRESHNESS_DESC
+        case ExplainAnalyze() | ExplainOperators():
+            return plan.desc
         case _:
             return None

@@ -7,9 +7,20 @@ from foreshore.expr.block import AnyRecursion, Block
 from foreshore.expr.envelope import Envelope
 from foreshore.expr.ir import Finishing, Relation, Scalar
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INTERVAL, TEXT, TIMESTAMPTZ, ColumnType, RelationDesc
+from foreshore.types import (
+    BOOL,
+    FLOAT8,
+    INT8,
+    INTERVAL,
+    JSON,
+    TEXT,
+    TIMESTAMPTZ,
+    ColumnType,
+    RelationDesc,
+)
 
 EXPLAIN_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(TEXT, False),))
+EXPLAIN_JSON_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(JSON, False),))
 FRESHNESS_DESC = RelationDesc(
     (
         "object",
@@ -189,6 +200,61 @@ class Explain:
     query: Query
     as_of: AsOf | None
     text: str  # the rendered stage; empty for physical and timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainAnalyze:
+    """EXPLAIN ANALYZE: run `select`, and tell what was done; or EXPLAIN as JSON, if not `run`.
+
+    `text` is the optimized plan.
+    """
+
+    select: Select
+    text: str
+    run: bool
+    json: bool
+
+    @property
+    def desc(self) -> RelationDesc:
+        """Return the columns of the result."""
+        return EXPLAIN_JSON_DESC if self.json else EXPLAIN_DESC
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainOperators:
+    """EXPLAIN ANALYZE MEMORY, CPU: the operators that maintain an object.
+
+    With `skew` there are rows for each replica.
+    """
+
+    object: GlobalId
+    measures: tuple[str, ...]  # memory, cpu
+    skew: bool
+
+    @property
+    def desc(self) -> RelationDesc:
+        """Return the columns of the result."""
+        columns = [("operator", ColumnType(TEXT, False))]
+        if self.skew:
+            columns.append(("replica", ColumnType(TEXT)))
+        for measure in self.measures:
+            columns += _MEASURED[measure]
+            if self.skew:
+                name, _ = _MEASURED[measure][0]
+                columns.append((f"{name.removeprefix('total_')}_ratio", ColumnType(FLOAT8)))
+        columns.append(("hint", ColumnType(TEXT)))
+        names, types = zip(*columns, strict=True)
+        return RelationDesc(names, types)
+
+
+_MEASURED = {
+    "memory": [("total_memory", ColumnType(TEXT)), ("total_records", ColumnType(INT8))],
+    "cpu": [
+        ("total_elapsed", ColumnType(INTERVAL)),
+        ("rows_in", ColumnType(INT8)),
+        ("rows_out", ColumnType(INT8)),
+    ],
+}
 
 
 @dataclass(frozen=True, slots=True)

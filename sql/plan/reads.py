@@ -7,6 +7,7 @@ from foreshore.sql.plan import (
     Declare,
     Delete,
     Explain,
+    ExplainAnalyze,
     ExplainFreshness,
     InitPlan,
     Insert,
@@ -24,6 +25,8 @@ def query_read_by(plan: Plan) -> Query | None:
     """Return the query that running `plan` reads, if it reads one."""
     match plan:
         case Select(query=query) | Explain(query=query) | ExplainFreshness(of=Query() as query):
+            return query
+        case ExplainAnalyze(select=Select(query=query)):
             return query
         case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
             return query
