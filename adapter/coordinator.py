@@ -10,6 +10,7 @@ import logging
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from foreshore.adapter.ddl.resize import Resizes
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
@@ -79,6 +80,7 @@ class Coordinator:
         self.changelogs = Changelogs(self)
         self.view_handoff = ViewHandoff(self)
         self.catalog_commits = CatalogCommits(self)
+        self.resizes = Resizes(self)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
         self._answering: tuple[State | None, frozenset[str]] = (None, frozenset())
         self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}

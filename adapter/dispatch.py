@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.ddl import alter, create, drop, enums
+from foreshore.adapter.ddl import alter, clusters, create, drop, enums
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.sequences import alter_sequence
@@ -70,8 +70,11 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateMaterializedView: create.create_view,
     plans.CreateIndex: create.create_index,
     plans.CreateSubscription: create_subscription,
-    plans.CreateCluster: create.create_cluster,
-    plans.CreateClusterReplica: create.create_cluster_replica,
+    plans.CreateCluster: clusters.create_cluster,
+    plans.CreateClusterReplica: clusters.create_cluster_replica,
+    plans.AlterCluster: clusters.alter_cluster,
+    plans.Swap: clusters.swap,
+    plans.SetCluster: clusters.set_cluster,
     plans.AlterTable: alter.alter_table,
     plans.AlterSequence: alter_sequence,
     plans.Advance: advance,
@@ -162,13 +165,15 @@ async def _define(context: StatementContext, statement: Statement, plan: plans.P
 async def _lock(context: StatementContext) -> None:
     """Lock the catalog, and plan the statement anew if the catalog has changed meanwhile.
 
-    A time to come is waited for before, as that may take long.
+    A time to come, and new replicas, are waited for before, as that may take long.
     """
     match context.prepared.plan:
         case plans.CreateMaterializedView() as plan:
             await create.wait_for_start(context, plan)
         case plans.CreateTableAs(with_data=True, as_of=plans.AsOf() as as_of):
             await wait_until_requested(context, as_of)
+        case plans.AlterCluster() as plan:
+            await clusters.bring_up(context, plan)
         case _:
             pass
     await lock_catalog(context)
@@ -190,8 +195,10 @@ def _verb(plan: Any) -> str:
             return tag
         case plans.Truncate():
             return "TRUNCATE TABLE"
-        case plans.Rename() | plans.Retain():
+        case plans.Rename() | plans.Retain() | plans.Swap():
             return "ALTER"
+        case plans.SetCluster():
+            return "ALTER MATERIALIZED VIEW"
         case plans.Advance():
             return "ALTER SUBSCRIPTION"
         case _:

@@ -27,6 +27,7 @@ from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.session.temporary import run_sweeps
 from foreshore.adapter.session.variables import Variables
+from foreshore.adapter.transaction.catalog_commit import start_replica
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS, ReadHolds
@@ -169,8 +170,7 @@ class Environment:
         # Only now, as all dataflows are known: a replica that still runs keeps them when it is
         # connected to, and no writer forgets the errors of collections below its own.
         for replica in state.all(Replica):
-            address = replica.options.get("address")
-            coordinator.compute.create_replica(replica.cluster, replica.id, address)
+            start_replica(coordinator.compute, replica)
         followers = [item.id for item in state.all(Item) if item.type == "subscription"]
         coordinator.subscriptions.open(standing, followers)
         self.coordinator.loop_latency.start()

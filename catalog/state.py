@@ -248,6 +248,10 @@ class State:
         """Return the sequences owned by columns of table `id`."""
         return [item for item in self.all(Item) if item.owned_by and item.owned_by.table == id]
 
+    def replicas_of(self, cluster: str) -> list[Replica]:
+        """Return the replicas of the cluster with id `cluster`."""
+        return [each for each in self.all(Replica) if each.cluster == cluster]
+
     def children(self, id: str) -> list[Object]:
         """Return the direct contents of the database, schema or cluster `id`."""
         return [each for each in self.objects.values() if parent_of(each) == id] + [

@@ -33,6 +33,7 @@ from foreshore.catalog.state import (
     FIRST_USER_OID,
     State,
     is_system,
+    parent_of,
     with_allotted,
     with_objects,
 )
@@ -41,6 +42,7 @@ from foreshore.errors import (
     DuplicateObject,
     DuplicateSchema,
     DuplicateTable,
+    FeatureNotSupported,
     InsufficientPrivilege,
     InvalidName,
     UndefinedColumn,
@@ -166,16 +168,37 @@ class Transaction:
         ]
 
     def create_replica(
-        self, cluster: Cluster, name: str, owner: str, size: str, options: dict[str, str]
+        self,
+        cluster: Cluster,
+        name: str,
+        owner: str,
+        size: str,
+        options: dict[str, str],
+        *,
+        id: str | None = None,
     ) -> Replica:
-        """Create replica `name` of `cluster`."""
+        """Create replica `name` of `cluster`, with an `id` if one was allotted for it."""
         if self.state.replica(cluster.id, name) is not None:
             raise DuplicateObject(f'cluster replica "{cluster.name}.{name}" already exists')
+        if id is not None:
+            following = max(self.state.allotted.get("r", 1), int(id[1:]) + 1)
+            self.state = with_allotted(self.state, "r", following)
         return self._put(
             Replica(
-                f"r{self.allot('r')}", self.allot("oid"), cluster.id, name, owner, size, options
+                id or f"r{self.allot('r')}",
+                self.allot("oid"),
+                cluster.id,
+                name,
+                owner,
+                size,
+                options,
             )
         )
+
+    def alter_cluster(self, cluster: Cluster) -> Cluster:
+        """Replace a cluster by `cluster`, which has the same id."""
+        self._check_not_system(cluster)
+        return self._put(cluster)
 
     def create_item(
         self,
@@ -414,6 +437,23 @@ class Transaction:
             case _:
                 pass
         return self._put(msgspec.structs.replace(target, name=to))
+
+    def swap(self, one: Object, other: Object) -> None:
+        """Exchange the names of two objects of a kind, which belong to the same parent."""
+        for each in (one, other):
+            self._check_not_system(each)
+        if parent_of(one) != parent_of(other):
+            raise FeatureNotSupported(
+                f"cannot swap {one.kind} {one.name} with one of another database"
+            )
+        if one is not other:
+            first = msgspec.structs.replace(one, name=other.name)
+            second = msgspec.structs.replace(other, name=one.name)
+            self.state = with_objects(self.state, {one.id: first, other.id: second})
+
+    def set_cluster(self, item: Item, cluster: Cluster) -> Item:
+        """Let another cluster maintain a materialized view."""
+        return self._put(msgspec.structs.replace(item, cluster=cluster.id))
 
     def comment(self, target: Object, text: str | None) -> Object:
         """Set the comment on `target`, None to remove it."""

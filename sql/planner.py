@@ -23,7 +23,14 @@ from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
-from foreshore.sql.bind.definitions import enums, sequence, table, table_as, unique_index
+from foreshore.sql.bind.definitions import (
+    cluster,
+    enums,
+    sequence,
+    table,
+    table_as,
+    unique_index,
+)
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
@@ -185,9 +192,15 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.CreateNamespaceStatement():
             return ddl.bind_create_namespace(planning, tree)
         case ast.CreateClusterStatement():
-            return ddl.bind_create_cluster(tree)
+            return cluster.bind_create_cluster(tree)
         case ast.CreateReplicaStatement():
-            return ddl.bind_create_replica(planning, tree)
+            return cluster.bind_create_replica(planning, tree)
+        case ast.AlterClusterStatement():
+            return cluster.bind_alter_cluster(planning, tree)
+        case ast.SwapStatement():
+            return cluster.bind_swap(planning, tree)
+        case ast.SetClusterStatement():
+            return cluster.bind_set_cluster(planning, tree)
         case ast.DropStatement():
             return unique_index.bind_drop(planning, tree) or ddl.bind_drop(planning, tree)
         case ast.RenameStatement():

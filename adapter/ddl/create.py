@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
@@ -20,14 +21,12 @@ from foreshore.adapter.write.source import queried_rows, with_row_outputs
 from foreshore.adapter.write.stage import check, stage
 from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
-from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
+from foreshore.catalog.item import Item, OwnedBy, Schema
 from foreshore.catalog.replaced_view import check_replaceable, keep_comments
-from foreshore.compute.controller.cluster import check_size
 from foreshore.errors import (
     InvalidCatalogName,
     InvalidColumnDefinition,
     ObjectNotInPrerequisiteState,
-    UndefinedObject,
     WrongObjectType,
 )
 from foreshore.expr.ir import Column, sources_of
@@ -36,8 +35,6 @@ from foreshore.sql.bind.definitions.sequence import new_sequence
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     AsOf,
-    CreateCluster,
-    CreateClusterReplica,
     CreateDatabase,
     CreateIndex,
     CreateMaterializedView,
@@ -68,39 +65,6 @@ def create_schema(context: StatementContext, plan: CreateSchema) -> Completed:
     with skip_existing(context, plan.if_not_exists):
         change.create_schema(database.id, plan.name, context.role.id)
     return Completed("CREATE SCHEMA")
-
-
-def create_cluster(context: StatementContext, plan: CreateCluster) -> Completed:
-    """Run CREATE CLUSTER."""
-    replicas = plan.replicas
-    if replicas is None:
-        replicas = tuple((f"r{i + 1}", plan.size) for i in range(plan.replication_factor))
-    for size in {plan.size, *(size for _, size in replicas)}:
-        check_size(size)
-    change, managed = context.catalog_change(), plan.replicas is None
-    with skip_existing(context, plan.if_not_exists):
-        change.create_cluster(
-            plan.name, context.role.id, plan.size, dict(plan.options), replicas, managed=managed
-        )
-    return Completed("CREATE CLUSTER")
-
-
-def create_cluster_replica(context: StatementContext, plan: CreateClusterReplica) -> Completed:
-    """Run CREATE CLUSTER REPLICA."""
-    cluster = _cluster(context, plan.cluster)
-    check_size(plan.size)
-    context.catalog_change().create_replica(
-        cluster, plan.name, context.role.id, plan.size, dict(plan.options)
-    )
-    return Completed("CREATE CLUSTER REPLICA")
-
-
-def _cluster(context: StatementContext, name: str | None) -> Cluster:
-    name = name if name is not None else context.cluster
-    found = context.planner.reader().state.cluster(name)
-    if found is None:
-        raise UndefinedObject(f'unknown cluster "{name}"')
-    return found
 
 
 # --- tables and sequences ------------------------------------------------------------------
@@ -202,7 +166,7 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
             context.notice(notice)
     schema = schema_of(context, plan.name)
     if isinstance(plan, CreateMaterializedView):
-        fields = {"cluster": _cluster(context, plan.cluster).id, "retain_ms": plan.retain_ms}
+        fields = {"cluster": cluster_called(context, plan.cluster).id, "retain_ms": plan.retain_ms}
         refuse_reserved(names)
     change, planned = context.catalog_change(), context.planner.reader().planned
     old = change.state.item_in(schema.id, plan.name.item) if plan.or_replace else None
@@ -265,7 +229,7 @@ def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
     context.coordinator.compute.maintained.check_not_corrupt(inputs)
     schema = state.objects[on.schema]
     assert isinstance(schema, Schema), schema
-    cluster, name = _cluster(context, plan.cluster), plan.name
+    cluster, name = cluster_called(context, plan.cluster), plan.name
     if name is None:
         name = context.catalog_change().free_name(schema, _index_name(on, plan, planned.desc.names))
     elif is_taken_in(context, schema, name, if_not_exists=plan.if_not_exists):

@@ -21,9 +21,12 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
     match found:
         case Item():
             name, sql = ".".join(reader.state.full_name(found)), _statement(reader, found)
+        case Cluster(managed=False) if present := reader.state.replicas_of(found.id):
+            sql = statement_heads.create_unmanaged_cluster(
+                name, ((each.name, each.size) for each in present)
+            )
         case Cluster(size=size, replication_factor=replicas, options=options):
-            interval = options.get("tick_interval_ms")
-            sql = statement_heads.create_cluster(name, size, replicas, interval)
+            sql = statement_heads.create_cluster(name, size, replicas, options)
         case Replica(size=size, options=options):
             cluster = reader.state.objects[found.cluster].name
             sql = statement_heads.create_replica(cluster, name, size, options.get("address"))

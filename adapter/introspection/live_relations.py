@@ -87,6 +87,13 @@ def _replica_statuses(context: StatementContext) -> Iterator[Row]:
         }
 
 
+def _pending_replicas(context: StatementContext) -> Iterator[Row]:
+    """Yield the replicas that ALTER CLUSTER waits for."""
+    for pending in context.coordinator.resizes.pending():
+        for name, id in pending.replicas.items():
+            yield {"id": id, "name": name, "cluster_id": pending.cluster, "size": pending.size}
+
+
 def _loop_latencies(context: StatementContext) -> Iterator[Row]:
     for each in context.coordinator.loop_latency.windows:
         yield {
@@ -156,6 +163,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_locks": _advisory_locks,
     "mz_storage_sizes": _storage_sizes,
     "mz_cluster_replica_statuses": _replica_statuses,
+    "mz_pending_cluster_replicas": _pending_replicas,
     "mz_message_loop_latency": _loop_latencies,
     "mz_read_holds": _read_holds,
     "mz_write_capabilities": _writers,

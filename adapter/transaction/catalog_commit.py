@@ -22,6 +22,7 @@ from foreshore.catalog.sequence_numbers import Generation, generation_of
 from foreshore.catalog.state import State, name_key
 from foreshore.catalog.table_changes import moved_views
 from foreshore.catalog.transaction import Transaction
+from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
@@ -59,6 +60,15 @@ class _Difference:
         self.ended = _generations(old) - _generations(new)
         # Materialized views that continue over other collections.
         self.moved = moved_views(coordinator.catalog.planned, change.transaction.planned, new)
+        moved = {item.id for item in self.moved}
+        # Those that continue in another cluster.
+        self.reassigned = [
+            item
+            for item in new.all(Item)
+            if isinstance(before := old.get(item.id), Item)
+            and item.cluster not in (None, before.cluster)
+            and item.id not in moved
+        ]
 
 
 class CatalogCommits:
@@ -233,7 +243,7 @@ class CatalogCommits:
                 compute.create_cluster(each.id, each.size, dict(each.options))
         for each in made.created:
             if isinstance(each, Replica):
-                compute.create_replica(each.cluster, each.id, each.options.get("address"))
+                start_replica(compute, each)
         for each in made.created:
             if isinstance(each, Item):
                 if has_shard(each):
@@ -241,6 +251,9 @@ class CatalogCommits:
                 await coordinator.maintain(each, Beginning(each.since or time))
         for item in made.moved:
             await coordinator.view_handoff.hand_over(item)
+        for item in made.reassigned:
+            assert item.cluster is not None, item
+            compute.move_dataflow(item.id, item.cluster)
         for each in made.dropped:
             if isinstance(each, Item):
                 await coordinator.forget(each)
@@ -250,6 +263,16 @@ class CatalogCommits:
         for each in made.dropped:
             if isinstance(each, Cluster):
                 await compute.drop_cluster(each.id)
+
+
+def start_replica(compute: ComputeController, replica: Replica) -> None:
+    """Start a replica of the catalog, unless it was started before it came there."""
+    if not compute.has_replica(replica.cluster, replica.id):
+        options = dict(replica.options)
+        address = options.pop("address", None)
+        compute.create_replica(
+            replica.cluster, replica.id, address, size=replica.size, options=options
+        )
 
 
 def has_shard(each: Object) -> bool:

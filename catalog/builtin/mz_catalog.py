@@ -538,6 +538,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "replica_id text, object_id text, hydrated bool, hydration_time interval?",
         live("mz_compute_hydration_statuses"),
     ),
+    (
+        "mz_internal",
+        "mz_pending_cluster_replicas",
+        "id text, name text, cluster_id text, size text",
+        live("mz_pending_cluster_replicas"),
+    ),
 )
 
 

@@ -91,6 +91,7 @@ class Replica:
 
     name: str
     link: ReplicaLink
+    instance: CreateInstance
     connection: Connection[Response] | None = None
     uppers: dict[GlobalId, Timestamp] = field(default_factory=dict)
     # Of the snapshots it hydrates from.
@@ -130,6 +131,8 @@ class PendingPeek:
 class Cluster:
     """The replicas of one cluster, and the commands sent to them.
 
+    `instance` is that of replicas without a size of their own.
+
     `snapshots` returns what a dataflow hydrates from: snapshots of its imports, and of its shard if
     that has to be corrected. It is called for each replica when the command is sent.
     """
@@ -160,7 +163,7 @@ class Cluster:
             yield {
                 "cluster": self.id,
                 "replica": replica.name,
-                "engine": self.instance.engine,
+                "engine": replica.instance.engine,
                 "state": replica.link.state,
                 "pid": replica.link.pid,
                 "starts": replica.link.starts,
@@ -189,7 +192,7 @@ class Cluster:
         self._flush()
         replica.connection = connection
         replica.uppers = {}
-        connection.send(self.instance)
+        connection.send(replica.instance)
         for id, entry in self.history.dataflows.items():
             if id in self.ready:
                 self._create_on(replica, entry)

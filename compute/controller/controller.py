@@ -16,40 +16,39 @@ All methods belong on the event loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never
 
-from foreshore.compute.controller.cluster import Cluster, Prepared, Replica, engine_of
+from foreshore.compute.controller.cluster import Prepared
+from foreshore.compute.controller.clusters import Clusters
 from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, NothingKept
 from foreshore.compute.controller.feeds import Feeds
 from foreshore.compute.controller.hydration import Capabilities, hydration_snapshots, take_snapshots
-from foreshore.compute.controller.input_holds import compact_sinks, run_holds
-from foreshore.compute.controller.launch import AddressLauncher, Launcher
-from foreshore.compute.controller.link import ReplicaLink
+from foreshore.compute.controller.input_holds import run_holds
+from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.controller.maintained import Dataflow, Maintained
+from foreshore.compute.controller.moves import Moves
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
 from foreshore.compute.controller.process import ProcessLauncher
+from foreshore.compute.controller.readiness import Readiness
 from foreshore.compute.controller.responses import Responses
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
     AllowCompaction,
     ArrangementStatus,
-    CreateInstance,
     DataflowDescription,
     DataflowStatus,
     IndexExport,
     OperatorStatus,
-    Response,
     SinkExport,
     SubscribeExport,
     SubscribeIndex,
 )
 from foreshore.compute.replica.progress import Progress, progress_of
 from foreshore.compute.result import Result
-from foreshore.compute.transport import Connection
 from foreshore.errors import (
     AdminShutdown,
     DatabaseError,
@@ -94,10 +93,6 @@ class ComputeController:
         self._storage = storage
         self._capabilities = capabilities
         self._errors = errors or NothingKept()
-        self._options = dict(options or {})
-        self._database = database
-        self._launcher = launcher or ProcessLauncher()
-        self._clusters: dict[str, Cluster] = {}
         self._dataflows: dict[GlobalId, Dataflow] = {}
         self._exporters: dict[GlobalId, Dataflow] = {}
         # Dataflows that another one with the same exports is about to replace.
@@ -114,6 +109,20 @@ class ComputeController:
             self._peeks,
             lambda dataflow: self._spawn(storage.examine(dataflow.reads)),
         )
+        self._clusters = Clusters(
+            storage,
+            self._dataflows,
+            self._peeks,
+            self._responses,
+            launcher or ProcessLauncher(),
+            options or {},
+            database,
+            self._hydration_snapshots,
+            self._fail_waiters,
+        )
+        self._moves = Moves(
+            storage, self._dataflows, self._clusters, self._feeds, self.upper, self._spawn
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
         self._when_still: list[Callable[[], None]] = []
@@ -123,7 +132,7 @@ class ComputeController:
         """End all replicas. The read holds stay, so the next environment finds inputs readable."""
         for dataflow in list(self._dataflows.values()):
             self._forget(dataflow)
-        for cluster in list(self._clusters.values()):
+        for cluster in self._clusters:
             await self.drop_cluster(cluster.id)
         for task in list(self._tasks):
             task.cancel()
@@ -135,101 +144,47 @@ class ComputeController:
         self, id: str, size: str = "embedded", options: Mapping[str, str] | None = None
     ) -> None:
         """Create a cluster without replicas; raises InvalidParameterValue for an unknown size."""
-        if id in self._clusters:
-            raise DuplicateObject(f'cluster "{id}" already exists')
-        engine, implied = engine_of(size)
-        options = {**self._options, **implied, **(options or {})}
-        instance = CreateInstance(engine, options, self._database)
-        self._clusters[id] = Cluster(id, instance, self._hydration_snapshots)
+        self._clusters.create(id, size, options)
 
     async def drop_cluster(self, id: str) -> None:
         """Drop a cluster with its replicas and dataflows."""
-        cluster = self._cluster(id)
-        del self._clusters[id]  # at once, so that nothing starts in it while its replicas end
+        cluster = self._clusters.remove(id)
         for dataflow in list(self._dataflows.values()):
             if dataflow.cluster is cluster:
                 self.drop_dataflow(dataflow.description.id)
+            elif cluster in dataflow.clusters:
+                self._moves.end(dataflow)
         self._peeks.fail(cluster, UndefinedObject(f'cluster "{id}" was dropped'))
         for name in list(cluster.replicas):
-            await self._end_replica(cluster, name)
+            await self._clusters.end_replica(cluster, name)
 
-    def create_replica(self, cluster: str, name: str, address: str | None = None) -> None:
-        """Create a replica: a child process, or the one that listens at `address` (HOST:PORT)."""
-        owner = self._cluster(cluster)
-        if name in owner.replicas:
-            raise DuplicateObject(f'cluster replica "{cluster}.{name}" already exists')
-        link = ReplicaLink(
-            f"{cluster}.{name}",
-            self._launcher if address is None else AddressLauncher(address),
-            lambda connection: self._connected(owner, replica, connection),
-            lambda message, tables: self._responses.deliver(replica, message, tables),
-            lambda: self._lost(owner, replica),
-        )
-        replica = Replica(name, link, away_since=asyncio.get_running_loop().time())
-        owner.replicas[name] = replica
-        replica.task = asyncio.get_running_loop().create_task(link.run())
+    def create_replica(
+        self,
+        cluster: str,
+        name: str,
+        address: str | None = None,
+        *,
+        size: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a replica: a child process, or the one that listens at `address` (HOST:PORT).
+
+        Its `size` and `options` are its cluster's if no size is given.
+        """
+        self._clusters.create_replica(cluster, name, address, size, options)
 
     async def drop_replica(self, cluster: str, name: str) -> None:
         """End a replica."""
-        await self._end_replica(self._cluster(cluster), name)
+        await self._clusters.end_replica(self._clusters[cluster], name)
 
-    async def _end_replica(self, owner: Cluster, name: str) -> None:
-        replica = owner.replicas.pop(name, None)
-        if replica is None:
-            raise UndefinedObject(f'cluster replica "{owner.id}.{name}" does not exist')
-        assert replica.task is not None
-        replica.task.cancel()
-        await asyncio.gather(replica.task, return_exceptions=True)
-        owner.lost(replica)
-        self._peeks.dropped(owner)
-        self._responses.fail_readers()  # the remaining ones may all fail
-        if not owner.replicas:  # no replica will report further errors
-            for dataflow in self._dataflows.values():
-                if dataflow.cluster is owner:
-                    for writer in dataflow.writers.values():
-                        writer.errors.wake_waiters()
+    def has_replica(self, cluster: str, name: str) -> bool:
+        """Whether the cluster has that replica."""
+        return name in self._clusters[cluster].replicas
 
-    def _cluster(self, id: str) -> Cluster:
-        cluster = self._clusters.get(id)
-        if cluster is None:
-            raise UndefinedObject(f'unknown cluster "{id}"')
-        return cluster
-
-    def _check_alive(self, cluster: Cluster) -> None:
-        """Raise UndefinedObject if the cluster was dropped during an await."""
-        if self._clusters.get(cluster.id) is not cluster:
-            raise UndefinedObject(f'cluster "{cluster.id}" was dropped')
-
-    def _connected(
-        self, cluster: Cluster, replica: Replica, connection: Connection[Response]
-    ) -> None:
-        logger.info("replica connected", extra={"replica": replica.link.name})
-        compact_sinks(self._storage, self._dataflows)
-        cluster.connected(replica, connection)
-        self._apply_backpressure(cluster)
-        if self._storage.corruptions.messages:
-            self._fail_waiters()
-
-    def _apply_backpressure(self, cluster: Cluster) -> None:
-        """Read from the cluster's replicas only if none of its sinks is behind.
-
-        Appends wait for compaction, never for a replica, so sinks catch up on their own.
-        """
-        behind = any(
-            writer.behind
-            for dataflow in self._dataflows.values()
-            if dataflow.cluster is cluster
-            for writer in dataflow.writers.values()
-        )
-        for connection in cluster.connections:
-            connection.listen(on=not behind)
-
-    def _lost(self, cluster: Cluster, replica: Replica) -> None:
-        cluster.lost(replica)
-        replica.away_since = asyncio.get_running_loop().time()
-        replica.suspected.clear()
-        replica.failing.clear()
-        self._peeks.lost(cluster, replica)
+    def readiness(self, cluster: str, names: Collection[str]) -> Readiness:
+        """Return what tells whether new replicas of a cluster have caught up with the others."""
+        owner = self._clusters[cluster]
+        return Readiness(owner, names, self._dataflows, self.maintained, self.upper)
 
     # --- dataflows
 
@@ -242,7 +197,7 @@ class ComputeController:
         Hydration starts when all imports are past `as_of` and there is a replica. Raises
         UndefinedObject if there is no such cluster, or it is dropped meanwhile.
         """
-        owner = self._cluster(cluster)
+        owner = self._clusters[cluster]
         if description.id in self._dataflows:
             raise DuplicateObject(f'dataflow "{description.id}" already exists')
         holds: dict[GlobalId, ReadCapability] = {}
@@ -266,7 +221,7 @@ class ComputeController:
                     if EMPTY not in (write.frontier, self._storage.upper(export.shard)):
                         write = await self._storage.clone_capability(write)
                     writes[export.shard] = write
-            self._check_alive(owner)
+            self._clusters.check_alive(owner)
         except BaseException:
             self._release([*holds.values(), *writes.values()])
             raise
@@ -285,7 +240,7 @@ class ComputeController:
                         errors.take_over_waiters(before.writers[shard].errors)
                     if lost is not None:
                         errors.mark_unknown(lost)
-                    backpressure = partial(self._apply_backpressure, owner)
+                    backpressure = partial(self._apply_backpressure, dataflow)
                     readable = partial(self._readable, shard)
                     writer = SinkWriter(
                         writes[shard], errors, self._storage, readable, backpressure
@@ -396,6 +351,7 @@ class ComputeController:
 
     def _forget(self, dataflow: Dataflow, *, replaced: bool = False) -> None:
         id = dataflow.description.id
+        self._moves.end(dataflow)
         del self._dataflows[id]
         for task in dataflow.tasks:
             task.cancel()
@@ -421,8 +377,16 @@ class ComputeController:
             del self._exporters[subscriber]
             subscription.fail(UndefinedObject(f'collection "{id}" was dropped'))
         dataflow.cluster.drop(id)
-        self._apply_backpressure(dataflow.cluster)
-        self._feeds.remove(dataflow.description.imports, id)
+        self._clusters.apply_backpressure(dataflow.cluster)
+        self._feeds.remove(dataflow.description.imports, id, dataflow.cluster)
+
+    def move_dataflow(self, id: GlobalId, cluster: str) -> None:
+        """Let another cluster maintain a dataflow of sinks, without a pause; see `Moves`."""
+        self._moves.begin(self._dataflows[id], self._clusters[cluster])
+
+    def _apply_backpressure(self, dataflow: Dataflow) -> None:
+        for cluster in dataflow.clusters:
+            self._clusters.apply_backpressure(cluster)
 
     def _release(self, held: Iterable[ReadCapability | WriteCapability]) -> None:
         async def release(capability: ReadCapability | WriteCapability) -> None:
@@ -502,7 +466,7 @@ class ComputeController:
 
     async def peek(self, cluster: str, request: PeekRequest) -> Result:
         """Return the answer of the first replica, or raise its error."""
-        owner = self._cluster(cluster)
+        owner = self._clusters[cluster]
         indexes = [*request.indexes.values()]
         if request.index is not None:
             indexes.append(request.index)
@@ -515,7 +479,7 @@ class ComputeController:
         for id in request.imports:
             await self.wait_upper(id, request.as_of, patient=False)
         await self.maintained.check_errors([*request.imports, *indexes], request.as_of)
-        self._check_alive(owner)
+        self._clusters.check_alive(owner)
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
         try:
             return await self._peeks.ask(owner, request, take_snapshots(self._storage, reads))
@@ -575,24 +539,22 @@ class ComputeController:
 
     def status(self) -> list[dict[str, Any]]:
         """Return the status of each replica, for builtin relations."""
-        return [row for cluster in self._clusters.values() for row in cluster.status()]
+        return self._clusters.status()
 
     def arrangements(self) -> Iterator[tuple[str, ArrangementStatus]]:
         """Yield the arrangements of each replica, a few seconds old, for builtin relations."""
-        for cluster in self._clusters.values():
-            yield from cluster.arrangements()
+        return self._clusters.arrangements()
 
     def dataflow_statuses(self) -> Iterator[tuple[str, DataflowStatus]]:
         """Yield what each replica reports about its dataflows."""
-        for cluster in self._clusters.values():
+        for cluster in self._clusters:
             for replica in cluster.replicas.values():
                 for each in replica.status.dataflows if replica.status is not None else ():
                     yield replica.name, each
 
     def operators(self) -> Iterator[tuple[str, OperatorStatus]]:
         """Yield what the operators of each replica have done, for builtin relations."""
-        for cluster in self._clusters.values():
-            yield from cluster.operators()
+        return self._clusters.operators()
 
     def dataflow(self, id: GlobalId) -> DataflowDescription | None:
         """Return the description of a dataflow, or of the one that exports collection `id`."""

@@ -11,7 +11,7 @@ from foreshore.storage.controller import Listen, ListenEvent, StorageController
 @dataclass(slots=True)
 class _Feed:
     listen: Listen | None
-    clusters: dict[GlobalId, Cluster]  # by dataflow
+    clusters: dict[tuple[GlobalId, str], Cluster]  # by dataflow and the cluster's id
 
 
 class Feeds:
@@ -32,14 +32,14 @@ class Feeds:
             feed = self._feeds[shard] = _Feed(None, {})
             upper = self._storage.upper(shard)
             feed.listen = self._storage.listen(shard, upper, self._deliver)
-        feed.clusters[dataflow] = cluster
+        feed.clusters[dataflow, cluster.id] = cluster
 
-    def remove(self, shards: Iterable[GlobalId], dataflow: GlobalId) -> None:
-        """Stop sending the updates of shards on behalf of a dataflow."""
+    def remove(self, shards: Iterable[GlobalId], dataflow: GlobalId, cluster: Cluster) -> None:
+        """Stop sending the updates of shards to a cluster on behalf of a dataflow."""
         for shard in shards:
             feed = self._feeds.get(shard)
             if feed is not None:
-                feed.clusters.pop(dataflow, None)
+                feed.clusters.pop((dataflow, cluster.id), None)
                 if not feed.clusters:
                     if feed.listen is not None:
                         feed.listen.cancel()

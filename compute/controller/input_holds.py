@@ -35,7 +35,7 @@ async def _downgrade_holds(
 ) -> None:
     compact_sinks(storage, dataflows)
     for dataflow in list(dataflows.values()):
-        since = dataflow.entry.since
+        since = dataflow.since
         for id, hold in list(dataflow.holds.items()):
             if hold.frontier < since and storage.exists(id):
                 try:
@@ -50,16 +50,18 @@ async def _downgrade_holds(
 def compact_sinks(storage: StorageController, dataflows: Mapping[GlobalId, Dataflow]) -> None:
     """Note the time at which a new replica has to start sinks and subscriptions."""
     for dataflow in dataflows.values():
-        history = dataflow.cluster.history
+        histories = [cluster.history for cluster in dataflow.clusters]
         for shard, writer in dataflow.writers.items():
             shards = [shard, *dataflow.holds]
             # a dropped shard takes the dataflow with it, soon
             if all(map(storage.exists, shards)) and writer.corrected:
                 upper = min(map(storage.upper, shards))
                 if upper != EMPTY:  # otherwise it is complete and can start at any time
-                    history.allow_compaction(shard, upper - 1)
+                    for history in histories:
+                        history.allow_compaction(shard, upper - 1)
+        follows = dataflow.cluster.history.follows  # only dataflows of sinks move
         for id, subscription in dataflow.subscriptions.items():
-            history.allow_compaction(id, subscription.since)
+            dataflow.cluster.history.allow_compaction(id, subscription.since)
         for id, subscription in dataflow.index_subscriptions.items():
-            request = history.follows[id]
-            history.follows[id] = msgspec.structs.replace(request, lower=subscription.upper)
+            request = follows[id]
+            follows[id] = msgspec.structs.replace(request, lower=subscription.upper)

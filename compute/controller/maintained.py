@@ -15,10 +15,10 @@ derived from a materialized view also fail if the view has an error at the time 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foreshore.compute.controller.cluster import Cluster
+from foreshore.compute.controller.cluster import Cluster, Replica
 from foreshore.compute.controller.history import Entry
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.protocol import DataflowDescription
@@ -31,7 +31,10 @@ from foreshore.update import Timestamp
 
 @dataclass(slots=True)
 class Dataflow:
-    """A dataflow of the controller."""
+    """A dataflow of the controller.
+
+    While it moves to another cluster, the one that it is `leaving` maintains it too.
+    """
 
     description: DataflowDescription
     cluster: Cluster
@@ -46,6 +49,24 @@ class Dataflow:
     # Subscriptions to its indexes.
     index_subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
 
+    leaving: tuple[Cluster, Entry] | None = None
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """Return the clusters that maintain it."""
+        return [self.cluster] if self.leaving is None else [self.cluster, self.leaving[0]]
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """Return the replicas that maintain it."""
+        return [each for cluster in self.clusters for each in cluster.replicas.values()]
+
+    @property
+    def since(self) -> Timestamp:
+        """Return the time from which its inputs have to be readable."""
+        entries = [self.entry] if self.leaving is None else [self.entry, self.leaving[1]]
+        return min(entry.since for entry in entries)
+
     def stream(self, id: GlobalId) -> Subscription | None:
         """Return the subscription `id`; None: it is not one."""
         return self.subscriptions.get(id) or self.index_subscriptions.get(id)
@@ -58,11 +79,10 @@ class Dataflow:
     @property
     def is_running(self) -> bool:
         """Whether a replica has started it, that is, has reported a frontier."""
-        replicas = self.cluster.replicas.values()
         return any(
             export.id in replica.uppers
             for export in self.description.exports
-            for replica in replicas
+            for replica in self.replicas
         )
 
     @property
@@ -140,8 +160,7 @@ class Maintained:
     def failing(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
         """Return the error why the collections do not advance now, None if no reason is known."""
         for id, dataflow in self.below(ids):
-            replicas = dataflow.cluster.replicas.values()
-            found = [each.failing.get(dataflow.description.id) for each in replicas]
+            found = [each.failing.get(dataflow.description.id) for each in dataflow.replicas]
             first = found[0] if found and None not in found else None
             if first is not None:
                 return DatabaseError(
@@ -187,7 +206,7 @@ class Maintained:
                 dataflow.description.id not in replica.failing
                 if replica.is_running
                 else now < replica.away_since + patience
-                for replica in dataflow.cluster.replicas.values()
+                for replica in dataflow.replicas
             )
             for each, dataflow in self.below([id])
             if upper(each) <= time
@@ -224,7 +243,7 @@ class Maintained:
     def _unknown(self, ids: Iterable[GlobalId], last: Timestamp) -> SinkWriter | None:
         """Return a sink under `ids` whose errors up to `last` are to be waited for, if any."""
         for writer, dataflow in self.sinks_below(ids):
-            if not writer.errors.is_known(last) and dataflow.cluster.replicas:
+            if not writer.errors.is_known(last) and dataflow.replicas:
                 return writer
         return None
 

@@ -69,14 +69,14 @@ def progress_of(id: GlobalId, cluster: Cluster, now: float) -> Progress:
         return Progress("no replica")
     if id not in cluster.ready:
         return Progress("waiting")
-    tick_ms = round(1000 * cluster.instance.tick_seconds)
     return min(
-        (_on(replica, id, now, tick_ms) for replica in cluster.replicas.values()),
+        (_on(replica, id, now) for replica in cluster.replicas.values()),
         key=lambda each: _FARTHEST.index(each.state),
     )
 
 
-def _on(replica: Replica, id: GlobalId, now: float, tick_ms: int) -> Progress:
+def _on(replica: Replica, id: GlobalId, now: float) -> Progress:
+    tick_ms = round(1000 * replica.instance.tick_seconds)
     name, starts, status = replica.name, replica.link.starts, replica.status
     if replica.connection is None or status is None or not status.ready:
         failure = None if status is None else status.failure

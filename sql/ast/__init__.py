@@ -46,6 +46,9 @@ StatementSyntax: TypeAlias = (
     | CreateNamespaceStatement
     | CreateClusterStatement
     | CreateReplicaStatement
+    | AlterClusterStatement
+    | SwapStatement
+    | SetClusterStatement
     | DropStatement
     | RenameStatement
     | RetainStatement

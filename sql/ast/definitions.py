@@ -319,6 +319,41 @@ class CreateReplicaStatement(Syntax):
     at: int
 
 
+class ClusterWait(Syntax):
+    """WITH (WAIT UNTIL READY (...)), or WITH (WAIT FOR ...) if not `until_ready`."""
+
+    until_ready: bool
+    duration: str  # the longest, or for WAIT FOR the whole
+    on_timeout: OneOf["commit", "rollback"]
+    at: int
+
+
+class AlterClusterStatement(Syntax):
+    """ALTER CLUSTER ... SET, or RESET: options with None as the value are reset."""
+
+    name: TableRef
+    options: dict[str, str | None]
+    wait: ClusterWait | None
+    if_exists: bool
+    at: int
+
+
+class SwapStatement(Syntax):
+    """ALTER CLUSTER or SCHEMA ... SWAP WITH."""
+
+    kind: OneOf["cluster", "schema"]
+    name: TableRef
+    other: TableRef
+
+
+class SetClusterStatement(Syntax):
+    """ALTER MATERIALIZED VIEW ... SET CLUSTER."""
+
+    name: TableRef
+    cluster: str
+    if_exists: bool
+
+
 class DropStatement(Syntax):
     """DROP."""
 

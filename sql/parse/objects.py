@@ -4,10 +4,10 @@ from typing import Literal as OneOf
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
+from foreshore.sql.parse.clusters import ClusterParser
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.subscribe import SubscribeParser
-from foreshore.sql.parse.tables import TableParser
 from foreshore.sql.parse.types import TypeDefinitionParser
 
 _KINDS = (
@@ -39,7 +39,7 @@ _SHOWN = (
 )
 
 
-class ObjectParser(TableParser, SubscribeParser, TypeDefinitionParser):
+class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
     """Parse statements about objects."""
 
     # --- CREATE
@@ -83,9 +83,7 @@ class ObjectParser(TableParser, SubscribeParser, TypeDefinitionParser):
         if self.at_word("database", "schema"):
             return self._create_namespace()
         if self.accept("cluster", "replica"):
-            cluster = self.name()
-            self.expect_symbol(".")
-            return ast.CreateReplicaStatement(cluster, self.label(), self._options(), at)
+            return self._create_replica(at)
         if self.accept("cluster"):
             return self._create_cluster(at)
         if self.token.kind == WORD:
@@ -223,25 +221,6 @@ class ObjectParser(TableParser, SubscribeParser, TypeDefinitionParser):
         if self.accept("nulls") and not self.accept("first"):
             self.expect("last")
 
-    # --- clusters
-
-    def _create_cluster(self, at: int) -> ast.StatementSyntax:
-        if_not_exists = self._if_not_exists()
-        name = self.name()
-        if self.accept("replicas"):
-            replicas = self.in_parentheses(self._replica)
-            return ast.CreateClusterStatement(name, {}, replicas, if_not_exists, at)
-        if self.at_symbol("(") and self.peek().value == "replicas":
-            self.advance()
-            self.advance()
-            replicas = self.in_parentheses(self._replica)
-            self.expect_symbol(")")
-            return ast.CreateClusterStatement(name, {}, replicas, if_not_exists, at)
-        return ast.CreateClusterStatement(name, self._options(), None, if_not_exists, at)
-
-    def _replica(self) -> tuple[str, dict[str, str]]:
-        return self.name(), self._options()
-
     # --- DROP, ALTER
 
     def _kind(self) -> str:
@@ -288,6 +267,14 @@ class ObjectParser(TableParser, SubscribeParser, TypeDefinitionParser):
         name = self.table_name()
         if self.accept("rename", "to"):
             return ast.RenameStatement(kind, name, self.name(), if_exists)
+        if kind in ("cluster", "schema") and self.accept("swap", "with"):
+            swapped: OneOf["cluster", "schema"] = "cluster" if kind == "cluster" else "schema"
+            return ast.SwapStatement(swapped, name, self.table_name())
+        if kind == "cluster" and (altered := self._alter_cluster(name, if_exists)) is not None:
+            return altered
+        if kind == "materialized view" and self.accept("set", "cluster"):
+            self.accept_symbol("=")
+            return ast.SetClusterStatement(name, self.name(), if_exists)
         if kind in ("table", "materialized view", "index"):
             if self.at_word("set") and self.peek(2).value == "retain":
                 self.advance()

@@ -52,6 +52,9 @@ Plan: TypeAlias = (
     | Advance
     | CreateCluster
     | CreateClusterReplica
+    | AlterCluster
+    | Swap
+    | SetCluster
     | Drop
     | Rename
     | Retain

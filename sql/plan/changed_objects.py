@@ -6,6 +6,7 @@ from typing import TypeAlias
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sql.plan import (
+    AlterCluster,
     AlterEnum,
     AlterSequence,
     AlterTable,
@@ -26,6 +27,8 @@ from foreshore.sql.plan import (
     Plan,
     Rename,
     Retain,
+    SetCluster,
+    Swap,
     Truncate,
 )
 
@@ -103,6 +106,9 @@ def changed_objects(plan: Plan) -> Changed | None:
             | CreateClusterReplica()
             | CreateEnum()
             | AlterEnum()
+            | AlterCluster()
+            | Swap()
+            | SetCluster()
             | Drop()
             | Rename()
             | Retain()

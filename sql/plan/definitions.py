@@ -225,8 +225,52 @@ class CreateCluster(WritePlan):
 class CreateClusterReplica(WritePlan):
     cluster: str
     name: str
-    size: str
+    size: str | None  # None: that of the cluster
     options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterWait:
+    """How ALTER CLUSTER waits for new replicas before the old ones end.
+
+    They are waited for until they are ready, but for at most `timeout_ms`; if not `until_ready`,
+    for `timeout_ms` whatever their state. With `roll_back` the statement fails after the time-out.
+    """
+
+    until_ready: bool
+    timeout_ms: int
+    roll_back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterCluster(WritePlan):
+    """Options to change; None leaves them as they are. In `options`, None resets an option."""
+
+    name: Name
+    size: str | None
+    replication_factor: int | None
+    managed: bool | None
+    options: dict[str, str | None]
+    wait: ClusterWait | None
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Swap(WritePlan):
+    """Exchange the names of two clusters or schemas."""
+
+    kind: ObjectKind
+    name: Name
+    other: Name
+
+
+@dataclass(frozen=True, slots=True)
+class SetCluster(WritePlan):
+    """Let another cluster maintain a materialized view."""
+
+    name: Name
+    cluster: str
+    if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ The planner writes the beginning of a definition in one form, so a regular expre
 """
 
 import re
+from collections.abc import Iterable, Mapping
 
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.text import format_text
@@ -52,13 +53,25 @@ def retain_option(retain_ms: int | None) -> str:
     return f" WITH (RETAIN HISTORY FOR '{format_text((0, 0, retain_ms * 1000), INTERVAL)}')"
 
 
-def create_cluster(name: str, size: str, replicas: int, tick_interval_ms: str | None) -> str:
-    """Return a CREATE CLUSTER."""
-    tick = "" if tick_interval_ms is None else f", TICK INTERVAL = '{tick_interval_ms}ms'"
+def create_cluster(name: str, size: str, replicas: int, options: Mapping[str, str]) -> str:
+    """Return the CREATE CLUSTER of a managed cluster; `options` are named as engines name them."""
+    more = ""
+    if (interval := options.get("tick_interval_ms")) is not None:
+        more += f", TICK INTERVAL = '{interval}ms'"
+    if (threads := options.get("threads")) is not None:
+        more += f", THREADS = {threads}"
+    if (limit := options.get("memory_limit")) is not None:
+        more += f", MEMORY LIMIT = '{limit}'"
     return (
         f"CREATE CLUSTER {quote_identifier(name)} (SIZE = '{size}', "
-        f"REPLICATION FACTOR = {replicas}{tick})"
+        f"REPLICATION FACTOR = {replicas}{more})"
     )
+
+
+def create_unmanaged_cluster(name: str, replicas: Iterable[tuple[str, str]]) -> str:
+    """Return the CREATE CLUSTER of an unmanaged cluster with replicas (name, size)."""
+    listed = (f"{quote_identifier(each)} (SIZE = '{size}')" for each, size in replicas)
+    return f"CREATE CLUSTER {quote_identifier(name)} REPLICAS ({', '.join(listed)})"
 
 
 def create_replica(cluster: str, name: str, size: str, address: str | None) -> str:

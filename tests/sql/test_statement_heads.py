@@ -39,11 +39,18 @@ def test_materialized_view_gets_name_cluster_and_options() -> None:
 
 
 def test_cluster_and_replica_have_their_options() -> None:
-    assert heads.create_cluster("c", "embedded", 2, None) == (
+    assert heads.create_cluster("c", "embedded", 2, {}) == (
         "CREATE CLUSTER c (SIZE = 'embedded', REPLICATION FACTOR = 2)"
     )
-    assert heads.create_cluster("C", "duckdb", 0, "100") == (
+    assert heads.create_cluster("C", "duckdb", 0, {"tick_interval_ms": "100"}) == (
         "CREATE CLUSTER \"C\" (SIZE = 'duckdb', REPLICATION FACTOR = 0, TICK INTERVAL = '100ms')"
+    )
+    assert heads.create_cluster("c", "duckdb", 1, {"threads": "2", "memory_limit": "4GB"}) == (
+        "CREATE CLUSTER c (SIZE = 'duckdb', REPLICATION FACTOR = 1, THREADS = 2, "
+        "MEMORY LIMIT = '4GB')"
+    )
+    assert heads.create_unmanaged_cluster("c", [("r1", "duckdb"), ("R", "embedded")]) == (
+        "CREATE CLUSTER c REPLICAS (r1 (SIZE = 'duckdb'), \"R\" (SIZE = 'embedded'))"
     )
     assert heads.create_replica("c", "r1", "embedded", "h:1") == (
         "CREATE CLUSTER REPLICA c.r1 (SIZE = 'embedded', ADDRESS = 'h:1')"

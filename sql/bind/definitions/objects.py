@@ -31,8 +31,6 @@ from foreshore.sql.bind.type_names import qualified_types
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import (
     Comment,
-    CreateCluster,
-    CreateClusterReplica,
     CreateDatabase,
     CreateIndex,
     CreateMaterializedView,
@@ -66,9 +64,6 @@ _KINDS: dict[str, ObjectKind] = {
     "role": "role",
     "column": "column",
 }
-DEFAULT_SIZE = "embedded"
-MAX_REPLICAS = 64  # per cluster
-TICK_INTERVAL = "tick_interval_ms"  # an option of engines
 
 
 def kept_text(planning: Planning, start: int, end: int) -> str:
@@ -109,7 +104,7 @@ def bind_create_view(
                 name = planning.catalog.resolve_new(statement.name.name, temporary=True)
     if statement.materialized:
         query = maintained_query(query, "a materialized view")
-    _require_cluster(planning, statement.cluster)
+    require_cluster(planning, statement.cluster)
     depends_on = frozenset(planning.depends_on)
     sql = "CREATE MATERIALIZED VIEW " if statement.materialized else "CREATE VIEW "
     sql += dotted(name.parts)
@@ -164,7 +159,8 @@ def refuse_environment(relation: Relation, what: str) -> None:
                     )
 
 
-def _require_cluster(planning: Planning, cluster: str | None) -> None:
+def require_cluster(planning: Planning, cluster: str | None) -> None:
+    """Raise UndefinedObject if a cluster was named that does not exist."""
     if cluster is not None and not planning.catalog.cluster_exists(cluster):
         raise UndefinedObject(f'unknown cluster "{cluster}"')
 
@@ -184,7 +180,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
             )
     qualify(planning, statement.on, item)
     refuse_environment(temporal_filters(relation_of_item(planning, item)), "an index")
-    _require_cluster(planning, statement.cluster)
+    require_cluster(planning, statement.cluster)
     planning.in_view = planning.maintained = True
     columns = item.desc.columns
     slots = [Slot(column, i) for i, column in enumerate(item.desc.names)]
@@ -224,80 +220,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
     )
 
 
-# --- clusters, namespaces ------------------------------------------------------------------
-
-
-def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
-    """Return the plan of CREATE CLUSTER."""
-    options = dict(statement.options)
-    if statement.replicas is not None:
-        replicas = []
-        _check_replicas(str(len(statement.replicas)), statement.at)
-        for name, each in statement.replicas:
-            size = each.get("size", DEFAULT_SIZE)
-            _known_options(each, ("size",))
-            replicas.append((name, size))
-        return CreateCluster(
-            statement.name,
-            replicas[0][1] if replicas else DEFAULT_SIZE,
-            len(replicas),
-            {},
-            tuple(replicas),
-            statement.if_not_exists,
-        )
-    size = options.pop("size", DEFAULT_SIZE)
-    factor = options.pop("replication factor", "1")
-    if not (factor.isascii() and factor.isdigit()):
-        raise InvalidParameterValue(
-            f'invalid value for REPLICATION FACTOR: "{factor}"', position=statement.at + 1
-        )
-    _check_replicas(factor, statement.at)
-    _known_options(options, ("tick interval",))
-    kept = {}
-    if (interval := options.get("tick interval")) is not None:
-        with located(statement.at):
-            kept[TICK_INTERVAL] = str(_tick_interval(interval))
-    return CreateCluster(
-        statement.name, size, int(factor[-9:]), kept, None, statement.if_not_exists
-    )
-
-
-def _check_replicas(count: str, at: int) -> None:
-    """Raise InvalidParameterValue if a number, of any length, exceeds the maximum of replicas."""
-    digits = count.lstrip("0")
-    if len(digits) > 9 or int(digits or "0") > MAX_REPLICAS:
-        raise InvalidParameterValue(
-            f"a cluster can have at most {MAX_REPLICAS} replicas", position=at + 1
-        )
-
-
-def _tick_interval(text: str) -> int:
-    """Return the interval between a cluster's steps in milliseconds."""
-    months, days, microseconds = parse_interval(text)
-    if months or days or microseconds < 0 or microseconds % 1000:
-        raise InvalidParameterValue(
-            f'invalid value for TICK INTERVAL: "{text}"',
-            hint="Give hours, minutes, seconds or milliseconds.",
-        )
-    return microseconds // 1000
-
-
-def _known_options(options: dict[str, str], known: tuple[str, ...]) -> None:
-    for name in options:
-        if name not in known:
-            raise InvalidParameterValue(f"unrecognized option {name.upper()}")
-
-
-def bind_create_replica(
-    planning: Planning, statement: ast.CreateReplicaStatement
-) -> CreateClusterReplica:
-    """Return the plan of CREATE CLUSTER REPLICA."""
-    with located(statement.at):
-        _require_cluster(planning, statement.cluster)
-    options = dict(statement.options)
-    size = options.pop("size", DEFAULT_SIZE)
-    _known_options(options, ("address",))
-    return CreateClusterReplica(statement.cluster, statement.name, size, options)
+# --- namespaces ---------------------------------------------------------------------------
 
 
 def bind_create_namespace(

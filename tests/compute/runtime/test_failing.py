@@ -39,7 +39,7 @@ class ScriptedReplicas:
 
     def add(self, name: str) -> None:
         link = cast(ReplicaLink, SimpleNamespace(name=name))
-        replica = Replica(name, link)
+        replica = Replica(name, link, self.cluster.instance)
         replica.task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
         self.cluster.replicas[name] = replica
 
@@ -51,7 +51,7 @@ class ScriptedReplicas:
         self._deliver(name, Status(True, tuple(statuses), None))
 
     def lost(self, name: str) -> None:
-        self.compute._lost(self.cluster, self.cluster.replicas[name])
+        self.compute._clusters._lost(self.cluster, self.cluster.replicas[name])
 
     def reports_errors(self, name: str, view: str, upper: int, *found: str) -> None:
         """Report from a replica that a view has no rows, and the errors `found`, before `upper`."""

@@ -49,7 +49,7 @@ async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[Result]"]:
     for name in names:
         link = ReplicaLink(name, ProcessLauncher(), lambda _: None, lambda *_: None, lambda: None)
         connection = cast(Connection[Response], SilentConnection())
-        cluster.replicas[name] = Replica(name, link, connection)
+        cluster.replicas[name] = Replica(name, link, cluster.instance, connection)
     peeks = Peeks()
     task = asyncio.create_task(peeks.ask(cluster, PeekRequest(1, U1), ()))
     await asyncio.sleep(0)

@@ -14,28 +14,35 @@ U1 = id_("u1")
 NOW = 1_000.0
 
 
-def cluster(*replicas: Replica, engine: str = "embedded") -> Cluster:
-    made = Cluster("c", CreateInstance(engine, {}), lambda _: pytest.fail("not asked for"))
+def cluster(*replicas: Replica) -> Cluster:
+    made = Cluster("c", CreateInstance("embedded", {}), lambda _: pytest.fail("not asked for"))
     made.replicas = {replica.name: replica for replica in replicas}
     made.ready.add(U1)
     return made
 
 
 def replica(
-    name: str, status: Status | None, *, status_at: float = NOW, starts: int = 1
+    name: str,
+    status: Status | None,
+    *,
+    status_at: float = NOW,
+    starts: int = 1,
+    engine: str = "embedded",
 ) -> Replica:
     link = ReplicaLink(name, ProcessLauncher(), lambda _: None, lambda *_: None, lambda: None)
     link.starts = starts
     connection = Connection[Response](Response, lambda *_: None, lambda _: None)
-    return Replica(name, link, connection, status=status, status_at=status_at)
+    return Replica(
+        name, link, CreateInstance(engine, {}), connection, status=status, status_at=status_at
+    )
 
 
 def says(state: str, failure: str | None = None, *, busy_ms: int = 0) -> Status:
     return Status(True, (DataflowStatus(U1, state, 40, 7, 12.5, busy_ms, failure, ()),))
 
 
-def progress(*replicas: Replica, engine: str = "embedded") -> Progress:
-    return progress_of(U1, cluster(*replicas, engine=engine), NOW)
+def progress(*replicas: Replica) -> Progress:
+    return progress_of(U1, cluster(*replicas), NOW)
 
 
 def test_progress_is_of_most_advanced_replica() -> None:
@@ -85,5 +92,5 @@ def test_dataflow_without_report_is_pending() -> None:
 
 
 def test_tick_interval_is_set_by_engine_option() -> None:
-    assert progress(replica("r1", says("running")), engine="spark").tick_ms == 1_000
+    assert progress(replica("r1", says("running"), engine="spark")).tick_ms == 1_000
     assert CreateInstance("spark", {"tick_interval_ms": "250"}).tick_seconds == 0.25

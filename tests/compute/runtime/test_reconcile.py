@@ -69,9 +69,7 @@ def test_reconnecting_controller_finds_indexes_hydrated(
                 time = await env.write({"u1": [((n, "a"), 1)]})
                 await env.compute.wait_upper(id_("u7"), time)
             # the controller ends without dropping the indexes
-            for task in [
-                r.task for c in env.compute._clusters.values() for r in c.replicas.values()
-            ]:
+            for task in [r.task for c in env.compute._clusters for r in c.replicas.values()]:
                 assert task is not None
                 task.cancel()
             await asyncio.sleep(0)

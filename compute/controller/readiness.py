@@ -1,0 +1,61 @@
+"""Readiness: whether new replicas of a cluster can take over from its old ones.
+
+A replica is ready when it has hydrated all dataflows of its cluster, and has then caught up with
+what was known at that moment. So nobody who reads after the old replicas have gone waits longer
+than before, however far an engine is always behind.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from foreshore.compute.controller.cluster import Cluster, Replica
+from foreshore.compute.controller.maintained import Dataflow, Maintained
+from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
+
+
+class CaughtUp:
+    """Tells whether replicas have caught up; `upper` is that of a collection."""
+
+    def __init__(self, upper: Callable[[GlobalId], Timestamp]) -> None:
+        self._upper = upper
+        self._targets: dict[GlobalId, Timestamp] = {}  # at the first hydration
+
+    def has(self, replica: Replica, exports: Collection[GlobalId]) -> bool:
+        """Return whether the replica has hydrated the exports, and has caught up since."""
+        if not replica.is_running or not set(exports) <= replica.uppers.keys():
+            return False
+        for id in exports:
+            self._targets.setdefault(id, self._upper(id))
+        return all(replica.uppers[id] >= self._targets[id] for id in exports)
+
+
+class Readiness:
+    """Follows the new replicas `names` of a cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        names: Collection[str],
+        dataflows: Mapping[GlobalId, Dataflow],
+        maintained: Maintained,
+        upper: Callable[[GlobalId], Timestamp],
+    ) -> None:
+        self._cluster = cluster
+        self._names = names
+        self._dataflows = dataflows
+        self._maintained = maintained
+        self._caught_up = CaughtUp(upper)
+
+    def reached(self) -> bool:
+        """Return whether all of the replicas are ready."""
+        exports = set(self._exports())
+        replicas = [self._cluster.replicas.get(name) for name in self._names]
+        return all(each is not None and self._caught_up.has(each, exports) for each in replicas)
+
+    def _exports(self) -> Iterator[GlobalId]:
+        """Yield the exports that the cluster keeps up to date and that can advance."""
+        for dataflow in self._dataflows.values():
+            if dataflow.cluster is self._cluster:
+                for export in dataflow.description.exports:
+                    if self._maintained.obstacle([export.id]) is None:
+                        yield export.id
