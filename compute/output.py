@@ -14,6 +14,11 @@ class Output(Protocol):
     """The changes in a window: updates of the rows, and of the errors (one text column)."""
 
     @property
+    def count(self) -> int:
+        """Return the number of updates."""
+        ...
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
         ...
@@ -35,6 +40,11 @@ class TableOutput:
 
     rows: pa.Table
     errors: pa.Table
+
+    @property
+    def count(self) -> int:
+        """Return the number of updates."""
+        return int(self.rows.num_rows + self.errors.num_rows)
 
     @property
     def is_empty(self) -> bool:

@@ -10,10 +10,11 @@ the least error.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +27,7 @@ from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import Failure, Peek
 from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled, disk_fault
-from foreshore.expr.ir import Get, Literal, Relation, columns_of
+from foreshore.expr.ir import Finishing, Get, Literal, Relation, columns_of
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import Datum
@@ -54,7 +55,31 @@ class LocalIndex:
             raise DataError.parse(pc.min(texts).as_py())
 
 
-def answer_from_index(peek: Peek, index: LocalIndex, *, small: bool = False) -> pa.RecordBatch:
+class IndexPeek(Protocol):
+    """A query of an index: see `PeekRequest`."""
+
+    @property
+    def as_of(self) -> Timestamp:
+        """The time."""
+        ...
+
+    @property
+    def relation(self) -> Relation:
+        """What is computed from the rows."""
+        ...
+
+    @property
+    def finishing(self) -> Finishing | None:
+        """Their order, limit and columns."""
+        ...
+
+    @property
+    def keys(self) -> Sequence[tuple[Literal, ...]] | None:
+        """The keys of the rows; None is all rows."""
+        ...
+
+
+def answer_from_index(peek: IndexPeek, index: LocalIndex, *, small: bool = False) -> pa.RecordBatch:
     """Return the answer of a peek that uses an index; raises DatabaseError.
 
     With `small`, raises TooManyRows unless the work is small enough for the event loop.

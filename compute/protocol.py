@@ -145,13 +145,15 @@ class AllowCompaction(Message, frozen=True):
 class SubscribeIndex(Message, frozen=True):
     """Subscribe to an index as `id`: its contents as of `as_of`, then each change.
 
-    With `lower`, only changes at or beyond it. AllowCompaction of `id` ends it.
+    With `lower`, only changes at or beyond it. With `most`, the response is `overflow` if the
+    index, or one window of its changes, has more updates. AllowCompaction of `id` ends it.
     """
 
     id: GlobalId
     index: GlobalId
     as_of: int
     lower: int
+    most: int | None = None
 
 
 class Feed(Message, frozen=True):
@@ -239,11 +241,15 @@ class SinkUpdates(Message, frozen=True):
 
 
 class SubscribeResponse(Message, frozen=True):
-    """The updates in [lower, upper) for a client: of the rows, and of the errors (two tables)."""
+    """The updates in [lower, upper) for a client: of the rows, and of the errors (two tables).
+
+    If it is an `overflow`, there are more than the subscriber takes, and no tables follow.
+    """
 
     id: GlobalId
     lower: int
     upper: int
+    overflow: bool = False
 
 
 class IndexStatus(msgspec.Struct, frozen=True):

@@ -56,6 +56,19 @@ def operators(context: StatementContext) -> Iterator[tuple[str, OperatorStatus]]
 
 
 def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
+    """Yield the arrangements of replicas, and the mirrors of indexes, which are in this process."""
+    if pinned_replica(context) is None:
+        for mirror in context.coordinator.compute.mirrors.sizes():
+            yield {
+                "replica_id": None,
+                "object_id": mirror.index,
+                "operator_id": None,
+                "name": "mirror",
+                "records": mirror.records,
+                "batches": mirror.batches,
+                "size": mirror.bytes,
+                "merges": 0,
+            }
     for replica, each in arrangements(context):
         yield {
             "replica_id": replica,

@@ -71,7 +71,15 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
             if literals == ():
                 return Result.of(empty_batch(rows_schema(bound.plan.query.desc.columns)))
             replica = pinned_replica(context)
-            request = PeekRequest(time, relation, finishing, index, literals, replica=replica)
+            request = PeekRequest(
+                time,
+                relation,
+                finishing,
+                index,
+                literals,
+                replica=replica,
+                is_repeated=not bound.plan.is_open,
+            )
             how = "whole" if literals is None else f"{len(literals)} keys"
             context.ran(f"Read of index {index}, {how}, on cluster {context.cluster}")
             return await _ask_cluster(context, request)

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -25,7 +24,7 @@ from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.protocol import DataflowDescription, SubscribeExport
 from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState
 from foreshore.expr.ir import Relation
-from foreshore.ids import GlobalId, global_id
+from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent
 from foreshore.update import Timestamp
 
@@ -78,7 +77,6 @@ class Changelogs:
         self._open: dict[Changelog, _Open] = {}
         self._shared: dict[Source, Changelog] = {}
         self._subscribers: set[Subscriber] = set()
-        self._ids = count(1)
         self._renderings: WeakValueDictionary[tuple[Relation | None, Form], Rendering] = (
             WeakValueDictionary()
         )
@@ -191,7 +189,7 @@ class Changelogs:
         return log
 
     def _stream(self, source: Source, as_of: Timestamp) -> Changelog:
-        coordinator, id = self._coordinator, global_id("t", next(self._ids))
+        coordinator, id = self._coordinator, self._coordinator.compute.transient_id()
         first_error = partial(coordinator.compute.maintained.first_error, source.inputs)
         log = Changelog(as_of, first_error, with_contents=True)
         hold = coordinator.holds.acquire(source.inputs, as_of, "subscription")

@@ -490,7 +490,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     (
         "mz_introspection",
         "mz_arrangement_sizes",
-        "replica_id text, object_id text?, operator_id int8?, name text, records int8,"
+        "replica_id text?, object_id text?, operator_id int8?, name text, records int8,"
         "batches int8, size int8, merges int8",
         live("mz_arrangement_sizes"),
     ),

@@ -51,6 +51,13 @@ class Merge:
         merged = concat(self._done) if self._done else self.newer.updates.slice(0, 0)
         return Run.of(merged, self.older.lower, self.newer.upper, self.since)
 
+    def result(self) -> Run:
+        """Merge all that is left; return the result."""
+        while True:
+            run = self.work(1 << 20)
+            if run is not None:
+                return run
+
     @staticmethod
     def _slice_end(run: Run, start: int, budget: int) -> int:
         """Return where a slice from `start` may end: between two hashes, beyond `start`."""

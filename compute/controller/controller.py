@@ -19,8 +19,10 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any, assert_never
 
+from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.cluster import Prepared
 from foreshore.compute.controller.clusters import Clusters
 from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, NothingKept
@@ -29,6 +31,7 @@ from foreshore.compute.controller.hydration import Capabilities, hydration_snaps
 from foreshore.compute.controller.input_holds import run_holds
 from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.controller.maintained import Dataflow, Maintained
+from foreshore.compute.controller.mirrors import Mirrors
 from foreshore.compute.controller.moves import Moves
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
@@ -58,7 +61,7 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, global_id
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
     ReadCapability,
@@ -101,6 +104,8 @@ class ComputeController:
         self._uppers = Uppers(storage)
         self._feeds = Feeds(storage)
         self._peeks = Peeks()
+        self._transient = count(1)
+        self.mirrors = Mirrors(self._exporters, self._uppers, self.transient_id)
         self._responses = Responses(
             self._dataflows,
             self._exporters,
@@ -372,10 +377,9 @@ class ComputeController:
                     self._being_replaced[export.id] = dataflow
                 else:
                     dataflow.writers[export.id].errors.fail(gone)
-        for subscriber, subscription in dataflow.index_subscriptions.items():
-            del dataflow.cluster.history.follows[subscriber]
-            del self._exporters[subscriber]
-            subscription.fail(UndefinedObject(f'collection "{id}" was dropped'))
+        for subscriber, stream in list(dataflow.index_subscriptions.items()):
+            index_streams.forget(self._exporters, subscriber)
+            stream.fail(UndefinedObject(f'collection "{id}" was dropped'))
         dataflow.cluster.drop(id)
         self._clusters.apply_backpressure(dataflow.cluster)
         self._feeds.remove(dataflow.description.imports, id, dataflow.cluster)
@@ -455,10 +459,8 @@ class ComputeController:
         dataflow = self._exporters.get(id)
         if dataflow is None:
             return
-        follows = dataflow.cluster.history.follows
-        for subscriber, stream in dataflow.index_subscriptions.items():
-            if follows[subscriber].index == id and not stream.failed:
-                since = min(since, stream.since)
+        since = min([since, *index_streams.holds(dataflow, id)])
+        self.mirrors.compact(id, since)
         if dataflow.cluster.history.allow_compaction(id, since):
             dataflow.cluster.send(AllowCompaction(id, since))
 
@@ -479,6 +481,9 @@ class ComputeController:
         for id in request.imports:
             await self.wait_upper(id, request.as_of, patient=False)
         await self.maintained.check_errors([*request.imports, *indexes], request.as_of)
+        self._clusters.check_alive(owner)
+        if (answer := await self.mirrors.answer(request)) is not None:
+            return answer
         self._clusters.check_alive(owner)
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
         try:
@@ -514,26 +519,18 @@ class ComputeController:
 
         This needs no computation. `unsubscribe_index` ends it.
         """
-        dataflow = self._exporters.get(index)
-        if dataflow is None or index in dataflow.writers:
-            raise UndefinedObject(f'index "{index}" does not exist')
         subscription = Subscription(id, as_of)
-        dataflow.index_subscriptions[id] = subscription
-        self._exporters[id] = dataflow
-        follows = dataflow.cluster.history.follows
-        follows[id] = SubscribeIndex(id, index, as_of, 0)
-        await asyncio.shield(dataflow.created)
-        if id in follows:  # otherwise it was ended meanwhile
-            dataflow.cluster.send(follows[id])
+        request = SubscribeIndex(id, index, as_of, 0)
+        await index_streams.begin(self._exporters, subscription, request)
         return subscription
 
     def unsubscribe_index(self, id: GlobalId) -> None:
         """End a subscription to an index; no effect if it has ended."""
-        dataflow = self._exporters.pop(id, None)
-        if dataflow is not None:
-            del dataflow.index_subscriptions[id]
-            del dataflow.cluster.history.follows[id]
-            dataflow.cluster.send(AllowCompaction(id, None))
+        index_streams.end(self._exporters, id)
+
+    def transient_id(self) -> GlobalId:
+        """Return an id for a subscription, which no other has."""
+        return global_id("t", next(self._transient))
 
     # --- about itself
 

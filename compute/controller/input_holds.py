@@ -62,6 +62,6 @@ def compact_sinks(storage: StorageController, dataflows: Mapping[GlobalId, Dataf
         follows = dataflow.cluster.history.follows  # only dataflows of sinks move
         for id, subscription in dataflow.subscriptions.items():
             dataflow.cluster.history.allow_compaction(id, subscription.since)
-        for id, subscription in dataflow.index_subscriptions.items():
+        for id, stream in dataflow.index_subscriptions.items():
             request = follows[id]
-            follows[id] = msgspec.structs.replace(request, lower=subscription.upper)
+            follows[id] = msgspec.structs.replace(request, lower=stream.upper)

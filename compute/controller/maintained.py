@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from foreshore.compute.controller.cluster import Cluster, Replica
 from foreshore.compute.controller.history import Entry
+from foreshore.compute.controller.index_streams import Stream
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import CollectionCorrupted, DatabaseError, DataError, InternalError
@@ -46,8 +47,8 @@ class Dataflow:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     writers: dict[GlobalId, SinkWriter] = field(default_factory=dict)
     subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
-    # Subscriptions to its indexes.
-    index_subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
+    # Subscriptions to its indexes, and mirrors of them.
+    index_subscriptions: dict[GlobalId, Stream] = field(default_factory=dict)
 
     leaving: tuple[Cluster, Entry] | None = None
 
@@ -67,12 +68,12 @@ class Dataflow:
         entries = [self.entry] if self.leaving is None else [self.entry, self.leaving[1]]
         return min(entry.since for entry in entries)
 
-    def stream(self, id: GlobalId) -> Subscription | None:
+    def stream(self, id: GlobalId) -> Stream | None:
         """Return the subscription `id`; None: it is not one."""
         return self.subscriptions.get(id) or self.index_subscriptions.get(id)
 
     @property
-    def streams(self) -> list[Subscription]:
+    def streams(self) -> list[Stream]:
         """Return the subscriptions to the dataflow."""
         return [*self.subscriptions.values(), *self.index_subscriptions.values()]
 

@@ -38,7 +38,8 @@ class PeekRequest:
     With `index`: the rows of that index whose key is in `keys`, or all; `relation` is Map, Filter
     and Project over the Get of the indexed collection. Otherwise the engine evaluates `relation`:
     over the shards, over the cluster's index `indexes[id]` for each `id` that has one, and over
-    `tables[id]`, rows provided by the caller. If `replica` is given, only it is asked.
+    `tables[id]`, rows provided by the caller. If `replica` is given, only it is asked. If it
+    `is_repeated`, `relation` and `finishing` are the same objects each time that it is asked.
     """
 
     as_of: Timestamp
@@ -50,6 +51,7 @@ class PeekRequest:
     indexes: Mapping[GlobalId, GlobalId] = field(default_factory=dict)
     tables: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
     replica: str | None = None
+    is_repeated: bool = False
 
     @property
     def reads(self) -> tuple[GlobalId, ...]:

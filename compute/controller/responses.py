@@ -20,7 +20,7 @@ from foreshore.compute.protocol import (
     SubscribeResponse,
 )
 from foreshore.compute.transport import Tables
-from foreshore.errors import DataCorrupted
+from foreshore.errors import DataCorrupted, OutOfMemory
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
@@ -70,7 +70,10 @@ class Responses:
             case SubscribeResponse(id=id, lower=lower, upper=upper):
                 dataflow = self._exporters.get(id)
                 if dataflow is not None and (stream := dataflow.stream(id)) is not None:
-                    stream.put(lower, upper, tables[0], tables[1])
+                    if message.overflow:
+                        stream.fail(OutOfMemory("there are too many updates"))
+                    else:
+                        stream.put(lower, upper, tables[0], tables[1])
             case Status():
                 replica.status = message
                 replica.status_at = asyncio.get_running_loop().time()

@@ -31,6 +31,11 @@ class FlowOutput:
         self._interner = interner
 
     @property
+    def count(self) -> int:
+        """Return the number of updates."""
+        return len(self.batch) + len(self._errors)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
         return not len(self.batch) and not len(self._errors)

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ from foreshore import blocking
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.key import Words, pairs_equal
 from foreshore.compute.arrange.merge import Merge
-from foreshore.compute.arrange.run import Ints, Run, Updates, concat
+from foreshore.compute.arrange.run import Ints, Updates, concat
 from foreshore.compute.keys.layout import FEW, MANY, Change, KeyedRows, KeyLayout, changes_of
 from foreshore.compute.keys.look_up import LookUp
 from foreshore.compute.keys.newest_rows import NewestRows
@@ -276,18 +275,10 @@ class KeyIndex:
             task.add_done_callback(self._merging.discard)
 
     async def _merge(self, executor: ThreadPoolExecutor, merge: Merge) -> None:
-        run = await blocking.run(executor, partial(merged, merge))
+        run = await blocking.run(executor, merge.result)
         secondary = list(self._secondary.values())
         layouts = [each.layout for each in secondary]
         hashed = [await blocking.run(executor, HashedRun.of, run, layout) for layout in layouts]
         self.arrangement.install(merge, run)
         for each, by_hash in zip(secondary, hashed, strict=True):
             each.add(by_hash)
-
-
-def merged(merge: Merge) -> Run:
-    """Return the result of a merge."""
-    while True:
-        run = merge.work(1 << 20)
-        if run is not None:
-            return run

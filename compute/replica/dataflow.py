@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, consolidate
+from foreshore.compute.arrange.table_index import table_index
 from foreshore.compute.engine import (
     ERRORS,
     ArrangementSize,
@@ -53,7 +54,7 @@ from foreshore.compute.protocol import (
 from foreshore.compute.replica.inputs import Contents, conform
 from foreshore.compute.replica.queues import ImportQueue, Part, Window, at_or_after
 from foreshore.errors import InternalError, OutOfMemory
-from foreshore.expr.ir import Column, Scalar, columns_of, type_of
+from foreshore.expr.ir import columns_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -73,32 +74,6 @@ class Index:
     export: IndexExport
     rows: IndexRows
     since: Timestamp
-
-
-class TableIndex(Arrangement):
-    """An index of the tables that a dataflow puts out."""
-
-    def insert_output(self, output: Output, upper: Timestamp) -> None:
-        """Insert the output of the dataflow's next windows, until `upper`."""
-        self.insert(output.rows, upper)
-
-
-def table_index(
-    id: GlobalId, relation_columns: tuple[ColumnType, ...], key: tuple[Scalar, ...], since: int
-) -> TableIndex:
-    """Return an empty index of rows of these columns by `key`."""
-    schema = rows_schema(relation_columns)
-    types = tuple(type_of(scalar) for scalar in key)
-    if all(isinstance(scalar, Column) for scalar in key):
-        places = [scalar.index for scalar in key if isinstance(scalar, Column)]
-        return TableIndex(id, schema, types, lambda rows: [rows.column(i) for i in places], since)
-
-    def columns(rows: pa.RecordBatch) -> list[pa.Array]:
-        from foreshore.expr.evaluate import evaluate
-
-        return [evaluate(scalar, rows.columns, rows.num_rows) for scalar in key]
-
-    return TableIndex(id, schema, types, columns, since)
 
 
 @dataclass(slots=True)
@@ -153,7 +128,7 @@ class DataflowState:
         self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         self.exports = {export.id for export in description.exports}
         # The worker reads this mapping; the loop replaces it as a whole.
-        self.subscribers: Mapping[GlobalId, GlobalId] = {}  # index by subscriber
+        self.subscribers: Mapping[GlobalId, SubscribeIndex] = {}
         # Start when the index is known at their time.
         self._requested: tuple[SubscribeIndex, ...] = ()
         # The worker is reading their contents.
@@ -409,8 +384,12 @@ class DataflowState:
                 case _:
                     pass
         if self.subscribers and not output.is_empty:
-            for id in self.subscribers:
-                sent.append((SubscribeResponse(id, lower, upper), (output.rows, output.errors)))
+            for request in self.subscribers.values():
+                if request.most is not None and output.count > request.most:
+                    sent.append((SubscribeResponse(request.id, lower, upper, overflow=True), ()))
+                    continue
+                response = SubscribeResponse(request.id, lower, upper)
+                sent.append((response, (output.rows, output.errors)))
         return sent
 
     def subscribe_index(self, request: SubscribeIndex) -> None:
@@ -445,6 +424,9 @@ class DataflowState:
             index = self.indexes.get(request.index)
             if index is not None:
                 begin = self._begin(request)
+                if request.most is not None and index.rows.size[0] > request.most:
+                    sent.append((SubscribeResponse(request.id, 0, 0, overflow=True), ()))
+                    continue
                 lower = request.lower if begin == _asked(request) else begin + 1
                 tables = tuple(
                     at_or_after(arranged.updates(begin), lower)
@@ -461,7 +443,7 @@ class DataflowState:
         begun, self._beginning = self._beginning, ()
         if begun:
             self._requested = tuple(f for f in self._requested if f not in begun)
-            self.subscribers = {**self.subscribers, **{f.id: f.index for f in begun}}
+            self.subscribers = {**self.subscribers, **{f.id: f for f in begun}}
         return [
             (message, tables)
             for message, tables in sent
@@ -518,7 +500,7 @@ class DataflowState:
         if since is None:
             self.exports.discard(id)
             self.indexes.pop(id, None)
-            self.subscribers = {f: index for f, index in self.subscribers.items() if f != id}
+            self.subscribers = {f: each for f, each in self.subscribers.items() if f != id}
             self._requested = tuple(each for each in self._requested if each.id != id)
             self._beginning = tuple(each for each in self._beginning if each.id != id)
             self.dropped = not self.exports

@@ -73,3 +73,23 @@ async def test_dropped_index_has_no_sizes(env: TestEnvironment) -> None:
         "SELECT count(*) FROM mz_introspection.mz_arrangement_sizes WHERE object_id IS NOT NULL",
         "0\nSELECT 1",
     )
+
+
+async def test_a_mirror_of_an_index_that_is_read_is_shown(env: TestEnvironment) -> None:
+    await env.ran(
+        "s",
+        "CREATE TABLE bought (shop text, amount int)",
+        "INSERT INTO bought VALUES ('a', 1), ('a', 2), ('b', 3)",
+        "CREATE VIEW spent AS SELECT shop, sum(amount) FROM bought GROUP BY shop",
+        "CREATE INDEX spent_by_shop ON spent (shop)",
+    )
+    mirrors = SIZES.replace("ORDER", "WHERE s.name = 'mirror' AND s.replica_id IS NULL ORDER")
+    shown = "spent_by_shop|NULL|mirror|2|t|t\nSELECT 1"
+    for _ in range(500):
+        assert await env.query("s", "SELECT * FROM spent WHERE shop = 'b'") == "b|3\nSELECT 1"
+        if (found := await env.query("s", mirrors)) == shown:
+            break
+        await asyncio.sleep(0.01)
+    assert found == shown
+    await env.ran("s", "DROP INDEX spent_by_shop")
+    assert await env.query("s", mirrors) == "SELECT 0"

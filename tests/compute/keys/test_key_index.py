@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foreshore.compute.arrange import arrangement as arrangement_module
 from foreshore.compute.keys import layout as layout_module
 from foreshore.compute.keys.group_keys import GroupKeys
-from foreshore.compute.keys.key_index import KeyIndex, merged
+from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.compute.keys.layout import KeyedRows
 from foreshore.constraint import Unique
@@ -77,7 +77,7 @@ def test_index_agrees_with_model_at_each_time(
             if step == "merge":
                 merge = index.arrangement.next_merge()
                 if merge is not None:
-                    index.arrangement.install(merge, merged(merge))
+                    index.arrangement.install(merge, merge.result())
             elif step == "compact":
                 assert isinstance(argument, int)
                 index.arrangement.compact(max(0, len(history) - 1 - argument))
