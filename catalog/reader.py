@@ -97,7 +97,7 @@ class Reader(Names, ABC):
     def _view(self, found: Item | Builtin) -> ItemView:
         if isinstance(found, Builtin):
             name = Name(None, found.schema, found.name)
-            return ItemView(found.id, "builtin", name, found.desc)
+            return ItemView(found.id, "builtin", name, found.desc, oid=found.oid)
         self.used.add(found.id)
         database, schema, _ = self.state.full_name(found)
         name = Name(database or None, schema, found.name)

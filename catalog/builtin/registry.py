@@ -6,7 +6,7 @@ Ids of builtins are never stored: stored SQL names them, and is planned again at
 from functools import cache
 from itertools import chain
 
-from foreshore.catalog.builtin import information_schema, mz_catalog, pg_catalog
+from foreshore.catalog.builtin import further, information_schema, mz_catalog, pg_catalog
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Relation, sources_of
@@ -16,7 +16,13 @@ from foreshore.ids import GlobalId, is_builtin
 @cache
 def all_builtins() -> tuple[Builtin, ...]:
     """Return the builtin relations, in the order of their ids."""
-    declared = chain(pg_catalog.relations(), information_schema.relations(), mz_catalog.relations())
+    declared = chain(
+        pg_catalog.relations(),
+        further.system_relations(),
+        information_schema.relations(),
+        further.standard_relations(),
+        mz_catalog.relations(),
+    )
     return tuple(each.with_id(number) for number, each in enumerate(declared))
 
 

@@ -65,6 +65,7 @@ from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning, located
 from foreshore.types import (
     BOOL,
+    OID,
     TEXT,
     UNKNOWN,
     SqlType,
@@ -223,6 +224,8 @@ class ExpressionBinder:
                 resolve_qualifier(self.planning, self.scope, expr.parts[:-1], expr.at)
             return found
         except UndefinedColumn:
+            if parts[-1] == "tableoid":
+                return self._tableoid(parts[:-1], expr.at)
             if len(parts) > 1:
                 raise
             try:
@@ -232,6 +235,27 @@ class ExpressionBinder:
             else:
                 return row_of_table(*table, expr.at)
             raise
+
+    def _tableoid(self, qualifier: tuple[str, ...], at: int) -> Scalar:
+        """Return the oid of the table that a row is of."""
+        if qualifier:
+            table = resolve_table(self.scope, qualifier, at)[0]
+        else:
+            tables = [table for table in self.scope.tables if table.oid is not None]
+            if len(tables) > 1:
+                raise AmbiguousColumn('column reference "tableoid" is ambiguous', position=at + 1)
+            if not tables:
+                raise UndefinedColumn('column "tableoid" does not exist', position=at + 1)
+            table = tables[0]
+        if table.oid is None:
+            shown = ".".join((*qualifier[-1:], "tableoid"))
+            raise UndefinedColumn(f"column {shown} does not exist", position=at + 1)
+        if table.outer:
+            raise FeatureNotSupported(
+                "tableoid of the nullable side of an outer join is not supported",
+                position=at + 1,
+            )
+        return Literal(table.oid, OID)
 
     def _field(self, arg: ast.Expression, name: str | None, at: int) -> Scalar:
         if isinstance(arg, ast.ColumnRef) and name is not None:

@@ -125,13 +125,15 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
         view = planning.catalog.resolve_item(item.name)
     qualify(planning, item, view)
     relation = relation_of_item(planning, view)
-    return _named(
+    part = _named(
         relation,
         list(view.desc.columns),
         view.desc.names,
         item,
         *alias_of(item, view),
     )
+    part.tables = [replace(table, oid=view.oid or None) for table in part.tables]
+    return part
 
 
 def alias_of(item: ast.TableRef, view: ItemView) -> tuple[str, str | None]:

@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.privilege_functions import privilege_functions
+from foreshore.sql.bind.server_functions import server_functions
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
 from foreshore.types import (
@@ -489,6 +490,8 @@ define("age", "timestamptz", INTERVAL, "age(current_date::timestamptz, $1)")
 define("mz_is_superuser", "", BOOL, "true")
 define("txid_current", "", INT8, "mz_now()::int8")
 define("pg_tablespace_location", "oid", TEXT, "''")
+for _definition in server_functions():
+    define(*_definition)
 
 # --- sizes -----------------------------------------------------------------------------------
 
