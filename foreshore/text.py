@@ -37,7 +37,14 @@ from foreshore.errors import (
 from foreshore.interval_fields import truncated
 from foreshore.interval_text import parse_interval
 from foreshore.json_text import canonical_json, written_json
-from foreshore.types import INT2, NUMERIC_DIGITS, OID, Datum, SqlType
+from foreshore.range_text import (
+    format_multirange,
+    format_range,
+    parse_multirange,
+    parse_range,
+)
+from foreshore.ranges import BOUNDS, MULTIRANGES, range_of, ranges_of, stored, stored_ranges
+from foreshore.types import INT2, NUMERIC_DIGITS, OID, RANGE_TYPES, Datum, SqlType
 
 INTEGERS = {  # the least and the greatest value
     "int2": (-(2**15), 2**15 - 1),
@@ -523,6 +530,36 @@ def _format_vector(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     return " ".join(map(str, datum))
 
 
+# --- ranges -----------------------------------------------------------------------------------
+
+
+def _parse_range(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    kind = MULTIRANGES.get(type.name, type.name)
+    element = BOUNDS[kind]
+    parse = _PARSERS[element.name]
+
+    def read(bound: str) -> Datum:
+        return parse(bound, element, zone, now)
+
+    if kind != type.name:
+        return stored_ranges(parse_multirange(text, kind, read))
+    return stored(parse_range(text, kind, read))
+
+
+def _format_range(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, bytes), datum
+    kind = MULTIRANGES.get(type.name, type.name)
+    element = BOUNDS[kind]
+    show = _FORMATTERS[element.name]
+
+    def shown(bound: Datum) -> str:
+        return show(bound, element, style)
+
+    if kind != type.name:
+        return format_multirange(ranges_of(datum, kind), kind, shown)
+    return format_range(range_of(datum, kind), kind, shown)
+
+
 # --- the table --------------------------------------------------------------------------------
 
 _Parser = Callable[[str, SqlType, str, int | None], Datum]
@@ -568,6 +605,7 @@ _PARSERS: dict[str, _Parser] = {
     "interval": _parse_interval,
     "mz_timestamp": _parse_mz_timestamp,
     "array": _parse_array,
+    **dict.fromkeys(RANGE_TYPES, _parse_range),
     "int2vector": _parse_vector,
     "oidvector": _parse_vector,
     **dict.fromkeys(INTEGERS, _parse_integer),
@@ -585,6 +623,7 @@ _FORMATTERS: dict[str, _Formatter] = {
     "interval": _format_temporal,
     "enum": _format_enum,
     "array": _format_array,
+    **dict.fromkeys(RANGE_TYPES, _format_range),
     "int2vector": _format_vector,
     "oidvector": _format_vector,
     **dict.fromkeys(("json", "jsonb", "mz_timestamp", "oid", *INTEGERS), _format_str),

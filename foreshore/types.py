@@ -14,6 +14,7 @@ records, used by kernels, and seen by the bulk engines:
     json               utf8 as written
     jsonb              utf8 in PostgreSQL's output form (keys sorted and unique)
     enums              utf8, ordered (`enum_labels.py`)
+    ranges             bytes, ordered (`ranges.py`)
     arrays             list<element>, one-dimensional
 
 A *datum* is a single value of physical form as a plain Python value: None, bool, int, float, str,
@@ -141,6 +142,23 @@ TYPES: dict[str, TypeInfo] = {
     "uuid": TypeInfo(2950, 2951, "U", False, 16, pa.binary(), "uuid"),
     "jsonb": TypeInfo(3802, 3807, "U", False, -1, pa.string(), "jsonb"),
     "regnamespace": TypeInfo(4089, 4090, "N", False, 4, pa.int64(), "regnamespace"),
+    **{
+        name: TypeInfo(oid, array_oid, "R", False, -1, pa.binary(), name)
+        for name, oid, array_oid in (
+            ("int4range", 3904, 3905),
+            ("numrange", 3906, 3907),
+            ("tsrange", 3908, 3909),
+            ("tstzrange", 3910, 3911),
+            ("daterange", 3912, 3913),
+            ("int8range", 3926, 3927),
+            ("int4multirange", 4451, 6150),
+            ("nummultirange", 4532, 6151),
+            ("tsmultirange", 4533, 6152),
+            ("tstzmultirange", 4534, 6153),
+            ("datemultirange", 4535, 6155),
+            ("int8multirange", 4536, 6157),
+        )
+    },
     "mz_timestamp": TypeInfo(16552, 16553, "N", False, 8, pa.int64(), "mz_timestamp"),
     "array": TypeInfo(2277, 0, "A", False, -1, None, "anyarray"),
     "enum": TypeInfo(3500, 0, "E", False, 4, pa.string(), "anyenum"),
@@ -188,8 +206,7 @@ OTHER_TYPES = {
     "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
     "anynonarray": 2776, "pg_lsn": 3220, "tsvector": 3614, "tsquery": 3615,
     "regconfig": 3734, "regdictionary": 3769, "anyrange": 3831, "event_trigger": 3838,
-    "int4range": 3904, "numrange": 3906, "tsrange": 3908, "tstzrange": 3910, "daterange": 3912,
-    "int8range": 3926, "jsonpath": 4072, "regrole": 4096, "regcollation": 4191,
+    "anymultirange": 4537, "jsonpath": 4072, "regrole": 4096, "regcollation": 4191,
 }  # fmt: skip
 
 # The catalog's array types by element. Their subscripts start at 0.
@@ -204,6 +221,10 @@ def numeric(precision: int, scale: int) -> SqlType:
 def numeric_of_scale(scale: int, *, trim: bool = False) -> SqlType:
     """Return an undeclared numeric with `scale` planned fractional digits."""
     return SqlType("numeric", None, scale, trim)
+
+
+# Types of the category of ranges, ranges and multiranges, whose physical forms sort as they do.
+RANGE_TYPES = frozenset(name for name, info in TYPES.items() if info.category == "R")
 
 
 def is_float(type: SqlType) -> bool:

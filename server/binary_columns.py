@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from foreshore.errors import UndefinedFunction
 from foreshore.server.text_columns import list_offsets, text_column
 from foreshore.text import OID_NAMES, OutputStyle
-from foreshore.types import INT2, OID, SqlType, oid_of
+from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, oid_of
 
 EPOCH_DAYS = 10_957  # from 1970-01-01 to PostgreSQL's epoch, 2000-01-01
 EPOCH_MICROS = EPOCH_DAYS * 86_400_000_000
@@ -180,6 +180,14 @@ def _vector(column: pa.Array, type: SqlType) -> Bytes:
     return _elements(column, INT2 if type.name == "int2vector" else OID, 0)
 
 
+def _range(column: pa.Array, type: SqlType) -> Bytes:
+    from foreshore.server.cells import binary_cell
+
+    cell, style = binary_cell(type), OutputStyle()
+    values = column.to_pylist()
+    return pa.array([None if v is None else cell(v, style)[4:] for v in values], pa.binary())
+
+
 def _record(column: pa.Array, type: SqlType) -> Bytes:
     raise UndefinedFunction(f"no binary output function available for type {type}")
 
@@ -200,6 +208,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     "array": _array,
+    **dict.fromkeys(RANGE_TYPES, _range),
     "int2vector": _vector,
     "oidvector": _vector,
     "mz_timestamp": _int8,

@@ -10,9 +10,18 @@ from typing import Any, TypeAlias
 
 from foreshore import calendar
 from foreshore.errors import UndefinedFunction
+from foreshore.ranges import (
+    BOUNDS,
+    MULTIRANGES,
+    Range,
+    lower_bound,
+    range_of,
+    ranges_of,
+    upper_bound,
+)
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, numeric_bytes
 from foreshore.text import OID_NAMES, OutputStyle, format_float8, format_text
-from foreshore.types import INT2, OID, SqlType, oid_of
+from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, oid_of
 
 Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not None
 
@@ -83,6 +92,8 @@ def binary_cell(type: SqlType) -> Cell:
             return lambda value, style: _sized(value.ljust(width).encode())
         case "enum":
             return lambda value, style: _sized(format_text(value, type, style).encode())
+        case name if name in RANGE_TYPES:
+            return _range_cell(name)
         case "array":
             assert type.element is not None, type
             return _array_cell(type.element, 1)
@@ -92,6 +103,33 @@ def binary_cell(type: SqlType) -> Cell:
             return _array_cell(OID, 0)
         case _:
             raise UndefinedFunction(f"no binary output function available for type {type}")
+
+
+_EMPTY, _LOWER_INC, _UPPER_INC, _LOWER_INF, _UPPER_INF = 1, 2, 4, 8, 16
+
+
+def _range_cell(name: str) -> Cell:
+    """Return the function that encodes ranges, or multiranges, in binary."""
+    kind = MULTIRANGES.get(name, name)
+    element = binary_cell(BOUNDS[kind])
+
+    def one(range: Range | None, style: OutputStyle) -> bytes:
+        if range is None:
+            return _sized(bytes([_EMPTY]))
+        low, high = lower_bound(range, kind), upper_bound(range, kind)
+        flags = _LOWER_INF if low is None else _LOWER_INC * low.inclusive
+        flags |= _UPPER_INF if high is None else _UPPER_INC * high.inclusive
+        bounds = (element(bound.value, style) for bound in (low, high) if bound is not None)
+        return _sized(bytes([flags]) + b"".join(bounds))
+
+    def several(value: Any, style: OutputStyle) -> bytes:
+        ranges = ranges_of(value, kind)
+        parts = b"".join(one(range, style) for range in ranges)
+        return _sized(_LENGTH.pack(len(ranges)) + parts)
+
+    if kind != name:
+        return several
+    return lambda value, style: one(range_of(value, kind), style)
 
 
 def _array_cell(element: SqlType, lower_bound: int) -> Cell:

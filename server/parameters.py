@@ -14,6 +14,16 @@ from foreshore.errors import (
     UndefinedFunction,
 )
 from foreshore.json_text import canonical_json, written_json
+from foreshore.ranges import (
+    BOUNDS,
+    MULTIRANGES,
+    Bound,
+    Range,
+    make_range,
+    stored,
+    stored_ranges,
+    union,
+)
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
 from foreshore.server.message import PIECE, Bind, Bytes, decode_text
 from foreshore.text import (
@@ -191,6 +201,48 @@ def _numeric(value: Bytes, type: SqlType) -> str:
     return numeric_text(Decimal(text), type)
 
 
+def _range(value: Bytes, type: SqlType) -> bytes:
+    return stored(_one_range(value, type.name))
+
+
+def _multirange(value: Bytes, type: SqlType) -> bytes:
+    (count,) = _INT4.unpack_from(value)
+    found: list[Range] = []
+    at = 4
+    for _ in range(count):
+        (length,) = _INT4.unpack_from(value, at)
+        one = _one_range(_part(value, at + 4, length), MULTIRANGES[type.name])
+        found += [] if one is None else [one]
+        at += 4 + length
+    if at != len(value):
+        raise IndexError
+    return stored_ranges(union(found))
+
+
+def _one_range(value: Bytes, kind: str) -> Range | None:
+    flags, at = value[0], 1
+    if flags & 1:
+        return None
+    bounds: list[Bound | None] = []
+    for infinite, inclusive in ((8, 2), (16, 4)):
+        if flags & infinite:
+            bounds.append(None)
+            continue
+        (length,) = _INT4.unpack_from(value, at)
+        datum = decode_binary(_part(value, at + 4, length), BOUNDS[kind])
+        bounds.append(Bound(datum, bool(flags & inclusive)))
+        at += 4 + length
+    if at != len(value):
+        raise IndexError
+    return make_range(bounds[0], bounds[1], kind)
+
+
+def _part(value: Bytes, at: int, length: int) -> Bytes:
+    if length < 0 or at + length > len(value):
+        raise IndexError
+    return value[at : at + length]
+
+
 _DIMENSIONS = Struct("!iiI")
 _BOUNDS = Struct("!ii")
 
@@ -250,6 +302,8 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     "array": _array,
+    **dict.fromkeys(BOUNDS, _range),
+    **dict.fromkeys(MULTIRANGES, _multirange),
     "mz_timestamp": _unpacker("q"),
     **dict.fromkeys(OID_NAMES, _unpacker("I")),
     **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown"), _string),

@@ -16,6 +16,7 @@ from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
+from foreshore.ranges import BOUNDS, MULTIRANGES
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
 
 PG_CATALOG_OID = 11
@@ -28,6 +29,7 @@ _IDENTITY = {"always": "a", "by default": "d", None: ""}
 _RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i", "sequence": "S"}
 _COLLATED = frozenset(("text", "varchar", "bpchar", "name"))
 _BY_VALUE = frozenset((1, 2, 4, 8))
+_TYPTYPE = dict.fromkeys(BOUNDS, "r") | dict.fromkeys(MULTIRANGES, "m")
 _ALIGN = {1: "c", 2: "s", 4: "i", 8: "d"}
 
 
@@ -47,7 +49,7 @@ def relations() -> Iterator[Declaration]:
         "pg_language": _language,
         "pg_namespace": _namespace,
         "pg_proc": lambda _: pg_proc_rows(),
-        "pg_range": nothing,
+        "pg_range": _range,
         "pg_enum": _enum,
         "pg_depend": _depend,
         "pg_sequence": _sequence,
@@ -430,7 +432,7 @@ def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "typname": f"any{name}" if name in ("array", "enum") else name,
             "typlen": info.length,
             "typbyval": info.length in _BY_VALUE,
-            "typtype": "p" if pseudo else "b",
+            "typtype": "p" if pseudo else _TYPTYPE.get(name, "b"),
             "typcategory": info.category,
             "typispreferred": info.preferred,
             "typelem": element,
@@ -490,6 +492,15 @@ def _enum_types(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "typcategory": "A",
             "typelem": item.oid,
             "typstorage": "x",
+        }
+
+
+def _range(_: IntrospectionSnapshot) -> Iterator[Row]:
+    for many, one in MULTIRANGES.items():
+        yield {
+            "rngtypid": TYPES[one].oid,
+            "rngsubtype": oid_of(BOUNDS[one]),
+            "rngmultitypid": TYPES[many].oid,
         }
 
 

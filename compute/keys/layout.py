@@ -18,16 +18,19 @@ from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
 from foreshore.table_rows import Row, TableRows, columns_of_rows
-from foreshore.types import RelationDesc, arrow_type
+from foreshore.types import RANGE_TYPES, RelationDesc, arrow_type
 from foreshore.update import Timestamp
 
 FEW = 16  # rows up to which keys are looked up one by one
 MANY = TAIL_ROWS  # rows above which work on them does not belong on the event loop
 
 # Types whose data are equal in Python where their values are in SQL.
-PLAIN = frozenset(
-    "bool int2 int4 int8 oid mz_timestamp date time timestamp timestamptz"
-    " text varchar bpchar name bytea uuid".split()
+PLAIN = (
+    frozenset(
+        "bool int2 int4 int8 oid mz_timestamp date time timestamp timestamptz"
+        " text varchar bpchar name bytea uuid enum".split()
+    )
+    | RANGE_TYPES
 )
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from foreshore.calendar import zone_named
 from foreshore.datetime_text import ABBREVIATIONS
+from foreshore.errors import FeatureNotSupported
 from foreshore.expr.functions.casts import STRINGS
 from foreshore.expr.functions.fields import unit_of
 from foreshore.expr.functions.registry import Context, ResolvedTable, resolve_cast
@@ -44,7 +45,15 @@ class SessionZone:
 
     def applied(self, call: Call) -> Scalar:
         """Return the equivalent of `call`, which assumes UTC, in this zone."""
-        if not any(map(has_moments, (*map(type_of, call.args), call.type))):
+        types = (*map(type_of, call.args), call.type)
+        if any(map(_has_ranges, types)) and _reads_or_prints(call.function):
+            self.was_used = True
+            if not self.is_utc:
+                raise FeatureNotSupported(
+                    "conversion between text and ranges of timestamptz is not supported in"
+                    " another time zone than UTC"
+                )
+        if not any(map(has_moments, types)):
             return call
         rule = RULES.get(call.function.replace("_total(", "("))
         if rule is None:
@@ -80,7 +89,7 @@ class SessionZone:
         if self.of_constants is not None:
             return parse_text(text, type, zone=self.of_constants)
         value = parse_text(text, type, zone=self.name)
-        if has_moments(type) and not self.was_used:
+        if (has_moments(type) or _has_ranges(type)) and not self.was_used:
             # A text that names no zone has different values in any two zones.
             self.was_used = parse_text(text, type) != parse_text(text, type, zone=_ANOTHER)
         return value
@@ -94,6 +103,15 @@ class SessionZone:
 def has_moments(type: SqlType) -> bool:
     """Return whether values of `type` are timestamptz or arrays of it."""
     return (type.element or type).name == "timestamptz"
+
+
+def _has_ranges(type: SqlType) -> bool:
+    """Return whether values of `type` are ranges of timestamptz, or arrays of them."""
+    return (type.element or type).name in ("tstzrange", "tstzmultirange")
+
+
+def _reads_or_prints(function: str) -> bool:
+    return function in RULES or function.startswith(("cast(", "assign("))
 
 
 class _Zone:

@@ -19,6 +19,7 @@ from foreshore.expr.functions.function import Literals
 from foreshore.expr.functions.parts import needs_parts, unit_of
 from foreshore.expr.functions.resolve import implicitly_castable, spelled
 from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar, type_of
+from foreshore.ranges import BOUNDS, multirange_of
 from foreshore.types import (
     BOOL,
     FLOAT4,
@@ -28,6 +29,7 @@ from foreshore.types import (
     JSON,
     JSONB,
     NUMERIC,
+    RANGE_TYPES,
     TEXT,
     SqlType,
     array_of,
@@ -47,6 +49,9 @@ class ResolvedAggregate:
     cores: tuple[Aggregate, ...]
     finish: Scalar
     distinct: bool = True
+
+
+Rule = Callable[[tuple[SqlType, ...]], "ResolvedAggregate | None"]
 
 
 def _plain(core: Aggregate, arg_types: tuple[SqlType, ...]) -> ResolvedAggregate:
@@ -155,7 +160,7 @@ def _avg(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggre
 def _extreme(function: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
     def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
         (type,) = types
-        if type.name in ("bool", "uuid", "json", "jsonb", "void", "record"):
+        if type.name in ("bool", "uuid", "json", "jsonb", "void", "record", *RANGE_TYPES):
             return None
         if type.name in ("varchar", "name", "char"):
             type = TEXT
@@ -204,6 +209,23 @@ def _jsonb_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
     core = Aggregate("array_agg", (value,), array_of(JSONB))
     finish = Call("jsonb_of_array(jsonb[])", (Column(0, core.type),), JSONB)
     return ResolvedAggregate((type,), JSONB, (core,), finish)
+
+
+def _of_ranges(name: str) -> Rule:
+    """Unions and intersections of ranges or multiranges."""
+
+    def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+        (type,) = types
+        if type.name not in RANGE_TYPES:
+            return None
+        core = Aggregate("array_agg", (Column(0, type),), array_of(type))
+        result = type
+        if name == "range_agg" and type.name in BOUNDS:
+            result = multirange_of(type)
+        finish = Call(f"{name}({type.name}[])", (Column(0, core.type),), result)
+        return ResolvedAggregate(types, result, (core,), finish)
+
+    return resolve
 
 
 def _json_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
@@ -291,7 +313,6 @@ def _of_pairs(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | 
     return resolve
 
 
-Rule = Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]
 # Aggregates composed differently for DISTINCT arguments.
 _OF_DISTINCT: dict[str, Rule] = {
     "sum": partial(_sum, distinct=True),
@@ -309,6 +330,8 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "string_agg": ((2,), _string_agg),
     "array_agg": ((1,), _array_agg),
     "jsonb_agg": ((1,), _jsonb_agg),
+    "range_agg": ((1,), _of_ranges("range_agg")),
+    "range_intersect_agg": ((1,), _of_ranges("range_intersect_agg")),
     "json_agg": ((1,), _json_agg),
     "json_object_agg": ((2,), _json_object_agg),
     "jsonb_object_agg": ((2,), _jsonb_object_agg),

@@ -13,6 +13,7 @@ from foreshore.expr.functions.function import (
     natural_numeric,
     type_key,
 )
+from foreshore.ranges import MULTIRANGES
 from foreshore.types import NUMERIC, SqlType, array_of
 
 Context = OneOf["implicit", "assignment", "explicit"]
@@ -44,6 +45,8 @@ _add("assignment", "int4>int2 int8>int2,int4 numeric>int2,int4,int8 float4>int2,
 _add("assignment", "float8>int2,int4,int8,float4,numeric char>bpchar,varchar name>bpchar,varchar")
 _add("assignment", "bool>text,bpchar,varchar text>char bpchar>char varchar>char")
 _add("assignment", "timestamp>date,time timestamptz>date,time,timestamp interval>time")
+for _many, _one in MULTIRANGES.items():
+    _add("explicit", f"{_one}>{_many}")
 _add("assignment", "json>jsonb jsonb>json")
 _add("assignment", "oid>int8,int4 mz_timestamp>int8,numeric,timestamp,timestamptz")
 _add(

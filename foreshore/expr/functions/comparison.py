@@ -30,7 +30,7 @@ from foreshore.expr.functions.function import (
     hidden,
     overload,
 )
-from foreshore.types import NUMERIC_DIGITS, SqlType
+from foreshore.types import NUMERIC_DIGITS, RANGE_TYPES, SqlType
 
 DAY = 86_400_000_000
 _WIDE = Context(prec=80)
@@ -80,6 +80,7 @@ PLAIN = frozenset(
         "unknown",
         "record",
         "enum",
+        *RANGE_TYPES,
     ]
 )
 
@@ -324,6 +325,7 @@ _SAME = [
     "jsonb",
     "mz_timestamp",
     "anyenum",
+    *sorted(RANGE_TYPES),
     "oidvector",
     "int2vector",
 ]
@@ -377,8 +379,8 @@ def datum_bytes(datum: Any, type: SqlType) -> bytes:
         case "numeric":
             units = int(Decimal(datum).scaleb(type.scale or 0, _WIDE))
             return (units + 2**127).to_bytes(16, "big")
-        case "bytea" | "uuid":
-            return bytes(datum)
+        case _ if isinstance(datum, bytes):
+            return datum
         case "bool":
             return b"\x01" if datum else b"\x00"
         case _ if isinstance(datum, str):

@@ -64,6 +64,7 @@ _FAMILIES = (
     "vectors",
     "windows",
     "enums",
+    "ranges",
     "zones",
     "system",
 )
