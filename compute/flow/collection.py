@@ -23,9 +23,11 @@ from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.convert import batch_of
 from foreshore.compute.flow.intern import Interner
-from foreshore.compute.flow.layout import Layout, composed, layout_of
-from foreshore.compute.flow.read import read_until
+from foreshore.compute.flow.layout import Layout, composed, layout_of, part_of, words_of
+from foreshore.compute.flow.read import count_updates, read_blocks, read_until
+from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.shared import Shared
+from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.spine import Spine
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -89,12 +91,33 @@ class Collection:
         """Read the rows as of a time; nobody else uses the collection yet."""
         if not self.spine.keys:
             self.spine.add_key(np.arange(self.layout.words))
-        spine = self.spine
-        spine.insert(
-            read_until(input, self.columns, self.picked, self.layout, spine.interner, as_of)
-        )
+        spine, most = self.spine, count_updates(input)
+        if most < spines.SORTED_BY_BLOCKS:
+            spine.insert(
+                read_until(input, self.columns, self.picked, self.layout, spine.interner, as_of)
+            )
+        else:
+            spine.add_run(self._sorted(input, as_of, most))
         self.upper = as_of + 1
         self.ready = True
+
+    def _sorted(self, input: Input, as_of: Timestamp, most: int) -> Run:
+        """Return the rows as of a time as a run. Those of the key are read twice."""
+        spine, layout = self.spine, self.layout
+        key, time = spine.keys[0], np.array([as_of])
+        in_key = set(key.tolist())
+        numbers = [i for i, place in enumerate(layout.places) if in_key & words_of(place)]
+        words_of_key, of_key = part_of(layout, numbers)
+        key_of_key = np.array([words_of_key.tolist().index(word) for word in key], np.int64)
+        picked = [self.picked[number] for number in numbers]
+        sorter = Sorter(spine.seed, most)
+        for words, _ in read_blocks(input, self.columns, picked, of_key, spine.interner, as_of):
+            sorter.count(words, key_of_key)
+        sorter.begin(layout.words)
+        everything = input, self.columns, self.picked, layout, spine.interner, as_of
+        for words, diffs in read_blocks(*everything):
+            sorter.add(words, time, diffs, key)
+        return spine.run_of(sorter)
 
     def feed(
         self, frontier: Timestamp, lower: Timestamp, upper: Timestamp, updates: pa.Table | None

@@ -15,7 +15,7 @@ from foreshore.compute.flow.collection import Import
 from foreshore.compute.flow.compiler import Compiler
 from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.join_plan import Keys
-from foreshore.compute.flow.layout import Layout, Place, layout_of
+from foreshore.compute.flow.layout import Layout, layout_of, part_of
 from foreshore.compute.flow.operators.arranged import Arranged, ArrangedOnce, Readable
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.spine import Spine
@@ -47,19 +47,6 @@ class Lookup:
         stored = sorted(used)
         words, layout = part_of(self.layout, stored)
         return stored, words, layout
-
-
-def part_of(layout: Layout, columns: Sequence[int]) -> tuple[Ints, Layout]:
-    """Return the words of some columns and their masks, and the layout of these words."""
-    places = [layout.places[i] for i in columns]
-    words = sorted({place.bit // 64 for place in places if place.bit >= 0})
-    masks = {word: number for number, word in enumerate(words)}
-    found = []
-    for place in places:
-        bit = -1 if place.bit < 0 else 64 * masks[place.bit // 64] + place.bit % 64
-        found.append(Place(len(words), bit, place.kind, place.type))
-        words.extend(range(place.word, place.word + place.width))
-    return np.array(words, np.int64), Layout(tuple(found), len(masks), len(words))
 
 
 def imported(

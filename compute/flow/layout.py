@@ -71,6 +71,12 @@ class Place:
         return width_of(self.kind)
 
 
+def words_of(place: Place) -> set[int]:
+    """Return the numbers of a column's words, with that of its mask."""
+    mask = {place.bit // 64} if place.bit >= 0 else set()
+    return mask.union(range(place.word, place.word + place.width))
+
+
 @dataclass(frozen=True, slots=True)
 class Layout(Shared):
     """The places of a row's columns, and the number of its words.
@@ -118,3 +124,16 @@ def composed(parts: Sequence[Layout]) -> Layout:
             places.append(Place(place.word + words, bit, place.kind, place.type))
         words += part.words
     return Layout(tuple(places), sum(part.masks for part in parts), words)
+
+
+def part_of(layout: Layout, columns: Sequence[int]) -> tuple[npt.NDArray[np.int64], Layout]:
+    """Return the words of some columns and their masks, and the layout of these words."""
+    places = [layout.places[i] for i in columns]
+    words = sorted({place.bit // 64 for place in places if place.bit >= 0})
+    masks = {word: number for number, word in enumerate(words)}
+    found = []
+    for place in places:
+        bit = -1 if place.bit < 0 else 64 * masks[place.bit // 64] + place.bit % 64
+        found.append(Place(len(words), bit, place.kind, place.type))
+        words.extend(range(place.word, place.word + place.width))
+    return np.array(words, np.int64), Layout(tuple(found), len(masks), len(words))

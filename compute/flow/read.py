@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Input
-from foreshore.compute.flow.batch import Batch
-from foreshore.compute.flow.convert import fill_words, flat, integers
+from foreshore.compute.flow.batch import Batch, Ints, Words
+from foreshore.compute.flow.convert import fill_words, integers
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.sorter import BLOCK
 from foreshore.types import ColumnType, arrow_type
 from foreshore.update import DIFF, TIME, Timestamp
 
@@ -34,18 +35,45 @@ def read_until(
     words = np.zeros((most, layout.words), np.int64)
     diffs = np.empty(most, np.int64)
     end = 0
-    for table in _tables(input, picked, time):
-        for batch in table.to_batches(AT_ONCE):
-            arrays = [
-                column
-                if column.type == (wanted := arrow_type(columns[i].type))
-                else column.cast(wanted)
-                for i, column in zip(picked, map(flat, batch.columns), strict=False)
-            ]
-            start, end = end, end + batch.num_rows
-            fill_words(words[start:end], arrays, layout, interner)
-            diffs[start:end] = integers(flat(batch.column(-1)))
+    for arrays, counts in _blocks(input, columns, picked, time):
+        start, end = end, end + len(counts)
+        fill_words(words[start:end], arrays, layout, interner)
+        diffs[start:end] = counts
     return Batch(words[:end], np.full(end, time, np.int64), diffs[:end])
+
+
+def read_blocks(
+    input: Input,
+    columns: Sequence[ColumnType],
+    picked: Sequence[int],
+    layout: Layout,
+    interner: Interner,
+    time: Timestamp,
+) -> Iterator[tuple[Words, Ints]]:
+    """Yield the rows and diffs of what `read_until` returns; rows are overwritten by the next."""
+    memory = np.empty((BLOCK, layout.words), np.int64)
+    for arrays, counts in _blocks(input, columns, picked, time):
+        words = memory[: len(counts)]
+        words[:] = 0
+        fill_words(words, arrays, layout, interner)
+        yield words, np.array(counts)
+
+
+def _blocks(
+    input: Input, columns: Sequence[ColumnType], picked: Sequence[int], time: Timestamp
+) -> Iterator[tuple[list[pa.Array], Ints]]:
+    """Yield the columns at `picked` and the diffs of at most `BLOCK` updates until a time.
+
+    The words of so many rows fit in the processor's cache, where they are written by column.
+    """
+    types = [arrow_type(columns[i].type) for i in picked]
+    for table in _tables(input, picked, time):
+        for batch in table.to_batches(BLOCK):
+            arrays = [
+                column if column.type == type else column.cast(type)
+                for type, column in zip(types, batch.columns, strict=False)
+            ]
+            yield arrays, integers(batch.column(-1))
 
 
 def count_updates(input: Input) -> int:

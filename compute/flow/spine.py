@@ -25,10 +25,12 @@ from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import probing, rows
 from foreshore.compute.flow.merge import Merge
 from foreshore.compute.flow.run import Index, Run, one_if_same
+from foreshore.compute.flow.sorter import BLOCK, Sorter
 from foreshore.compute.flow.tail import Chains, Tail
 from foreshore.update import Timestamp
 
 TAIL_ROWS = 1 << 14
+SORTED_BY_BLOCKS = 1 << 16  # updates from which on moving rows twice is faster
 MERGE_BUDGET = 65_536
 CROWDED = 512  # updates in a tail from which on it is worth while to add equal ones up
 
@@ -153,8 +155,17 @@ class Spine:
 
     def sorted(self, batch: Batch) -> Run:
         """Return updates as a run."""
+        if len(batch) >= SORTED_BY_BLOCKS:
+            sorter, key = Sorter(self.seed, len(batch)), self.keys[0]
+            parts = [slice(i, i + BLOCK) for i in range(0, len(batch), BLOCK)]
+            for part in parts:
+                sorter.count(batch.words[part], key)
+            sorter.begin(self.width)
+            for part in parts:
+                sorter.add(batch.words[part], batch.times[part], batch.diffs[part], key)
+            return self.run_of(sorter)
         hashes, places = rows.sort_hashes(self.hashes(batch.words))
-        parts = rows.clustered(
+        found = rows.clustered(
             hashes,
             places,
             batch.words,
@@ -163,6 +174,13 @@ class Spine:
             self.since,
             self.seed,
         )
+        return self._run(found)
+
+    def run_of(self, sorter: Sorter) -> Run:
+        """Return the updates that were added to a sorter as a run."""
+        return self._run(sorter.sorted(self.since))
+
+    def _run(self, parts: tuple[Hashes, Words, Ints, Ints]) -> Run:
         indexes = tuple(Index(parts[1], places, self.seed) for places in self.keys[1:])
         return self._smaller(Run(parts[0], parts[1], parts[2], parts[3], indexes))
 

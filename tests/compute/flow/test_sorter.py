@@ -1,0 +1,87 @@
+"""Sorting by blocks gives the run that sorting at once gives."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.compute.engine import Input
+from foreshore.compute.flow import sorter as sorters
+from foreshore.compute.flow import spine as spines
+from foreshore.compute.flow.batch import Batch, Ints
+from foreshore.compute.flow.collection import Collections
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.spine import Spine
+from foreshore.ids import GlobalId
+from foreshore.types import INT8, TEXT, ColumnType
+from foreshore.update import update_schema
+from tests.effort import examples
+
+KEYS = (np.array([0]), np.array([2, 0]), np.arange(3), np.array([], np.int64))
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.integers(1, 3_000),
+    st.sampled_from([1, 2, 40, 1 << 40]),
+    st.sampled_from([1, 2, 9]),
+    st.sampled_from([1, 2]),
+    st.sampled_from(KEYS),
+    st.integers(0, 1 << 32),
+)
+def test_run_does_not_depend_on_how_it_is_sorted(
+    count: int, values: int, times: int, signs: int, key: Ints, seed: int
+) -> None:
+    """Of few values many rows have one key; with two signs some rows cancel out."""
+    random = np.random.default_rng(seed)
+    words = np.stack([random.integers(0, n, count) for n in (values, 3, values)], axis=1)
+    batch = Batch(
+        words, random.integers(5, 5 + times, count), 1 - 2 * random.integers(0, signs, count)
+    )
+    spine = Spine([key], np.zeros(3, np.int64), Interner(), seed, since=7 if seed % 2 else 0)
+    found = []
+    for many, block in ((1 << 60, 1), (0, 128)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spines, "SORTED_BY_BLOCKS", many)
+            patch.setattr(spines, "BLOCK", block)
+            patch.setattr(sorters, "ROWS", 100)
+            found.append(spine.sorted(batch))
+    one, other = found
+    assert np.array_equal(one.hashes, other.hashes)
+    assert np.array_equal(one.words, other.words)
+    assert np.array_equal(one.updates().times, other.updates().times)
+    assert np.array_equal(one.updates().diffs, other.updates().diffs)
+
+
+@pytest.mark.parametrize("key", [(1,), (3,), (0, 1, 2, 3)])
+def test_collection_is_read_by_blocks(
+    key: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key may be any words, also those of nullable columns and their mask."""
+    columns = (ColumnType(INT8, False), ColumnType(TEXT, True), ColumnType(INT8, True))
+    schema = pa.schema({"a": pa.int64(), "b": pa.string(), "c": pa.int64()})
+    table = pa.table(
+        [
+            pa.array(range(500), pa.int64()),
+            pa.array([None if i % 3 else str(i) for i in range(500)], pa.string()),
+            pa.array([None if i % 5 else i for i in range(500)], pa.int64()),
+            pa.array([1 if i < 400 else 9 for i in range(500)], pa.int64()),
+            pa.array([-1 if i == 7 else 2 if i == 8 else 1 for i in range(500)], pa.int64()),
+        ],
+        schema=update_schema(schema),
+    )
+    interner = Interner()
+    runs = []
+    for many in (0, 1 << 60):
+        monkeypatch.setattr(spines, "SORTED_BY_BLOCKS", many)
+        reader = Collections(interner, 1).open(GlobalId("u1"), columns, (0, 1, 2), 5)
+        reader.collection.add_key(np.array(key))
+        reader.hydrate(Input(schema, (), (table,)), 5)
+        found = reader.rows_at(5)
+        assert Counter(found.diffs.tolist()) == {1: 398, 2: 1, -1: 1}
+        spine = reader.collection.spine  # in which few rows are in the tail
+        runs.append(*(spine.runs or [spine.sorted(found)]))
+    assert np.array_equal(runs[0].words, runs[1].words)
