@@ -13,6 +13,16 @@ MOST_BITS = 10  # of a hash, by which partitions differ
 _NO_EXTRA = np.empty((0, 2), np.int64)
 
 
+def partitioned(words: Words, key: Ints, seed: np.uint64) -> tuple[Hashes, Words]:
+    """Return rows, with the hashes of their words at `key`, in an order near that of the hashes."""
+    sorter = Sorter(seed, len(words))
+    sorter.count(words, key)
+    sorter.begin(words.shape[1])
+    one = np.ones(1, np.int64)
+    sorter.add(words, one, one, key)
+    return sorter.contents
+
+
 class Sorter:
     """Sorts updates by the words at a key: all of them are counted first, then added."""
 
@@ -50,6 +60,11 @@ class Sorter:
             self._at, self._hashes, self._words, self._extra,
         )  # fmt: skip
         self._used += len(words)
+
+    @property
+    def contents(self) -> tuple[Hashes, Words]:
+        """Return hashes and words, in order of the partitions."""
+        return self._hashes, self._words
 
     def sorted(self, since: Timestamp) -> tuple[Hashes, Words, Ints, Ints]:
         """Return hashes, words, times and diffs in order, times moved to `since`."""

@@ -98,7 +98,7 @@ class SumTable:
             return
         points, sums = self._staged
         self._staged = None
-        needed = 2 * (self._count + len(points))
+        needed = 2 * (self._count + int(np.count_nonzero(points.first)))
         if needed > len(self._hashes):
             self._grow(1 << needed.bit_length())
         self._count = groups.store(

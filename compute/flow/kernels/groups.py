@@ -46,11 +46,17 @@ def find_points(order, hashes, words, times, width, before):
     return row[:size], time[:size], first[:size]
 
 
+@inlined
+def home_of(hash, size):
+    """Return the slot of a table where a hash belongs: slots have the order of the hashes."""
+    return ((hash >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32)
+
+
 @kernel
 def find_slot(hashes, keys, used, hash, words, at, width):
     """Return the slot of a key in a hash table, or the free one where it would be."""
     mask = np.uint64(len(hashes) - 1)
-    slot = hash & mask
+    slot = home_of(hash, len(hashes))
     while used[slot]:
         if hashes[slot] == hash and same_words(keys, slot, words, at, width):
             break
@@ -178,7 +184,7 @@ def store(rows, last, hashes, words, width, sums, always,
             hole = np.uint64(slot)
             at = (hole + np.uint64(1)) & mask
             while table_used[at]:
-                home = table_hashes[at] & mask
+                home = home_of(table_hashes[at], len(table_hashes))
                 if ((at - home) & mask) >= ((at - hole) & mask):
                     table_hashes[hole] = table_hashes[at]
                     for k in range(width):

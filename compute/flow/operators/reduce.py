@@ -23,7 +23,10 @@ from foreshore.compute.flow.operators.rows import put_null
 from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
+from foreshore.compute.flow.sorter import partitioned
 from foreshore.compute.flow.sums import Points, SumTable
+
+SORTED_GROUPS = 1 << 15  # groups from which on it pays to sort them first
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,22 +220,21 @@ class Reduce:
 
     def begin(self, keys: Words, sums: Ints, window: Window) -> Batch:
         """Return the first output, given the groups and their sums, which are all there is."""
-        count = len(keys)
-        hashes = np.empty(count, np.uint64)
-        rows.hash_keys(keys, self._key, np.uint64(self._context.seed), hashes)
-        points = Points(
-            np.repeat(np.arange(count), 2),
-            np.tile(np.array([window.lower - 1, window.lower]), count),
-            np.tile(np.array([True, False]), count),
-            hashes,
-            keys,
-        )
+        seed, count = np.uint64(self._context.seed), len(keys)
+        if count >= SORTED_GROUPS:  # then they are written into the table in the order of its slots
+            hashes, both = partitioned(np.hstack([keys, sums]), np.arange(self._key), seed)
+            keys, sums = (np.ascontiguousarray(part) for part in np.hsplit(both, [self._key]))
+        else:
+            hashes = np.empty(count, np.uint64)
+            rows.hash_keys(keys, self._key, seed, hashes)
+        times = np.full(count, window.lower)
+        points = Points(np.arange(count), times, np.ones(count, np.bool_), hashes, keys)
         self._beginning = self._always
-        before_and_after = np.zeros((2 * count, sums.shape[1]), np.int64)
-        before_and_after[1::2] = sums
-        words = np.zeros((len(points), self.layout.words), np.int64)
-        words[:, : self._key] = keys[points.rows]
-        return self._changes(points, self._sums.begin(points, before_and_after, words), words)
+        words = np.zeros((count, self.layout.words), np.int64)
+        words[:, : self._key] = keys
+        there = self._sums.begin(points, sums, words) > 0
+        output = Batch(words, times, np.ones(count, np.int64))
+        return output if self._always or there.all() else output.take(there)
 
     def _changes(self, points: Points, count: Ints, words: Words) -> Batch:
         """Return the changes of the groups, given the rows of each at each point."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.flow import hydration, ordered, spine
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.operators import reduce
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr.ir import Join, Reduce, count_all
 from tests.compute.cases import Case, check_maintained, random_history
@@ -39,6 +40,9 @@ def cases(draw: st.DrawFn, failing: bool = False) -> Case:
 def hydrated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hydrate by operators only, or in bulk whatever can be."""
     monkeypatch.setattr(hydration, "BULK_ROWS", 0 if request.param == "in bulk" else 1 << 60)
+    if request.param == "in bulk":
+        monkeypatch.setattr(spine, "SORTED_BY_BLOCKS", 0)
+        monkeypatch.setattr(reduce, "SORTED_GROUPS", 0)
 
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
