@@ -14,6 +14,7 @@ from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
 from foreshore.ids import GlobalId
 from foreshore.types import INT8, TEXT, ColumnType
@@ -74,7 +75,7 @@ def test_collection_is_read_by_blocks(
         schema=update_schema(schema),
     )
     interner = Interner()
-    runs = []
+    runs: list[Run] = []
     for many in (0, 1 << 60):
         monkeypatch.setattr(spines, "SORTED_BY_BLOCKS", many)
         reader = Collections(interner, 1).open(GlobalId("u1"), columns, (0, 1, 2), 5)
