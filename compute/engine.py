@@ -292,10 +292,13 @@ class Engine(Protocol):
         as_of: int,
         cancellation: Cancellation,
         max_bytes: int | None = None,
+        *,
+        may_fail: bool = True,
     ) -> Generator[pa.Table, None, None]:
         """Yield what `evaluate` returns, part by part: at least one, which may be empty.
 
         They are computed as they are asked for where the engine can. One thread asks for all.
+        Rows that are equal may come apart. Errors are not looked for unless the plan `may_fail`.
         """
         ...
 

@@ -33,9 +33,13 @@ class OverEngine:
         as_of: int,
         cancellation: Cancellation,
         max_bytes: int | None = None,
+        *,
+        may_fail: bool = True,
     ) -> Generator[pa.Table, None, None]:
         """Yield the rows of `relation` as of a time, part by part."""
-        return self._engine.evaluate_parts(relation, inputs, as_of, cancellation, max_bytes)
+        return self._engine.evaluate_parts(
+            relation, inputs, as_of, cancellation, max_bytes, may_fail=may_fail
+        )
 
     def cancel(self) -> None:
         """Stop all running evaluations."""

@@ -56,9 +56,16 @@ class Evaluations:
         as_of: int,
         max_bytes: int | None = None,
         order: Sequence[OrderKey] = (),
+        *,
+        may_fail: bool = True,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of `relation` as of a time, part by part: at least one."""
-        plan = self._without_errors(relation, inputs, as_of, max_bytes)
+        """Yield the rows of `relation` as of a time, part by part: at least one.
+
+        Its errors are not looked for unless it `may_fail`.
+        """
+        plan = relation
+        if may_fail:
+            plan = self._without_errors(relation, inputs, as_of, max_bytes)
         for part in self._session.evaluate_parts(plan, inputs, as_of, max_bytes, order):
             yield check_result(relation, part)
 
@@ -143,10 +150,12 @@ class BulkEngine(ABC):
         as_of: int,
         cancellation: Cancellation,
         max_bytes: int | None = None,
+        *,
+        may_fail: bool = True,
     ) -> Generator[pa.Table, None, None]:
         """Yield the rows of `relation` as of a time, part by part: at least one."""
         with self.evaluations(cancellation) as evaluations:
-            yield from evaluations.parts(relation, inputs, as_of, max_bytes)
+            yield from evaluations.parts(relation, inputs, as_of, max_bytes, may_fail=may_fail)
 
     @contextmanager
     def evaluations(self, cancellation: Cancellation) -> Iterator[Evaluations]:

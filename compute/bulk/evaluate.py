@@ -15,6 +15,9 @@ from foreshore.expr.lowered import check_lowered
 from foreshore.expr.split import split_errors
 from foreshore.update import DIFF
 
+# Of a tail, from which on it is worth while to render a statement for rows that are there once.
+MANY_ROWS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Plans:
@@ -50,8 +53,9 @@ def adds_only(input: Input) -> bool:
 
 
 def has_single_rows(input: Input) -> bool:
-    """Whether each entry of `input`, which has files, surely adds one row."""
-    return bool(input.files) and all(diffs == (1, 1) for diffs in _diffs(input))
+    """Whether each entry of `input`, which has files or many rows, surely adds one row."""
+    is_large = bool(input.files) or sum(table.num_rows for table in input.tail) >= MANY_ROWS
+    return is_large and all(diffs == (1, 1) for diffs in _diffs(input))
 
 
 def _diffs(input: Input) -> Iterator[tuple[int, int] | None]:

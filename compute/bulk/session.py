@@ -29,6 +29,7 @@ from foreshore.expr.ir import (
     Constant,
     Get,
     OrderKey,
+    Reduce,
     Relation,
     columns_of,
     sources_of,
@@ -148,6 +149,7 @@ class Session(ABC):
             renderer = Renderer(
                 self.dialect, self.idioms, sources, constant=self.constant, single=single
             )
+            consolidated = consolidated and not isinstance(relation, Reduce)  # groups differ
             render = renderer.consolidated if consolidated else renderer.statement
             select = self._selects[key] = render(relation)
         return select

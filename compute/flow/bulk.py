@@ -1,15 +1,17 @@
 """What a bulk engine computes to hydrate an operator."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from foreshore.compute.bulk.digits import digits_in, split_by_digits
+from foreshore.compute.bulk.certain import suspects
+from foreshore.compute.bulk.digits import digits_in
 from foreshore.compute.engine import Input
 from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.errors import may_be_negative
 from foreshore.compute.flow.shared import Shared
 from foreshore.expr import ir
 from foreshore.expr.ir import Aggregate, columns_of, count_all
+from foreshore.expr.narrow import narrowed
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import INT8
@@ -37,17 +39,32 @@ class Begun:
     errors: ir.Relation | None
 
 
-def begun(bulk: Bulk, inputs: Mapping[GlobalId, Input]) -> Begun | None:
+def begun(
+    bulk: Bulk, inputs: Mapping[GlobalId, Input], has_rows: Callable[[ir.Relation], bool]
+) -> Begun | None:
     """Return the plans over `inputs`, None if it is not worth while.
 
-    A reduction over scalars that can fail costs a bulk engine more than the operators.
+    A reduction with errors costs a bulk engine more than the operators. `has_rows` tells whether a
+    plan that cannot fail has rows.
     """
     rows, errors = split_errors(bulk.plan)
     if errors is not None:
-        rows, errors = split_by_digits(bulk.plan, digits_in(bulk.plan, inputs))
+        plan = narrowed(bulk.plan, dict(digits_in(bulk.plan, inputs)))
+        rows, errors = split_errors(plan)
+        if errors is not None and not _may_have_errors(plan, has_rows):
+            rows, errors = split_errors(plan, lambda call: False)
     if errors is not None and bulk.port < 0:
         return None
     return Begun(bulk, rows, errors)
+
+
+def _may_have_errors(plan: ir.Relation, has_rows: Callable[[ir.Relation], bool]) -> bool:
+    """Whether a plan may have errors, as far as scans of its inputs show."""
+    found = suspects(plan)
+    if found is None:
+        return True
+    errors = [split_errors(suspect)[1] for suspect in found]
+    return any(each is not None and has_rows(each) for each in errors)
 
 
 def is_alone(relation: ir.Relation) -> bool:

@@ -4,14 +4,14 @@ The rows of a join of collections, and the groups of sums over these or over one
 from a bulk engine if they are made of many rows. All else goes through the operators.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import thread_time_ns
 
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.engine import Engine, Input
-from foreshore.compute.flow.batch import Batch, Ints, Words, empty
+from foreshore.compute.engine import Cancellation, Engine, Input
+from foreshore.compute.flow.batch import Batch, Ints, Words, concat, empty
 from foreshore.compute.flow.bulk import Begun, begun
 from foreshore.compute.flow.collection import Import
 from foreshore.compute.flow.convert import flat, integers, words_of, words_of_values
@@ -71,7 +71,10 @@ class Hydration:
             return None
         if sum(map(self._size, ir.sources_of(bulk.plan))) < BULK_ROWS:
             return None
-        return begun(bulk, self._inputs)
+        return begun(bulk, self._inputs, self._has_rows)
+
+    def _has_rows(self, relation: ir.Relation) -> bool:
+        return any(part.num_rows for part in self._parts(relation))
 
     def _covers(self, reduce: Reduce) -> bool:
         """Whether all below a reduction needs no hydration but that in bulk."""
@@ -138,22 +141,27 @@ class Hydration:
             return operator.begin(*self._groups(bulk, operator), self.window)
         return self._rows(bulk.rows, operator.layout)
 
-    def _evaluated(self, relation: ir.Relation) -> tuple[list[pa.Array], Ints]:
-        """Return a plan's columns and multiplicities."""
+    def _parts(self, relation: ir.Relation) -> Iterator[pa.Table]:
+        """Yield a plan's columns and multiplicities, part by part."""
         inputs = {id: self._inputs[id] for id in ir.sources_of(relation)}
-        rows = self._engine.evaluate(relation, inputs, self._as_of)
-        columns = [flat(column) for column in rows.columns]
-        return columns[:-1], np.array(integers(columns[-1]))
+        return self._engine.evaluate_parts(
+            relation, inputs, self._as_of, Cancellation(), may_fail=False
+        )
 
     def _rows(self, relation: ir.Relation, layout: Layout) -> Batch:
         """Return a plan's rows in a layout."""
-        columns, counts = self._evaluated(relation)
-        words = words_of(columns, len(counts), layout, self._interner)
-        return Batch(words, np.full(len(counts), self._as_of, np.int64), counts)
+        found = []
+        for part in self._parts(relation):
+            *columns, counts = map(flat, part.columns)
+            words = words_of(columns, part.num_rows, layout, self._interner)
+            times = np.full(part.num_rows, self._as_of, np.int64)
+            found.append(Batch(words, times, np.array(integers(counts))))
+        return concat(found, layout.words)
 
     def _groups(self, bulk: Begun, reduce: Reduce) -> tuple[Words, Ints]:
         """Return the keys of a reduction's groups, and the words of their sums."""
-        columns, counts = self._evaluated(bulk.rows)
+        groups = pa.concat_tables(self._parts(bulk.rows))
+        *columns, counts = map(flat, groups.columns)
         types = [column.type for column in ir.columns_of(bulk.rows)]
         width = len(columns) - 1 - len(bulk.bulk.sums)
         keys = words_of(columns[:width], len(counts), reduce.key, self._interner)
