@@ -416,6 +416,7 @@ class JoinRef(Syntax):
     alias: str | None
     columns: tuple[str, ...]
     at: int
+    using_alias: str | None = None  # of the columns of USING
 
 
 FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef
@@ -516,4 +517,5 @@ class Query(Syntax):
     order_by: tuple[SortKey, ...] = ()
     limit: Expression | None = None
     offset: Expression | None = None
+    with_ties: bool = False  # FETCH FIRST ... WITH TIES
     locks: tuple[LockingClause, ...] = ()

@@ -19,7 +19,7 @@ from foreshore.errors import (
     UndefinedColumn,
     WrongObjectType,
 )
-from foreshore.expr.functions.registry import NO_LITERAL, resolve_table
+from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve_table
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
     TRUE,
@@ -53,7 +53,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope, Slot, Table
-from foreshore.sql.bind.sets import UNIT, flat_map
+from foreshore.sql.bind.sets import UNIT, Rows, flat_map, in_step, one_row
 from foreshore.sql.bind.side_effects import distinct_calls, has_side_effects
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
@@ -257,9 +257,7 @@ def _hide_non_lateral(scope: Scope | None) -> Scope | None:
 
 def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -> BoundItem:
     if len(item.calls) != 1:
-        raise FeatureNotSupported(
-            "ROWS FROM with several functions is not supported", position=item.at + 1
-        )
+        return _rows_from(planning, item, parent)
     (call,) = item.calls
     binder = ExpressionBinder(planning, Scope(parent=parent), Clause("functions in FROM"))
     if isinstance(call, ast.FunctionCall) and call.name == (CHANGES,):
@@ -285,27 +283,61 @@ def function_name(call: ast.Expression) -> str:
 def _table_function(
     binder: ExpressionBinder, item: ast.FunctionRef, call: ast.FunctionCall
 ) -> BoundItem:
-    args = tuple(binder.bind(arg) for arg in call.args)
-    offsets = tuple(at_of(arg) for arg in call.args)
     name = call.name[-1]
-    literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
-    with located(call.at):
-        found = resolve_table(name, tuple(map(type_of, args)), literals)
-    args = binder.coerced(args, found.arg_types, offsets)
-    found, args = binder.planning.zone.applied_to_set(found, args)
+    found, args = _resolved(binder, call)
     names = found.names
     if len(names) == 1:
         # A column name defined by the function is kept under an alias.
         names = ((item.alias or name) if names[0] == name else names[0],)
     if item.ordinality:
         names += ("ordinality",)
-    rows = flat_map(UNIT, found, args)
+    return _of_rows(flat_map(UNIT, found, args), names, item, name)
+
+
+def _of_rows(rows: Rows, names: tuple[str, ...], item: ast.FunctionRef, name: str) -> BoundItem:
+    """Return rows of functions as an item; their number is the last column."""
     outputs = (*rows.values, rows.number)
     width = len(columns_of(rows.relation))
     relation = Project(Map(rows.relation, outputs), tuple(range(width, width + len(outputs))))
     part = _named(relation, list(columns_of(relation)), names, item, name, None)
     part.order = ascending(Column(len(rows.values), INT8, False))
     return part
+
+
+def _resolved(
+    binder: ExpressionBinder, call: ast.FunctionCall
+) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
+    args = tuple(binder.bind(arg) for arg in call.args)
+    offsets = tuple(at_of(arg) for arg in call.args)
+    literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
+    with located(call.at):
+        found = resolve_table(call.name[-1], tuple(map(type_of, args)), literals)
+    args = binder.coerced(args, found.arg_types, offsets)
+    return binder.planning.zone.applied_to_set(found, args)
+
+
+def _rows_from(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -> BoundItem:
+    """Return the rows of several functions side by side, NULL where one has ended."""
+    binder = ExpressionBinder(planning, Scope(parent=parent), Clause("functions in FROM"))
+    calls: list[tuple[ResolvedTable, tuple[Scalar, ...]]] = []
+    for call in item.calls:
+        if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
+            calls.append(_resolved(binder, call))
+            continue
+        name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)
+        scalar = to_known(planning, binder.bind(call), call.at)
+        if type_of(scalar).element is not None or has_side_effects(scalar):
+            raise FeatureNotSupported(
+                f"{name} in ROWS FROM with several functions is not supported",
+                position=call.at + 1,
+            )
+        calls.append(one_row(scalar, name))
+    names = tuple(name for found, _ in calls for name in found.names)
+    if item.ordinality:
+        names += ("ordinality",)
+    first = item.calls[0]
+    alias = first.name[-1] if isinstance(first, ast.FunctionCall) else function_name(first)
+    return _of_rows(in_step(UNIT, calls), names, item, alias)
 
 
 # --- joins ---------------------------------------------------------------------------------
@@ -439,11 +471,13 @@ def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> BoundI
         slots = tuple(
             Slot(name, slot.index) for name, slot in zip(names_, part.visible, strict=True)
         )
-        if item.using is None:
-            part.tables, part.visible = [Table(item.alias, None, slots)], list(slots)
-        else:
-            merged = {name for name, _ in item.using}
-            part.tables.append(Table(item.alias, None, tuple(s for s in slots if s.name in merged)))
+        part.tables, part.visible = [Table(item.alias, None, slots)], list(slots)
+    if item.using_alias is not None and item.alias is None:
+        assert item.using is not None
+        merged = {name for name, _ in item.using}
+        shown = tuple(slot for slot in part.visible[: len(merged)] if slot.name in merged)
+        scope = Scope(tables=part.tables)
+        scope.add_table(Table(item.using_alias, None, shown))
     return part
 
 

@@ -5,7 +5,6 @@ from typing import assert_never
 
 from foreshore.errors import (
     FeatureNotSupported,
-    InvalidColumnReference,
     SyntaxError_,
 )
 from foreshore.expr.ir import (
@@ -36,16 +35,15 @@ from foreshore.sql.bind.bound_query import (
     plain_relation,
     project,
 )
-from foreshore.sql.bind.coerce import coerce, common_type, is_unknown, to_common, to_known
+from foreshore.sql.bind.coerce import common_type, is_unknown, to_common, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.limit import bind_limit
 from foreshore.sql.bind.order import ascending
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import SelectBinder
 from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.with_clause import common_tables, with_lets
-from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite.scalars import uses_row
 from foreshore.types import INT8, ColumnType, has_one_form
 
 
@@ -66,45 +64,9 @@ def bind_query(
         return bind_init_plan(planning, query, parent, wanted)
     with common_tables(planning, query.ctes, parent, recursive=query.recursive) as lets:
         bound = _bind_body(planning, query, parent, wanted)
-        _limit(planning, query, bound, parent)
+        bind_limit(planning, query, bound, parent)
     bound.relation = with_lets(lets, bound.relation)
     return bound
-
-
-def _limit(planning: Planning, query: ast.Query, bound: BoundQuery, parent: Scope | None) -> None:
-    def one(expr: ast.Expression | None, what: str) -> Scalar | None:
-        if expr is None:
-            return None
-        binder = ExpressionBinder(planning, bound.scope or Scope(parent=parent), Clause(what))
-        scalar = binder.bind(expr)
-        if uses_row(scalar, 0):
-            raise InvalidColumnReference(
-                f"argument of {what} must not contain variables", position=at_of(expr) + 1
-            )
-        if has_subquery(scalar):
-            raise FeatureNotSupported(
-                f"subqueries in {what} are not supported", position=at_of(expr) + 1
-            )
-        result = coerce(planning, scalar, INT8, "assignment", at_of(expr))
-        if result is None:
-            raise InvalidColumnReference(
-                f"argument of {what} must be type bigint, not type {type_of(scalar)}",
-                sqlstate="42804",
-                position=at_of(expr) + 1,
-            )
-        if isinstance(result, Literal):
-            if result.value is None:
-                return None
-            if result.value < 0:
-                raise InvalidColumnReference(
-                    f"{what} must not be negative", sqlstate="2201W" if what == "LIMIT" else "2201X"
-                )
-            if what == "OFFSET" and result.value == 0:
-                return None
-        return result
-
-    bound.limit = one(query.limit, "LIMIT")
-    bound.offset = one(query.offset, "OFFSET")
 
 
 def _bind_body(

@@ -29,7 +29,7 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
-from foreshore.types import INT4, INT8, ColumnType, SqlType
+from foreshore.types import INT4, INT8, ColumnType, SqlType, array_of
 
 UNIT = Join(())  # one row without columns
 AS_ITEM = "You might be able to move the set-returning function into a LATERAL FROM item."
@@ -115,9 +115,7 @@ class WithSetRows:
     def with_further(self, calls: dict[int, SetCall]) -> "WithSetRows":
         """Return this joined with the rows of further calls, in step with each other."""
         over = [(each.function, tuple(map(self.over, each.args))) for each in calls.values()]
-        rows = (
-            flat_map(self.relation, *over[0]) if len(over) == 1 else _in_step(self.relation, over)
-        )
+        rows = flat_map(self.relation, *over[0]) if len(over) == 1 else in_step(self.relation, over)
         values = {**self.values, **dict(zip(calls, rows.values, strict=True))}
         return WithSetRows(rows.relation, values, ascending(rows.number).within(self.order))
 
@@ -171,16 +169,29 @@ def flat_map(input: Relation, found: ResolvedTable, args: tuple[Scalar, ...]) ->
     width = len(columns_of(input))
     relation = FlatMap(input, found.key, args, (found.element, ColumnType(INT8, False)))
     element = Column(width, found.element.type, found.element.nullable)
+    return Rows(relation, _outputs(found, args, element), Column(width + 1, INT8, False))
+
+
+def _outputs(found: ResolvedTable, args: tuple[Scalar, ...], element: Scalar) -> tuple[Scalar, ...]:
+    """Return the columns of a function's row from its arguments and the element of its array."""
     values = (*args, element)
 
     def filled(node: Scalar, depth: int) -> Scalar | None:
         return values[node.index] if isinstance(node, Column) and depth == 0 else None
 
-    outputs = tuple(map_scalar(output, filled) for output in found.outputs)
-    return Rows(relation, outputs, Column(width + 1, INT8, False))
+    return tuple(map_scalar(output, filled) for output in found.outputs)
 
 
-def _in_step(input: Relation, calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]]) -> Rows:
+def one_row(scalar: Scalar, name: str) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
+    """Return a scalar as a function with one row, the element of an array of one."""
+    type = type_of(scalar)
+    found = ResolvedTable(
+        "array", (type,), array_of(type), ColumnType(type), (name,), (Column(1, type),)
+    )
+    return found, (scalar,)
+
+
+def in_step(input: Relation, calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]]) -> Rows:
     """Return `input` joined with the rows of several functions, NULL where one has ended.
 
     The rows of a function are the elements of an array, found by their number.
@@ -193,8 +204,12 @@ def _in_step(input: Relation, calls: Sequence[tuple[ResolvedTable, tuple[Scalar,
     series = resolve_table("generate_series", (INT4, INT4))
     rows = flat_map(with_arrays, series, (Literal(1, INT4), length))
     (number,) = rows.values
-    elements = tuple(_call("array_subscript", column, number) for column in columns)
-    return Rows(rows.relation, elements, rows.number)
+    outputs = tuple(
+        output
+        for column, (found, args) in zip(columns, calls, strict=True)
+        for output in _outputs(found, args, _call("array_subscript", column, number))
+    )
+    return Rows(rows.relation, outputs, rows.number)
 
 
 def _call(name: str, *args: Scalar) -> Scalar:

@@ -34,6 +34,7 @@ class Converter(ExpressionConverter):
             self.order(order) if order is not None else (),
             self._limit(limit),
             self.expression(offset.expression) if offset is not None else None,
+            _has_ties(limit),
             tuple(map(self._lock, node.args.get("locks") or ())),
         )
         bare = not (ctes or query.order_by or query.limit or query.offset or query.locks)
@@ -50,8 +51,8 @@ class Converter(ExpressionConverter):
             return None
         if isinstance(limit, exp.Fetch):
             options = limit.args.get("limit_options")
-            if options is not None and options.args.get("with_ties"):
-                return self.refuse("FETCH FIRST ... WITH TIES", limit)
+            if options is not None and options.args.get("percent"):
+                return self.unexpected(limit)
             count = limit.args.get("count")
             return ast.Number("1", self.at(limit)) if count is None else self.expression(count)
         value = limit.expression
@@ -222,7 +223,11 @@ class Converter(ExpressionConverter):
             columns = tuple(
                 (self.name(c.this if isinstance(c, exp.Column) else c), self.at(c)) for c in using
             )
-            return ast.JoinRef(left, right, sort, False, columns, None, None, (), at)
+            named = join.args.get("using_alias")
+            using_alias = None if named is None else self.name(named)
+            return ast.JoinRef(
+                left, right, sort, False, columns, None, None, (), at, using_alias=using_alias
+            )
         on = join.args.get("on")
         if on is None:
             return self.unexpected(join)
@@ -325,6 +330,12 @@ def _is_query(node: exp.Expr) -> bool:
     if isinstance(node, exp.Subquery):
         return not (node.args.get("joins") or node.args.get("alias")) and _is_query(node.this)
     return isinstance(node, exp.Select | exp.SetOperation | exp.Values)
+
+
+def _has_ties(limit: exp.Expr | None) -> bool:
+    """Return whether the limit is FETCH FIRST ... WITH TIES."""
+    options = limit.args.get("limit_options") if limit is not None else None
+    return options is not None and bool(options.args.get("with_ties"))
 
 
 def _is_comma(join: exp.Join) -> bool:

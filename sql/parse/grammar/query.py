@@ -200,7 +200,17 @@ class Parser(WithParser):
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         token = self._curr
         join = super()._parse_join(*args, **kwargs)
-        return None if join is None else located(join, token)
+        if join is None:
+            return None
+        if join.args.get("using") and self._word("as") and not self._at_time_clause():
+            self._advance()
+            name = self._curr
+            if not name or not (is_word(name) or name.token_type == TokenType.IDENTIFIER):
+                self.fail(name)
+            self._advance()
+            quoted = name.token_type == TokenType.IDENTIFIER
+            join.set("using_alias", located(exp.Identifier(this=name.text, quoted=quoted), name))
+        return located(join, token)
 
     def _parse_derived_table_values(self, *args: Any, **kwargs: Any) -> exp.Values | None:
         if self._curr and self._curr.text == "(" and self._is_combined():
