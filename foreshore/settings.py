@@ -137,14 +137,6 @@ def datestyle(name: str, value: str) -> str:
     return "ISO, MDY"
 
 
-def intervalstyle(name: str, value: str) -> str:
-    """Take the only supported style; PostgreSQL's others are refused."""
-    style = choice("postgres", "postgres_verbose", "sql_standard", "iso_8601")(name, value)
-    if style != "postgres":
-        raise FeatureNotSupported(f'interval style "{style}" is not supported')
-    return style
-
-
 def encoding(name: str, value: str) -> str:
     """Take UTF8, the only one."""
     if re.sub(r"[^a-z0-9]", "", value.lower()) not in ("utf8", "unicode", "default"):
@@ -227,7 +219,7 @@ _ALL = (
     Variable("integer_datetimes", boolean, "on", report=True, fixed=True),
     Variable(
         "IntervalStyle",
-        intervalstyle,
+        choice("postgres", "postgres_verbose", "sql_standard", "iso_8601"),
         "postgres",
         "Sets the display of intervals.",
         report=True,

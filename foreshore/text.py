@@ -35,6 +35,7 @@ from foreshore.errors import (
     StringDataRightTruncation,
 )
 from foreshore.interval_fields import truncated
+from foreshore.interval_styles import STYLES as INTERVAL_STYLES
 from foreshore.interval_text import parse_interval
 from foreshore.json_text import canonical_json, written_json
 from foreshore.range_text import (
@@ -106,6 +107,7 @@ class OutputStyle(NamedTuple):
     zone: str = "UTC"
     float_digits: int = 1
     names: ObjectNames | None = None  # None: they are shown as numbers
+    intervals: str = "postgres"  # IntervalStyle
 
 
 _DEFAULT_STYLE = OutputStyle()
@@ -489,7 +491,7 @@ def _format_temporal(datum: Datum, type: SqlType, style: OutputStyle) -> str:
         case "timestamptz", int():
             return calendar.format_timestamp(datum, calendar.zone_named(style.zone))
         case "interval", (int(months), int(days), int(micros)):
-            return calendar.format_interval(months, days, micros)
+            return INTERVAL_STYLES[style.intervals](months, days, micros)
         case _:
             raise AssertionError((type, datum))
 

@@ -125,7 +125,11 @@ class Session:
         """Return how the session has values shown; with the `names` of objects if asked for."""
         version, style = self._style
         if version != self.variables.version:
-            style = OutputStyle(self.time_zone, int(self.variables["extra_float_digits"]))
+            style = OutputStyle(
+                self.time_zone,
+                int(self.variables["extra_float_digits"]),
+                intervals=self.variables["intervalstyle"],
+            )
             self._style = (self.variables.version, style)
         if not names:
             return style

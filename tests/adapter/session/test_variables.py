@@ -38,7 +38,7 @@ def test_values_are_shown_in_canonical_form(name: str, given: str, shown: str) -
         ("row_security", "maybe", "22023", 'parameter "row_security" requires a Boolean value'),
         ("DateStyle", "sql, dmy", "0A000", 'date style "sql, dmy" is not supported'),
         ("DateStyle", "x", "22023", 'invalid value for parameter "DateStyle": "x"'),
-        ("IntervalStyle", "iso_8601", "0A000", 'interval style "iso_8601" is not supported'),
+        ("IntervalStyle", "iso", "22023", 'invalid value for parameter "IntervalStyle": "iso"'),
         ("TimeZone", "Nowhere", "22023", 'invalid value for parameter "TimeZone": "Nowhere"'),
         ("server_version", "9", "55P02", 'parameter "server_version" cannot be changed'),
         (
