@@ -13,6 +13,7 @@ from foreshore.catalog.item import Item, Object
 from foreshore.catalog.state import State, name_key, wholes_of
 from foreshore.catalog.transaction import Transaction
 from foreshore.constraint import Constraint, Unique
+from foreshore.domain import Domain
 from foreshore.errors import RelationRedefined
 from foreshore.expr.ir import Get, Relation, Scalar, sources_of
 from foreshore.expr.temporal import temporal_filters
@@ -40,6 +41,7 @@ class Planned:
     generated: tuple[Generated | None, ...] = ()  # of a table: its identity columns
     sequence: Sequence | None = None
     labels: tuple[str, ...] = ()  # of an enum
+    domain: Domain | None = None
     depends_on_zone: bool = False
     unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`
 

@@ -65,7 +65,7 @@ def objects_to_drop(
 def _refuse_columns(found: "_Found", describe: Callable[[Target], str]) -> None:
     """Raise if a type goes whose columns would have to be dropped from tables that remain."""
     for table, on in found.cascaded.values():
-        if not (isinstance(table, Item) and isinstance(on, Item) and on.type == "type"):
+        if not (isinstance(table, Item) and isinstance(on, Item) and on.is_type):
             continue
         if table.type == "table" and not found.has_schema_of(table):
             raise FeatureNotSupported(

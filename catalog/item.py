@@ -13,7 +13,16 @@ import msgspec
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.types import SqlType
 
-ItemType = OneOf["table", "view", "materialized view", "index", "sequence", "subscription", "type"]
+ItemType = OneOf[
+    "table",
+    "view",
+    "materialized view",
+    "index",
+    "sequence",
+    "subscription",
+    "type",
+    "domain",
+]
 OnCommit = OneOf["delete rows", "drop"]
 
 
@@ -184,6 +193,11 @@ class Item(Described, frozen=True):
     def kind(self) -> str:
         """Return the word for the item in messages."""
         return self.type
+
+    @property
+    def is_type(self) -> bool:
+        """Whether the item is a type, which is no relation."""
+        return self.type in ("type", "domain")
 
     @property
     def is_collection(self) -> bool:

@@ -57,7 +57,7 @@ class Names:
             return builtin
         found = self.schema(database, schema)
         item = None if found is None else self.state.item_in(found.id, name)
-        return None if item is None or item.type == "type" else item
+        return None if item is None or item.is_type else item
 
     def find_type(self, parts: tuple[str, ...]) -> Item | None:
         """Return the type `[[database.]schema.]name` of the catalog, or None."""
@@ -65,7 +65,7 @@ class Names:
         for each in self.search_path if schema is None else (schema,):
             found = self.schema(database, each)
             item = None if found is None else self.state.item_in(found.id, name)
-            if item is not None and item.type == "type":
+            if item is not None and item.is_type:
                 return item
         return None
 
@@ -170,13 +170,15 @@ class Names:
                 return f"column {name} of {self.describe(table)}"
             case Item() if not self.is_visible(each):
                 _, schema, item = self.state.full_name(each)
-                return f"{each.kind} {schema}.{item}"
+                return f"{'type' if each.is_type else each.kind} {schema}.{item}"
+            case Item() if each.is_type:
+                return f"type {each.name}"
             case _:
                 return f"{each.kind} {each.name}"
 
     def is_visible(self, item: Item) -> bool:
         """Return whether the unqualified name of a relation finds it."""
-        found = (self.find_type if item.type == "type" else self.find)((item.name,))
+        found = (self.find_type if item.is_type else self.find)((item.name,))
         return isinstance(found, Item) and found.id == item.id
 
     # --- objects of all kinds ------------------------------------------------------------------
@@ -209,8 +211,10 @@ class Names:
                 return self._relation_called(kind, parts, altered)
 
     def _relation_called(self, kind: str, parts: tuple[str, ...], altered: bool) -> Item:
-        if kind == "type":
+        if kind in ("type", "domain"):
             if (type := self.find_type(parts)) is not None:
+                if kind == "domain" and type.type != kind:
+                    raise WrongObjectType(f'"{type.name}" is not a domain')
                 return type
             raise UndefinedObject(f'type "{".".join(parts)}" does not exist')
         found = self.find(parts)

@@ -22,6 +22,7 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.names import Names
 from foreshore.catalog.state import is_system
 from foreshore.constraint import Unique
+from foreshore.domain import Domain
 from foreshore.errors import Conflict, UndefinedTable
 from foreshore.expr.ir import Relation, sources_of
 from foreshore.expr.share import put_in, share
@@ -71,11 +72,20 @@ class Reader(Names, ABC):
     def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
         """Return the type `[[database.]schema.]name` of the catalog, or None."""
         found = self.find_type(parts)
-        if found is None:
+        if found is None or found.type != "type":
             return None
         self.used.add(found.id)
         labels = self.planned[found.id].labels
         return found.id, enum_type(found, self.state.full_name(found), labels)
+
+    def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
+        """Return the domain `[[database.]schema.]name`, or None."""
+        found = self.find_type(parts)
+        domain = None if found is None else self.planned[found.id].domain
+        if found is None or domain is None:
+            return None
+        self.used.add(found.id)
+        return found.id, replace(domain, parts=self.state.full_name(found))
 
     def present_type(self, type: SqlType) -> SqlType:
         """Return `type` with its present definition, if it is one of the catalog."""
@@ -111,7 +121,7 @@ class Reader(Names, ABC):
             return ItemView(found.id, "builtin", name, planned.desc, oid=found.oid)
         view = ItemView(found.id, found.type, name, planned.desc, oid=found.oid)
         match found.type:
-            case "index" | "type":
+            case "index" | "type" | "domain":
                 return replace(view, desc=_NO_COLUMNS)
             case "sequence":
                 return replace(view, sequence=planned.sequence)

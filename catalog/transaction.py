@@ -229,7 +229,7 @@ class Transaction:
         self._check_index_names_free(schema, (name,), constraints)
         needs = tuple(sorted(depends_on))
         oid = self.allot("oid")
-        if type == "type":
+        if type in ("type", "domain"):
             self.allot("oid")  # of its arrays, the next number
         return self._put(
             Item(
@@ -401,7 +401,7 @@ class Transaction:
         """Raise if `schema` is the system's, or if `name` is taken in it."""
         if is_system(schema.id):
             raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
-        if (found := self.state.item_in(schema.id, name)) is not None and found.type == "type":
+        if (found := self.state.item_in(schema.id, name)) is not None and found.is_type:
             raise DuplicateObject(f'type "{name}" already exists')
         if self.state.is_taken(schema.id, name):
             raise DuplicateTable(f'relation "{name}" already exists')

@@ -30,11 +30,20 @@ def same(one: Unique, other: Unique) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """CHECK of `condition` over the table's columns, written as `text`."""
+    """CHECK of `condition` over the table's columns, written as `text`.
+
+    A check of a column's domain has the `domain`'s name; without a name it is NOT NULL.
+    """
 
     name: str
     condition: Scalar
     text: str
+    domain: str = ""
 
 
 Constraint: TypeAlias = Unique | Check
+
+
+def is_implied(constraint: Constraint) -> bool:
+    """Whether a constraint is that of a column's domain, not of the table itself."""
+    return isinstance(constraint, Check) and bool(constraint.domain)

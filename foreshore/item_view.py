@@ -11,7 +11,15 @@ from foreshore.sequence import Generated, Sequence
 from foreshore.types import RelationDesc
 
 ItemKind = OneOf[
-    "table", "view", "materialized view", "index", "sequence", "subscription", "type", "builtin"
+    "table",
+    "view",
+    "materialized view",
+    "index",
+    "sequence",
+    "subscription",
+    "type",
+    "domain",
+    "builtin",
 ]
 
 

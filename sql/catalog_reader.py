@@ -7,6 +7,7 @@ SHOW statements, except SHOW CREATE and SHOW variable, are queries over the buil
 from typing import Protocol
 
 from foreshore.constraint import Unique
+from foreshore.domain import Domain
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
 from foreshore.types import SqlType
@@ -35,6 +36,10 @@ class CatalogReader(Protocol):
 
     def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
         """Return the type `[[database.]schema.]name` of the catalog, or None."""
+        ...
+
+    def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
+        """Return the domain `[[database.]schema.]name`, or None."""
         ...
 
     def item(self, id: GlobalId) -> ItemView:

@@ -25,6 +25,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.definitions import (
     cluster,
+    domains,
     enums,
     sequence,
     table,
@@ -101,6 +102,7 @@ _KEPT_DEFINITIONS = (
     ast.AlterTableStatement,
     ast.CreateViewStatement,
     ast.CreateIndexStatement,
+    ast.CreateDomainStatement,
     ast.CreateSubscriptionStatement,
 )
 _ZONE_LIMIT = 16 * 3_600_000_000  # microseconds from UTC
@@ -179,6 +181,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return bind_lock_table(planning, tree)
         case ast.CreateEnumStatement():
             return enums.bind_create_enum(planning, tree)
+        case ast.CreateDomainStatement():
+            return domains.bind_create_domain(planning, tree)
         case ast.AlterEnumStatement():
             return enums.bind_alter_enum(planning, tree)
         case ast.CreateSequenceStatement():

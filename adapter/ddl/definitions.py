@@ -12,12 +12,13 @@ from foreshore.adapter.session.catalog_reader import DefinitionCatalog, with_pre
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, ItemType
 from foreshore.catalog.state import State
-from foreshore.constraint import Unique
+from foreshore.constraint import Unique, is_implied
 from foreshore.errors import DatabaseError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.definitions.sequence import SEQUENCE_DESC
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
+    CreateDomain,
     CreateEnum,
     CreateIndex,
     CreateMaterializedView,
@@ -37,6 +38,7 @@ Defining: TypeAlias = (
     | CreateSequence
     | CreateSubscription
     | CreateEnum
+    | CreateDomain
 )
 ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateTable: "table",
@@ -46,6 +48,7 @@ ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateSequence: "sequence",
     CreateSubscription: "subscription",
     CreateEnum: "type",
+    CreateDomain: "domain",
 }
 
 
@@ -95,6 +98,8 @@ def planned_as(
             return Planned(query.desc, query.relation, depends_on_zone=depends_on_zone)
         case CreateMaterializedView(query=query) | CreateSubscription(query=query):
             return Planned(query.desc, query.relation)
+        case CreateDomain(domain=domain):
+            return Planned(RelationDesc((), ()), domain=domain)
         case CreateEnum(labels=labels):
             return Planned(RelationDesc((), ()), labels=labels)
         case CreateSequence(sequence=sequence):
@@ -142,7 +147,7 @@ def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Ite
     """Return an item's statement with the present names of tables and columns."""
     if not item.known and all(then == now for then, now in state.present_names(item).items()):
         return item.create_sql
-    if item.type in ("table", "index", "sequence", "type"):
+    if item.type in ("table", "index", "sequence", "type", "domain"):
         return with_present_names(state, item)
     (syntax,) = parse(item.create_sql)
     catalog = DefinitionCatalog(state, planned, item, shown=True)
@@ -164,4 +169,6 @@ def plan_created_table(plan: CreateTable, stored: tuple[str, ...] = ()) -> Plann
 
 def constraint_names(plan: CreateTable) -> list[tuple[str, bool]]:
     """Return the names of a table's constraints, and whether each has an index."""
-    return [(each.name, isinstance(each, Unique)) for each in plan.constraints]
+    return [
+        (each.name, isinstance(each, Unique)) for each in plan.constraints if not is_implied(each)
+    ]

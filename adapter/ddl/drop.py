@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
 from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.session.context import StatementContext
@@ -75,7 +76,9 @@ async def rename(context: StatementContext, plan: Rename) -> Completed:
         if _is_current_database(context, found):
             raise FeatureNotSupported("current database cannot be renamed")
         await lock_to_alter(context, _tables((found,)))
-        context.catalog_change().rename(found, plan.to)
+        renamed = context.catalog_change().rename(found, plan.to)
+        if isinstance(renamed, Item) and renamed.is_type:
+            plan_again(context, renamed)
     return Completed(f"ALTER {plan.kind.upper()}")
 
 

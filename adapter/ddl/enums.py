@@ -1,4 +1,4 @@
-"""CREATE TYPE ... AS ENUM and ALTER TYPE.
+"""CREATE TYPE ... AS ENUM, CREATE DOMAIN and ALTER TYPE.
 
 Tables and views over an enum know its labels, so those that depend on it are planned anew when it
 gets another one. Their contents stay as they are: a value is stored with its rank and the label
@@ -11,9 +11,14 @@ from foreshore.adapter.ddl.objects import add_item, schema_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Item
 from foreshore.enum_labels import first_values, value_between
-from foreshore.errors import DuplicateObject, FeatureNotSupported, InvalidParameterValue
+from foreshore.errors import (
+    DuplicateObject,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    WrongObjectType,
+)
 from foreshore.sql.bind.definitions.enums import enum_statement
-from foreshore.sql.plan import AlterEnum, CreateEnum
+from foreshore.sql.plan import AlterEnum, CreateDomain, CreateEnum
 
 
 def create_enum(context: StatementContext, plan: CreateEnum) -> Completed:
@@ -25,11 +30,22 @@ def create_enum(context: StatementContext, plan: CreateEnum) -> Completed:
     return Completed("CREATE TYPE")
 
 
+def create_domain(context: StatementContext, plan: CreateDomain) -> Completed:
+    """Run CREATE DOMAIN."""
+    schema = schema_of(context, plan.name)
+    if context.catalog_change().state.is_taken(schema.id, plan.name.item):
+        raise DuplicateObject(f'type "{plan.name.item}" already exists')
+    add_item(context, plan, schema, plan.name.item, plan.depends_on)
+    return Completed("CREATE DOMAIN")
+
+
 def alter_enum(context: StatementContext, plan: AlterEnum) -> Completed:
     """Run ALTER TYPE ... ADD VALUE or RENAME VALUE."""
     reader = context.planner.reader()
     item = reader.object_called("type", plan.name.parts, altered=True)
     assert isinstance(item, Item), item
+    if item.type != "type":
+        raise WrongObjectType(f"{item.name} is not an enum")
     labels, values = list(reader.planned[item.id].labels), list(item.enum_values or ())
     if plan.renamed is not None:
         _refuse_maintained(context, item)
@@ -53,7 +69,7 @@ def alter_enum(context: StatementContext, plan: AlterEnum) -> Completed:
         labels.insert(place, plan.label)
     change = context.catalog_change()
     statement = enum_statement(change.state.full_name(item), labels)
-    _plan_again(context, change.alter_enum(item, statement, tuple(values)))
+    plan_again(context, change.alter_enum(item, statement, tuple(values)))
     return Completed("ALTER TYPE")
 
 
@@ -74,8 +90,8 @@ def _refuse_maintained(context: StatementContext, item: Item) -> None:
             )
 
 
-def _plan_again(context: StatementContext, item: Item) -> None:
-    """Plan the altered enum and all that depends on it."""
+def plan_again(context: StatementContext, item: Item) -> None:
+    """Plan an altered type and all that depends on it, which knows its name and labels."""
     change = context.catalog_change()
     for each in (item, *change.state.items_above(item.id)):
         reader = context.planner.reader()

@@ -8,7 +8,13 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.compute.keys.key_index import Duplicate
 from foreshore.constraint import Check
-from foreshore.errors import CheckViolation, NotNullViolation, Subject, UniqueViolation
+from foreshore.errors import (
+    CheckViolation,
+    IntegrityConstraintViolation,
+    NotNullViolation,
+    Subject,
+    UniqueViolation,
+)
 from foreshore.expr.datum import from_array
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.text import OutputStyle, format_text
@@ -41,8 +47,16 @@ def null_in(state: State, table: Item, column: str, detail: str) -> NotNullViola
     )
 
 
-def check_fails(state: State, table: Item, check: Check, detail: str) -> CheckViolation:
+def check_fails(
+    state: State, table: Item, check: Check, detail: str
+) -> IntegrityConstraintViolation:
     """Return the error of a row for which a CHECK is FALSE."""
+    if check.domain and not check.name:
+        return NotNullViolation(f"domain {check.domain} does not allow null values")
+    if check.domain:
+        return CheckViolation(
+            f'value for domain {check.domain} violates check constraint "{check.name}"'
+        )
     return CheckViolation(
         f'new row for relation "{table.name}" violates check constraint "{check.name}"',
         detail=detail,

@@ -69,7 +69,7 @@ def _objects(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def _relations(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for row in _objects(snapshot):
-        if row["type"] not in ("index", "subscription"):
+        if row["type"] not in ("index", "subscription", "type", "domain"):
             yield row
 
 
@@ -140,7 +140,7 @@ def _columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     described = [
         (item.id, snapshot.desc_of(item.id), item.type == "table")
         for item in snapshot.state.all(Item)
-        if item.type not in ("index", "subscription", "type")
+        if item.type not in ("index", "subscription", "type", "domain")
     ]
     for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in snapshot.builtins)):
         for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):

@@ -39,7 +39,7 @@ def object_names(rows_of: Callable[[Builtin], pa.Table]) -> ObjectNames:
     for oid, name, namespace, kind, array in zip(
         *columns("pg_catalog", "pg_type", *wanted), strict=True
     ):
-        if kind == "e":
+        if kind in ("d", "e"):
             schema = "" if oid in visible else namespaces.get(namespace, "") + "."
             types[oid] = schema + quote_ident(name)
             types[array] = types[oid] + "[]"

@@ -14,6 +14,7 @@ from foreshore.catalog.builtin.relation import (
 )
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
+from foreshore.domain import Domain
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.ranges import BOUNDS, MULTIRANGES
@@ -458,8 +459,33 @@ def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             }
 
 
+def _own_columns(domain: Domain | None) -> Row:
+    """Return the columns of pg_type in which domains and enums differ."""
+    if domain is None:
+        return {
+            **type_functions("enum"),
+            "typlen": 4,
+            "typbyval": True,
+            "typtype": "e",
+            "typcategory": "E",
+            "typstorage": "p",
+        }
+    info = TYPES[domain.base.name]
+    return {
+        **type_functions(domain.base.name),
+        "typlen": -1 if domain.base.element else info.length,
+        "typbyval": info.length in _BY_VALUE,
+        "typtype": "d",
+        "typcategory": info.category,
+        "typbasetype": oid_of(domain.base),
+        "typtypmod": typmod_of(domain.base),
+        "typnotnull": domain.not_null,
+        "typstorage": "p" if info.length > 0 else "x",
+    }
+
+
 def _enum_types(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the enums and the types of their arrays."""
+    """Yield the enums and domains, and the types of their arrays."""
     for item in snapshot.types:
         common = {
             "typnamespace": snapshot.oid(item.schema),
@@ -472,15 +498,10 @@ def _enum_types(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
         yield {
             **common,
-            **type_functions("enum"),
+            **_own_columns(snapshot.domain_of(item.id)),
             "oid": item.oid,
             "typname": item.name,
-            "typlen": 4,
-            "typbyval": True,
-            "typtype": "e",
-            "typcategory": "E",
             "typarray": item.oid + 1,
-            "typstorage": "p",
         }
         yield {
             **common,

@@ -16,7 +16,8 @@ import pyarrow as pa
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, NamedConstraint, Schema
 from foreshore.catalog.state import State
-from foreshore.constraint import Constraint, Unique
+from foreshore.constraint import Constraint, Unique, is_implied
+from foreshore.domain import Domain
 from foreshore.expr.ir import Column
 from foreshore.ids import FIRST_BUILTIN, GlobalId, global_id
 from foreshore.sequence import Generated, Position
@@ -109,14 +110,18 @@ class IntrospectionSnapshot:
         return tuple(
             item
             for item in self.state.all(Item)
-            if item.schema in self.schemas and item.type not in ("subscription", "type")
+            if item.schema in self.schemas and item.type != "subscription" and not item.is_type
         )
 
     @cached_property
     def types(self) -> tuple[Item, ...]:
         """Return the types of the session's database."""
         items = self.state.all(Item)
-        return tuple(item for item in items if item.schema in self.schemas and item.type == "type")
+        return tuple(item for item in items if item.schema in self.schemas and item.is_type)
+
+    def domain_of(self, id: GlobalId) -> Domain | None:
+        """Return a domain, None for another type."""
+        return self.planned[id].domain
 
     def labels_of(self, id: GlobalId) -> tuple[str, ...]:
         """Return the labels of an enum."""
@@ -150,7 +155,9 @@ class IntrospectionSnapshot:
             (item, each, constraints[each.name])
             for item in self.items
             if item.constraints
-            for constraints in ({each.name: each for each in self.planned[item.id].constraints},)
+            for constraints in (
+                {c.name: c for c in self.planned[item.id].constraints if not is_implied(c)},
+            )
             for each in item.constraints
         )
 

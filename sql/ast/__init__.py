@@ -39,6 +39,7 @@ StatementSyntax: TypeAlias = (
     | LockTableStatement
     | CreateEnumStatement
     | AlterEnumStatement
+    | CreateDomainStatement
     | CreateSequenceStatement
     | AlterSequenceStatement
     | CreateViewStatement

@@ -228,6 +228,14 @@ class CreateEnumStatement(Syntax):
     labels: tuple[tuple[str, int], ...]
 
 
+class CreateDomainStatement(Syntax):
+    """CREATE DOMAIN; its type, default and constraints are those of a column."""
+
+    name: TableRef
+    value: ColumnDefinition
+    constraints: tuple[ConstraintDefinition, ...]
+
+
 class AlterEnumStatement(Syntax):
     """ALTER TYPE ... ADD VALUE, or RENAME VALUE if `renamed` is the label's present name.
 

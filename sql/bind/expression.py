@@ -59,7 +59,7 @@ from foreshore.sql.bind.row_values import (
 )
 from foreshore.sql.bind.scope import Scope, Table, resolve_column, resolve_table
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
-from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.bind.type_names import domain_of_name, type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning, located
@@ -491,7 +491,13 @@ class ExpressionBinder:
             return cast(self.planning, bind_array(self, expr.arg, target.element), target, expr.at)
         scalar = self.bind(expr.arg)
         literal = isinstance(expr.arg, ast.String)
-        return cast(self.planning, scalar, target, expr.arg.at if literal else expr.at)
+        value = cast(self.planning, scalar, target, expr.arg.at if literal else expr.at)
+        domain = domain_of_name(expr.type, self.planning)
+        if domain is None:
+            return value
+        from foreshore.sql.bind.domain_values import checked
+
+        return checked(self.planning, value, domain, expr.at)
 
     def _collate(self, expr: ast.Collate) -> Scalar:
         scalar = self.bind(expr.arg)

@@ -273,7 +273,7 @@ define(
     OID,
     """(SELECT CASE WHEN $2 THEN t.typarray ELSE t.oid END FROM pg_catalog.pg_type t
         JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
-        WHERE t.typtype = 'e' AND t.typname = $1[cardinality($1)]
+        WHERE t.typtype IN ('d', 'e') AND t.typname = $1[cardinality($1)]
           AND CASE WHEN cardinality($1) = 1 THEN n.nspname = ANY (current_schemas(true))
                    ELSE n.nspname = _schema_part($1) END
         ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
@@ -549,7 +549,7 @@ define(
                        || quote_ident(t.typname) || CASE WHEN t.oid <> $1 THEN '[]' ELSE '' END
         FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
         JOIN mz_internal.pg_relation_visibility v ON v.oid = t.oid
-        WHERE $1 IN (t.oid, t.typarray) AND t.typtype = 'e'), '???') END""",
+        WHERE $1 IN (t.oid, t.typarray) AND t.typtype IN ('d', 'e')), '???') END""",
 )
 define("_regtype_name", "oid", TEXT, "CASE WHEN $1 = 0 THEN '-' ELSE format_type($1, NULL) END")
 define(

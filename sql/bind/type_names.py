@@ -2,13 +2,16 @@
 
 import re
 
+from foreshore.domain import Domain
 from foreshore.errors import (
     FeatureNotSupported,
     InvalidParameterValue,
     SyntaxError_,
     UndefinedObject,
 )
+from foreshore.ids import GlobalId
 from foreshore.sql.ast import TypeName
+from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.text_edits import Edit
 from foreshore.types import (
@@ -79,11 +82,24 @@ def type_of_name(name: TypeName, planning: Planning | None) -> SqlType:
     return array_of(type) if name.dimensions else type
 
 
+def domain_of_name(name: TypeName, planning: Planning) -> Domain | None:
+    """Return the domain that `name` denotes, None for any other type; a dependency like a type."""
+    *schema, word = name.name
+    if (not schema and word in TYPES) or schema in (["pg_catalog"], ["mz_catalog"]):
+        return None
+    with located(name.at):
+        found = planning.catalog.domain_named(name.name)
+    return None if found is None else found[1]
+
+
 def _type_of_catalog(name: TypeName, planning: Planning | None) -> SqlType:
     *schema, word = name.name
     found, is_array = None, False
     if planning is not None:
         with located(name.at):
+            domain = planning.catalog.domain_named(name.name)
+            if domain is not None:
+                return _base_of(name, planning, *domain)
             found = planning.catalog.type_named(name.name)
             if found is None and word.startswith("_"):
                 found, is_array = planning.catalog.type_named((*schema, word[1:])), True
@@ -93,10 +109,26 @@ def _type_of_catalog(name: TypeName, planning: Planning | None) -> SqlType:
     if name.modifiers:
         raise SyntaxError_(f'type modifier is not allowed for type "{word}"', position=name.at + 1)
     planning.depends_on.add(id)
-    written = _WRITTEN.match(planning.text, name.at)
-    if written is not None and len(name.name) < 3 and not is_array:
-        planning.qualified.append((name.at, written.end(), written_type(type)))
+    if not is_array:
+        _qualify(planning, name, written_type(type))
     return array_of(type) if name.dimensions or is_array else type
+
+
+def _base_of(name: TypeName, planning: Planning, id: GlobalId, domain: Domain) -> SqlType:
+    if name.dimensions:
+        raise FeatureNotSupported(
+            f"an array of domain {domain.name} is not supported", position=name.at + 1
+        )
+    planning.depends_on.add(id)
+    _qualify(planning, name, ".".join(map(quote_identifier, domain.parts)))
+    return domain.base
+
+
+def _qualify(planning: Planning, name: TypeName, full: str) -> None:
+    """Record that the name of a type is qualified in the kept text."""
+    written = _WRITTEN.match(planning.text, name.at)
+    if written is not None and len(name.name) < 3:
+        planning.qualified.append((name.at, written.end(), full))
 
 
 def qualified_types(planning: Planning, text: str, text_at: int) -> list[Edit]:

@@ -19,6 +19,7 @@ _KINDS = (
     ("index",),
     ("sequence",),
     ("type",),
+    ("domain",),
     ("subscription",),
     ("schema",),
     ("database",),
@@ -70,6 +71,8 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
             return self._create_sequence(temporary)
         if self.accept("type"):
             return self._create_type()
+        if self.accept("domain"):
+            return self._create_domain()
         if self.accept("subscription"):
             return self.create_subscription()
         if self.at_words("unique", "index"):

@@ -174,6 +174,28 @@ class TableParser(SequenceParser):
                 self.fail()
         return column
 
+    def _create_domain(self) -> ast.StatementSyntax:
+        name = self.table_name()
+        self.accept("as")
+        value = ast.ColumnDefinition(name.name[-1], self.type_name(), False, None, name.at)
+        constraints: list[ast.ConstraintDefinition] = []
+        while not self.at_end():
+            constraint = self.name() if self.accept("constraint") else None
+            if self.accept("not", "null"):
+                value.not_null = True
+            elif self.accept("null"):
+                value.nullable = True
+            elif self.accept("collate"):
+                self.any_name()
+            elif self.accept("default"):
+                value.default_at = self.token.start
+                value.default, value.default_text = self._expression_with_text(IS)
+            elif self.at_word("check"):
+                constraints.append(self._constraint(constraint, ()))
+            else:
+                self.fail()
+        return ast.CreateDomainStatement(name, value, tuple(constraints))
+
     def _identity(self) -> ast.Identity:
         """Parse `ALWAYS | BY DEFAULT AS IDENTITY [(options)]`."""
         always = self._always()

@@ -40,6 +40,7 @@ Plan: TypeAlias = (
     | CreateTableAs
     | CreateEnum
     | AlterEnum
+    | CreateDomain
     | CreateSequence
     | AlterSequence
     | AlterTable

@@ -14,6 +14,7 @@ from foreshore.sql.plan import (
     CreateCluster,
     CreateClusterReplica,
     CreateDatabase,
+    CreateDomain,
     CreateEnum,
     CreateIndex,
     CreateMaterializedView,
@@ -106,6 +107,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | CreateClusterReplica()
             | CreateEnum()
             | AlterEnum()
+            | CreateDomain()
             | AlterCluster()
             | Swap()
             | SetCluster()

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
 from foreshore.constraint import Constraint
+from foreshore.domain import Domain
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
@@ -31,6 +32,16 @@ class CreateEnum(WritePlan):
 
     name: Name
     labels: tuple[str, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDomain(WritePlan):
+    """CREATE DOMAIN; `depends_on` are the types and sequences that it names."""
+
+    name: Name
+    domain: Domain
+    depends_on: frozenset[GlobalId]
     sql: str
 
 

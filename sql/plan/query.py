@@ -58,6 +58,7 @@ ObjectKind = OneOf[
     "sequence",
     "subscription",
     "type",
+    "domain",
     "cluster",
     "cluster replica",
     "role",

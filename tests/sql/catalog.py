@@ -2,6 +2,7 @@
 
 from foreshore.catalog.builtin.registry import all_builtins
 from foreshore.constraint import Unique
+from foreshore.domain import Domain
 from foreshore.errors import InvalidSchemaName, UndefinedTable
 from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.ids import GlobalId
@@ -82,6 +83,10 @@ class TestCatalog:
 
     def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
         """Return None: there are no types."""
+        return None
+
+    def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
+        """Return None: there are no domains."""
         return None
 
     def item(self, id: GlobalId) -> ItemView:

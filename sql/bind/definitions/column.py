@@ -7,6 +7,7 @@ that `is_new`, in a statement that is not `defined`, gets a new sequence.
 
 from dataclasses import replace
 
+from foreshore.domain import Domain
 from foreshore.errors import (
     DatatypeMismatch,
     FeatureNotSupported,
@@ -32,7 +33,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.reg_values import name_parts
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
-from foreshore.sql.bind.type_names import qualified_types, type_of_name
+from foreshore.sql.bind.type_names import domain_of_name, qualified_types, type_of_name
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.parse.lexer import STRING, tokenize
 from foreshore.sql.plan import ColumnSequence
@@ -78,6 +79,10 @@ class ColumnBinder:
         """Return the type of a column."""
         return _serial(column) or type_of_name(column.type, self._planning)
 
+    def domain_of(self, column: ast.ColumnDefinition) -> Domain | None:
+        """Return the domain of a column, None if its type is no domain."""
+        return None if _serial(column) else domain_of_name(column.type, self._planning)
+
     def default(
         self, place: int, column: ast.ColumnDefinition, type: SqlType
     ) -> tuple[Scalar, str]:
@@ -102,9 +107,12 @@ class ColumnBinder:
             name = quote_string(dotted(self._add_sequence(place, column, numbers, None).parts))
             return Literal(None, type), f" DEFAULT nextval({name}::regclass)"
         if column.default is None:
+            domain = self.domain_of(column)
+            if domain is not None and domain.default is not None:
+                return domain.default, ""
             return Literal(None, type), ""
         scalar = bind_default(self._planning, column.default, column.name, type)
-        return scalar, f" DEFAULT {_qualified_default(self._planning, column)}"
+        return scalar, f" DEFAULT {qualified_default(self._planning, column)}"
 
     def _identity(
         self, place: int, column: ast.ColumnDefinition, type: SqlType
@@ -181,8 +189,8 @@ def bind_default(planning: Planning, expr: ast.Expression, column: str, type: Sq
     return assigned
 
 
-def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
-    """Return the text of a default with full names of the sequences that it uses."""
+def qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
+    """Return the text of a default with full names of the sequences and types that it uses."""
     text = column.default_text.rstrip()
     calls = (each for each in ast.nodes_of(column.default) if isinstance(each, ast.FunctionCall))
     named = {

@@ -59,6 +59,7 @@ _KINDS: dict[str, ObjectKind] = {
     "sequence": "sequence",
     "subscription": "subscription",
     "type": "type",
+    "domain": "domain",
     "cluster": "cluster",
     "cluster replica": "cluster replica",
     "role": "role",

@@ -37,6 +37,7 @@ from foreshore.sql.bind.definitions.column import (
 )
 from foreshore.sql.bind.definitions.objects import retention
 from foreshore.sql.bind.definitions.sequence import altered_sequence, identity_sequence
+from foreshore.sql.bind.domain_values import column_checks
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
@@ -88,6 +89,7 @@ def _define(
     columns: list[ColumnType] = []
     defaults: list[Scalar] = []
     parts: list[str] = []
+    implied: list[Constraint] = []
     for column in definitions:
         if column.name in seen:
             raise DuplicateColumn(f'column "{column.name}" specified more than once')
@@ -103,7 +105,11 @@ def _define(
         default, text = defining.default(len(parts), column, type)
         defaults.append(default)
         null = " NOT NULL" if column.name in required else ""
-        parts.append(f"{quote_identifier(column.name)} {written_type(type)}{null}{text}")
+        domain = defining.domain_of(column)
+        written = written_type(type) if domain is None else dotted(domain.parts)
+        if domain is not None:
+            implied += column_checks(domain, column.name, len(parts))
+        parts.append(f"{quote_identifier(column.name)} {written}{null}{text}")
     if not name.temporary and any(
         planning.catalog.item(each).name.temporary for each in planning.depends_on
     ):
@@ -121,7 +127,7 @@ def _define(
         name,
         RelationDesc(names, tuple(columns), keys),
         tuple(defaults),
-        bound,
+        (*bound, *implied),
         if_not_exists,
         f"CREATE TABLE {dotted(name.parts)} ({', '.join(parts)})",
         tuple(map(generated, definitions)),

@@ -1,4 +1,4 @@
-"""Enums across restarts, cached plans, changes of the type, and renames."""
+"""Enums and domains across restarts, cached plans, changes of the type, and renames."""
 
 import asyncio
 from pathlib import Path
@@ -85,3 +85,32 @@ async def test_type_is_not_dropped_with_the_columns_of_a_table(own_env: TestEnvi
     await own_env.query("s", "ALTER TABLE t DROP COLUMN m")
     assert (await own_env.query("s", "DROP TYPE mood CASCADE")).startswith("DROP TYPE")
     assert (await own_env.query("s", "SELECT * FROM v")).startswith("ERROR 42P01")
+
+
+def test_domain_survives_a_restart_and_renames(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query(
+            "s", "CREATE SCHEMA q; CREATE DOMAIN q.pos AS int DEFAULT 1 CHECK (VALUE > 0)"
+        )
+        await env.query("s", "CREATE TABLE t (n int, p q.pos, CHECK (p < 9))")
+        await env.query("s", "CREATE MATERIALIZED VIEW v AS SELECT n::q.pos AS p FROM t")
+        await env.query("s", "INSERT INTO t VALUES (1)")
+        await env.query("s", "ALTER DOMAIN q.pos RENAME TO positive; ALTER SCHEMA q RENAME TO r")
+        for _ in range(2):
+            assert await env.query("s", "SELECT p FROM t UNION ALL SELECT p FROM v") == (
+                "1\n1\nSELECT 2"
+            )
+            refused = await env.query("s", "INSERT INTO t VALUES (2, -1)")
+            assert 'domain positive violates check constraint "pos_check"' in refused
+            shown = await env.query("s", "SHOW CREATE TABLE t")
+            assert "p foreshore.r.positive" in shown, shown
+            listed = await env.query("s", "SELECT conname FROM pg_constraint WHERE contype = 'c'")
+            assert listed == "t_p_check\nSELECT 1"
+            await env.close()
+            env = TestEnvironment(tmp_path)
+            await env.open()
+        await env.close()
+
+    asyncio.run(scenario())

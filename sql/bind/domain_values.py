@@ -1,0 +1,52 @@
+"""Values of domains: the checks of a cast, and the constraints of a column."""
+
+from collections.abc import Iterator
+
+from foreshore.constraint import Check
+from foreshore.domain import Domain
+from foreshore.expr.ir import Call, Case, Column, Literal, Scalar, type_of
+from foreshore.sql.bind.coerce import cast
+from foreshore.sql.planning import Planning
+from foreshore.sql.rewrite.scalars import map_scalar
+from foreshore.types import BOOL, TEXT
+
+
+def checked(planning: Planning, scalar: Scalar, domain: Domain, at: int) -> Scalar:
+    """Return `scalar`, of the base type, with an error where it is no value of the domain."""
+    type = type_of(scalar)
+    branches = []
+    for name, condition in _conditions(domain):
+        message, sqlstate = f"domain {domain.name} does not allow null values", "23502"
+        if name:
+            sqlstate = "23514"
+            message = f'value for domain {domain.name} violates check constraint "{name}"'
+        raised = Call("_raised(text,text)", (Literal(sqlstate, TEXT), Literal(message, TEXT)), TEXT)
+        failed = Call("is_false", (_over(condition, scalar),), BOOL)
+        branches.append((failed, cast(planning, raised, type, at)))
+    return Case(tuple(branches), scalar, type) if branches else scalar
+
+
+def column_checks(domain: Domain, column: str, place: int) -> tuple[Check, ...]:
+    """Return the constraints of a column of the domain at `place` of its table."""
+    value = Column(place, domain.base)
+    return tuple(
+        Check(name, _over(condition, value), f"{column} {domain.parts} {name}", domain.name)
+        for name, condition in _conditions(domain)
+    )
+
+
+def _conditions(domain: Domain) -> Iterator[tuple[str, Scalar]]:
+    """Yield the names and conditions of the checks in order; that of NOT NULL has no name."""
+    if domain.not_null:
+        yield "", Call("is_not_null", (Column(0, domain.base),), BOOL)
+    for check in domain.checks:
+        yield check.name, check.condition
+
+
+def _over(condition: Scalar, value: Scalar) -> Scalar:
+    """Return a condition over the value of a domain with `value` in its place."""
+
+    def put(node: Scalar, depth: int) -> Scalar | None:
+        return value if isinstance(node, Column) and depth == 0 else None
+
+    return map_scalar(condition, put)
