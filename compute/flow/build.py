@@ -1,6 +1,5 @@
 """From the plan of a view to its operators."""
 
-import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -45,7 +44,7 @@ class Builder:
         self.operators: list[Operator] = []
         self.sources: dict[GlobalId, int] = {}
         self.imports: dict[GlobalId, Import] = {}
-        self.context = Context(collections.interner, secrets.randbits(64))
+        self.context = Context(collections.interner, collections.seed)
         self._collections = collections
         self._as_of = as_of
         self._built: dict[ir.Relation, int] = {}

@@ -18,6 +18,9 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
+from foreshore.compute.checkpoint.engine import CapturedCollection
+from foreshore.compute.checkpoint.engine import Shared as SharedState
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import Input
 from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
@@ -28,7 +31,7 @@ from foreshore.compute.flow.read import count_updates, read_blocks, read_until
 from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.sorter import Sorter
-from foreshore.compute.flow.spine import Spine
+from foreshore.compute.flow.spine import Spine, saved_keys
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -47,16 +50,19 @@ class Collection:
         picked: tuple[int, ...],
         layout: Layout,
         spine: Spine,
+        groups: tuple[tuple[int, ...], ...],
     ) -> None:
         self.id = id
         self.columns = columns
         self.picked = picked
+        self.groups = groups  # the same numbers, in the groups that were added
         self.layout = layout
         self.spine = spine
         self.upper: Timestamp = spine.since  # all updates before it are there, once it is ready
         self.ready = False
         self.successor: Collection | None = None
         self.readers: dict[Import, Timestamp] = {}  # with the time that each still reads
+        self._held: Timestamp | None = None  # remains readable while a checkpoint is made
         self._lock = Lock()
         self._merging = Lock()
         self._last: tuple[Timestamp, Timestamp, Batch] | None = None
@@ -173,7 +179,47 @@ class Collection:
         """Note that a reader reads no times before `since`."""
         with self._lock:
             self.readers[reader] = since
-            self.spine.compact(min(self.readers.values()) - KEPT_TIMES)
+            least = min(self.readers.values())
+            if self._held is not None:
+                least = min(least, self._held)
+            self.spine.compact(least - KEPT_TIMES)
+
+    # --- checkpoints
+
+    def hold(self) -> None:
+        """Keep all times readable that somebody reads, until `release`."""
+        with self._lock:
+            self._held = min(self.readers.values(), default=self.spine.since)
+
+    def release(self) -> None:
+        """End `hold`."""
+        with self._lock:
+            self._held = None
+
+    def save(self) -> CapturedCollection | None:
+        """Return the rows, with the times that are readable; None if they are not there yet."""
+        if not self.ready:
+            return None
+        to = Writer()
+        with self._lock:
+            self.spine.save(to)
+            upper = self.complete
+        return CapturedCollection(self.id, self.columns, self.groups, upper, to.captured)
+
+    @classmethod
+    def loaded(cls, saved: CapturedCollection, interner: Interner, seed: int) -> "Collection":
+        """Return a saved collection, which nobody reads yet; raises Mismatch."""
+        reader = Reader(saved.state)
+        layout = _layout_of_groups(saved.columns, saved.groups)
+        texts = np.zeros(layout.words, np.int64)
+        spine = Spine(saved_keys(reader), texts, interner, seed)
+        spine.load(reader)
+        reader.check_all_read()
+        picked = tuple(i for group in saved.groups for i in group)
+        collection = cls(saved.id, saved.columns, picked, layout, spine, saved.groups)
+        collection.upper = saved.upper
+        collection.ready = True
+        return collection
 
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""
@@ -324,15 +370,17 @@ class Collections:
             latest = known[-1] if known else None
             if latest is not None and not latest.has(columns, latest.picked):
                 latest = None  # the collection has been altered since
-            layout, keys = layout_of(()), list[Ints]()
+            keys: list[Ints] = []
             have: tuple[int, ...] = ()
+            groups: tuple[tuple[int, ...], ...] = ()
             if latest is not None:
-                have, layout, keys = latest.picked, latest.layout, latest.spine.keys
+                have, groups, keys = latest.picked, latest.groups, latest.spine.keys
             missing = tuple(i for i in picked if i not in have)
-            layout = composed([layout, layout_of(tuple(columns[i] for i in missing))])
+            groups = (*groups, missing)
+            layout = _layout_of_groups(columns, groups)
             texts = np.zeros(layout.words, np.int64)
             spine = Spine(keys, texts, self.interner, self.seed, as_of)
-            collection = Collection(id, columns, (*have, *missing), layout, spine)
+            collection = Collection(id, columns, (*have, *missing), layout, spine, groups)
             known.append(collection)
             if latest is not None:
                 latest.successor = collection
@@ -359,3 +407,53 @@ class Collections:
         """Return the spines of each collection."""
         with self._lock:
             return {id: [each.spine for each in found] for id, found in self._known.items()}
+
+    # --- checkpoints
+
+    def _all(self) -> list[Collection]:
+        with self._lock:
+            return [each for known in self._known.values() for each in known]
+
+    def hold(self) -> None:
+        """Keep all times readable that somebody reads, until `release`."""
+        for each in self._all():
+            each.hold()
+
+    def release(self) -> None:
+        """End `hold`."""
+        for each in self._all():
+            each.release()
+
+    def save(self, strings: int) -> SharedState:
+        """Return the collections, and the strings from a number on that their rows name."""
+        found = [saved for each in self._all() if (saved := each.save()) is not None]
+        interner = self.interner
+        return SharedState(self.seed, interner.seed, [interner.save(strings)], found)
+
+    @classmethod
+    def loaded(cls, shared: SharedState) -> "Collections":
+        """Return saved collections, which nobody reads yet; raises Mismatch."""
+        interner = Interner.loaded(shared.strings_seed, shared.strings)
+        collections = cls(interner, shared.seed)
+        for saved in shared.collections:
+            collection = Collection.loaded(saved, interner, shared.seed)
+            collections._known.setdefault(saved.id, []).append(collection)
+        return collections
+
+    def forget_unread(self) -> None:
+        """Forget collections that were loaded and have no readers."""
+        with self._lock:
+            for id, known in list(self._known.items()):
+                known[:] = [each for each in known if each.readers or not each.ready]
+                if not known:
+                    del self._known[id]
+
+
+def _layout_of_groups(
+    columns: tuple[ColumnType, ...], groups: tuple[tuple[int, ...], ...]
+) -> Layout:
+    """Return the layout of rows whose columns were added in groups."""
+    layout = layout_of(())
+    for group in groups:
+        layout = composed([layout, layout_of(tuple(columns[i] for i in group))])
+    return layout

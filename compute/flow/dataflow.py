@@ -6,6 +6,7 @@ from time import thread_time_ns
 
 import pyarrow as pa
 
+from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
 from foreshore.compute.engine import (
     ArrangementSize,
     Engine,
@@ -237,6 +238,25 @@ class FlowDataflow:
     def work(self) -> Iterator[OperatorWork]:
         """Yield what each operator has done."""
         return self._work.operators()
+
+    # --- checkpoints
+
+    def save(self, to: Writer) -> None:
+        """Write the state of all operators; that of collections is saved apart from it."""
+        for number, operator in enumerate(self._operators):
+            operator.save(to.part(number))
+        self._errors.save(to.part("errors"))
+
+    def load(self, saved: Reader) -> None:
+        """Begin with a saved state, which is that at `as_of`, in place of hydration."""
+        frontier = self._description.as_of + 1
+        for id, each in self._imports.items():
+            if not each.collection.ready:
+                raise Mismatch(f"the rows of {id} are not in the checkpoint")
+            each.frontier = frontier
+        for number, operator in enumerate(self._operators):
+            operator.load(saved.part(number))
+        self._errors.load(saved.part("errors"))
 
     def close(self) -> None:
         """Free the operators."""

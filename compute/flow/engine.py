@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from foreshore.compute.checkpoint.engine import Shared
+from foreshore.compute.checkpoint.state import Mismatch, Reader
 from foreshore.compute.engine import ArrangementSize, Dataflow, Engine
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
@@ -47,6 +49,41 @@ class FlowEngine(OverEngine):
             for spine in spines:
                 yield replace(spine.size("rows"), object=id)
         yield from super().sizes()
+
+    # --- checkpoints
+
+    def hold(self) -> None:
+        """Keep all times readable that dataflows still read, until `release`."""
+        self._collections.hold()
+
+    def release(self) -> None:
+        """End a round of saving."""
+        self._collections.release()
+
+    def save_shared(self, strings: int) -> Shared:
+        """Return what dataflows share, of the strings only those from the number `strings` on."""
+        return self._collections.save(strings)
+
+    def load_shared(self, shared: Shared) -> None:
+        """Begin with what was saved; there are no dataflows yet. Raises Mismatch."""
+        self._collections = Collections.loaded(shared)
+
+    def load(self, description: DataflowDescription, saved: Reader) -> FlowDataflow:
+        """Return a dataflow in the saved state, that at its `as_of`; raises Mismatch."""
+        try:
+            dataflow = FlowDataflow(description, self._engine, self._collections)
+        except Unsupported as error:
+            raise Mismatch(str(error)) from error
+        try:
+            dataflow.load(saved)
+        except BaseException:
+            dataflow.close()
+            raise
+        return dataflow
+
+    def forget_unread(self) -> None:
+        """Forget collections that were loaded and are read by no dataflow."""
+        self._collections.forget_unread()
 
     def forget(self) -> None:
         """Share nothing of the present dataflows with later ones."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, concat
 from foreshore.compute.flow.kernels import groups
@@ -74,6 +75,16 @@ class Port:
         if self._counts is not None:
             self._counts.restore()
 
+    def save(self, to: Writer) -> None:
+        """Write the counts."""
+        if self._counts is not None:
+            self._counts.save(to.part("counts"))
+
+    def load(self, saved: Reader) -> None:
+        """Take counts over."""
+        if self._counts is not None:
+            self._counts.load(saved.part("counts"))
+
 
 class ErrorOutput:
     """The errors of a plan: each port with how often its errors count, and constant ones."""
@@ -121,3 +132,16 @@ class ErrorOutput:
         """Forget what was staged."""
         for port in self._ports:
             port.restore()
+
+    def save(self, to: Writer) -> None:
+        """Write the counts of all ports, and whether constant errors were put out."""
+        to.numbers("begun", self._begun)
+        for number, port in enumerate(self._ports):
+            port.save(to.part(number))
+
+    def load(self, saved: Reader) -> None:
+        """Take that over."""
+        (begun,) = saved.numbers("begun")
+        self._begun = bool(begun)
+        for number, port in enumerate(self._ports):
+            port.load(saved.part(number))

@@ -5,18 +5,20 @@ very large, very small, infinite or NaN, are rare: their sums are Python integer
 groups that have some.
 """
 
+import json
 import math
 import sys
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from foreshore.compute.bulk.exact import rounded_moment
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.kernels.float_sums import (
     FRACTION,
@@ -134,6 +136,21 @@ class _WithOutliers(ABC):
     def restore(self) -> None:
         """Forget what was staged."""
         self._staged = {}
+
+    def save(self, to: Writer) -> None:
+        """Write the outliers."""
+        found = [
+            (key.hex(), [str(each) for each in astuple(outliers)])
+            for key, outliers in self._outliers.items()
+        ]
+        to.text("outliers", json.dumps(found).encode())
+
+    def load(self, saved: Reader) -> None:
+        """Take outliers over."""
+        self._outliers = {
+            bytes.fromhex(key): _Outliers(*map(int, values))
+            for key, values in json.loads(saved.text("outliers"))
+        }
 
 
 class FloatSums(_WithOutliers):

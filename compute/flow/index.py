@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.arrange.arrangement import Key, TooManyRows
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Words, concat
@@ -120,6 +121,16 @@ class FlowIndex:
             with self._lock:
                 self._spine.install(merge)
         return True
+
+    def save(self, to: Writer) -> None:
+        """Write all updates."""
+        to.numbers("upper", self.upper)
+        self._spine.save(to.part("rows"))
+
+    def load(self, saved: Reader) -> None:
+        """Take saved updates over."""
+        (self.upper,) = saved.numbers("upper")
+        self._spine.load(saved.part("rows"))
 
     # --- readers
 

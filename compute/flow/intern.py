@@ -5,6 +5,7 @@ and read those whose numbers it has. Strings are not forgotten yet.
 """
 
 import secrets
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foreshore.compute.checkpoint.engine import CapturedStrings
+from foreshore.compute.checkpoint.state import Captured, Mismatch, Reader
 from foreshore.compute.flow.kernels import interning
 from foreshore.compute.flow.shared import Shared
 
@@ -97,6 +100,53 @@ class Interner(Shared):
         interning.copy_strings(ids, self.arena, self.starts, self.lengths, offsets, data)
         buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(type, len(ids), buffers)
+
+    # --- checkpoints
+
+    @property
+    def seed(self) -> int:
+        """Return the seed of the hashes."""
+        return int(self._seed)
+
+    def save(self, begin: int) -> CapturedStrings:
+        """Return the strings with the numbers from `begin` on; 1 for all."""
+        with self._lock:  # what is there does not change, but may be copied to other arrays
+            end = self._count
+            arena, starts, lengths, hashes = self.arena, self.starts, self.lengths, self._hashes
+            used = self._used
+        first = int(starts[begin]) if begin < end else used
+        arrays = {
+            "bytes": arena[first:used],
+            "lengths": lengths[begin:end],
+            "hashes": hashes[begin:end],
+        }
+        return CapturedStrings(begin, end, Captured(arrays))
+
+    @classmethod
+    def loaded(cls, seed: int, saved: Sequence[CapturedStrings]) -> "Interner":
+        """Return an interner with saved strings; raises Mismatch."""
+        interner = cls()
+        interner._seed = np.uint64(seed)
+        parts = [Reader(each.state) for each in saved]
+        for each, before in zip(saved, [1, *(each.end for each in saved)], strict=False):
+            if each.begin != before:
+                raise Mismatch("strings are missing")
+        data = [part.array("bytes") for part in parts]
+        lengths = [part.array("lengths") for part in parts]
+        rows, size = sum(map(len, lengths)), sum(map(len, data))
+        if (saved and rows != saved[-1].end - 1) or size != sum(
+            int(each.sum()) for each in lengths
+        ):
+            raise Mismatch("strings are missing")
+        interner._reserve(rows, size)
+        if rows:
+            interner.arena[:size] = np.concatenate(data)
+            interner.lengths[1 : rows + 1] = np.concatenate(lengths)
+            interner.starts[2 : rows + 1] = np.cumsum(interner.lengths[1:rows])
+            interner._hashes[1 : rows + 1] = np.concatenate([p.array("hashes") for p in parts])
+        interner._used, interner._count = size, rows + 1
+        interning.rehash(interner._hashes, interner._count, interner._table)
+        return interner
 
     def _reserve(self, rows: int, size: int) -> None:
         """Make room for so many more strings with so many bytes."""

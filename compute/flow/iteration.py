@@ -10,6 +10,7 @@ from typing import Self
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.errors import ErrorOutput
@@ -100,6 +101,22 @@ class Iteration:
         self._errors.restore()
         for operator in self._operators:
             operator.restore()
+
+    def save(self, to: Writer) -> None:
+        """Write the state of the operators."""
+        for number, operator in enumerate(self._operators):
+            operator.save(to.part(number))
+        self._errors.save(to.part("errors"))
+        self._counts.save(to.part("rows"))
+        to.array("prints", self._prints)
+
+    def load(self, saved: Reader) -> None:
+        """Take that over."""
+        for number, operator in enumerate(self._operators):
+            operator.load(saved.part(number))
+        self._errors.load(saved.part("errors"))
+        self._counts.load(saved.part("rows"))
+        self._prints = self._staged = saved.array("prints", 2)
 
     @property
     def maintenance_due(self) -> bool:

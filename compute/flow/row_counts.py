@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.flow.batch import Batch, Ints
 
 MOST_ROWS = 1 << 53  # that a value may have, duplicates included
@@ -49,6 +50,14 @@ class RowCounts:
     def restore(self) -> None:
         """Forget what the last step staged."""
         self._staged = self._counts
+
+    def save(self, to: Writer) -> None:
+        """Write the counts."""
+        to.numbers("counts", *self._counts)
+
+    def load(self, saved: Reader) -> None:
+        """Take counts over."""
+        self._counts = self._staged = saved.numbers("counts")
 
 
 def changes(found: Sequence[Excess]) -> tuple[Ints, Ints]:

@@ -71,7 +71,7 @@ class Index(Shared):
         return 0 if made is None else made[0].nbytes + made[1].nbytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Run(Shared):
     """Sorted and consolidated updates, with an index for each key but the first.
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words, concat, empty
 from foreshore.compute.flow.intern import Interner
@@ -207,6 +208,32 @@ class Spine:
         if self.tail.used > mark.used:
             self.tail.cut(mark.used)
 
+    def save(self, to: Writer) -> None:
+        """Write all updates, and the keys."""
+        to.numbers("since", self.since)
+        to.numbers("keys", len(self.keys))
+        for number, places in enumerate(self.keys):
+            to.array(f"key{number}", np.asarray(places, np.int64))
+        to.runs("runs", self.runs)
+        tail = self.tail.contents()
+        for name in ("words", "times", "diffs"):
+            to.array(f"tail.{name}", getattr(tail, name).copy())
+
+    def load(self, saved: Reader) -> None:
+        """Take saved updates over; the keys must be the same."""
+        keys = saved_keys(saved)
+        if len(keys) != len(self.keys) or not all(map(np.array_equal, keys, self.keys)):
+            raise Mismatch("an arrangement has other keys")
+        (self.since,) = saved.numbers("since")
+        self.runs = saved.runs("runs", self.width, keys, self.seed)
+        words, times, diffs = (saved.array(f"tail.{name}") for name in ("words", "times", "diffs"))
+        tail = Batch(words, times, diffs)
+        if words.shape != (len(tail), self.width):
+            raise Mismatch("an arrangement has rows of another width")
+        self.tail = Tail(self.width, len(keys), 1 << (2 * len(tail) + 63).bit_length())
+        if len(tail):
+            self.tail.append(self._hashes_by_key(tail), tail)
+
     # --- maintenance
 
     def compact(self, since: Timestamp) -> None:
@@ -334,6 +361,12 @@ class Spine:
         )  # fmt: skip
         other = Batch(tail.words, tail.times, tail.diffs)
         return _pairs(left, right, batch, other, kept, added)
+
+
+def saved_keys(saved: Reader) -> list[Ints]:
+    """Return the keys of a spine that was saved."""
+    (count,) = saved.numbers("keys")
+    return [saved.array(f"key{number}") for number in range(count)]
 
 
 def _pairs(left: Ints, right: Ints, batch: Batch, other: Batch, kept: Ints, added: Ints) -> Batch:

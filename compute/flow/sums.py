@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.kernels import groups
@@ -109,6 +110,25 @@ class SumTable:
     def restore(self) -> None:
         """Forget what is staged."""
         self._staged = None
+
+    def save(self, to: Writer) -> None:
+        """Write the groups that are there."""
+        at = np.flatnonzero(self._used)
+        to.numbers("groups", len(at), len(self._hashes), self._count)
+        to.array("hashes", self._hashes[at])
+        to.array("keys", self._keys[at])
+        to.array("sums", self._sums[at])
+
+    def load(self, saved: Reader) -> None:
+        """Take saved groups over."""
+        groups_there, size, self._count = saved.numbers("groups")
+        hashes = saved.array("hashes")
+        keys, sums = saved.array("keys", self._key), saved.array("sums", self._width)
+        if not len(hashes) == len(keys) == len(sums) == groups_there <= size // 2:
+            raise Mismatch("a table of sums has another size")
+        self._allocate(size)
+        used = np.ones(groups_there, np.bool_)
+        groups.rehash(hashes, keys, used, sums, self._hashes, self._keys, self._used, self._sums)
 
     def _grow(self, size: int) -> None:
         old = self._hashes, self._keys, self._used, self._sums

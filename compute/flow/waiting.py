@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, concat
 from foreshore.compute.flow.operators.grouping import consolidated
@@ -68,6 +69,28 @@ class Waiting:
     def restore(self) -> None:
         """Forget what was staged."""
         self._staged = None
+
+    def save(self, to: Writer) -> None:
+        """Write all that waits."""
+        to.numbers("runs", len(self._runs))
+        for number, run in enumerate(self._runs):
+            updates = run.updates.take(slice(run.begin, None))
+            for name in ("words", "times", "diffs"):
+                to.array(f"{number}.{name}", getattr(updates, name))
+
+    def load(self, saved: Reader) -> None:
+        """Take over what waits."""
+        (count,) = saved.numbers("runs")
+        self._runs = tuple(
+            _Run(
+                Batch(
+                    saved.array(f"{number}.words", self._width),
+                    saved.array(f"{number}.times"),
+                    saved.array(f"{number}.diffs"),
+                )
+            )
+            for number in range(count)
+        )
 
     def compact(self, since: Timestamp) -> None:
         """Forget nothing: all that waits is of the future."""

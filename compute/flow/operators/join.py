@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.bulk import Bulk
@@ -163,6 +164,21 @@ class Join:
         self._beginning = False
         for _, arranged in self._own:
             arranged.restore()
+
+    def save(self, to: Writer) -> None:
+        """Write the rows that are arranged here."""
+        to.numbers("begun", self._begun)
+        for number, arranged in self._own:
+            if to.once(arranged):
+                arranged.spine.save(to.part(number))
+
+    def load(self, saved: Reader) -> None:
+        """Take these rows over."""
+        (begun,) = saved.numbers("begun")
+        self._begun = bool(begun)
+        for number, arranged in self._own:
+            if saved.once(arranged):
+                arranged.spine.load(saved.part(number))
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of each arrangement."""

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.iteration import Iteration, are_equal, with_text
@@ -186,6 +187,19 @@ class Loop:
     def maintain(self) -> bool:
         """Do a slice of merging; return whether there is more to do."""
         return any([each.maintain() for each in self._all()])
+
+    def save(self, to: Writer) -> None:
+        """Write the iterations."""
+        to.numbers("iterations", len(self._iterations))
+        for number, each in enumerate(self._all()):
+            each.save(to.part(number))
+
+    def load(self, saved: Reader) -> None:
+        """Take saved iterations over."""
+        (count,) = saved.numbers("iterations")
+        self._iterations = [self._fresh.copy() for _ in range(count)]
+        for number, each in enumerate(self._all()):
+            each.load(saved.part(number))
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the sizes of all iterations' arrangements, added up by their names."""

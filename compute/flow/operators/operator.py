@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, concat
 from foreshore.compute.flow.layout import Layout
@@ -46,6 +47,14 @@ class Operator(Protocol):
         """Return the sizes of its arrangements."""
         ...
 
+    def save(self, to: Writer) -> None:
+        """Write the state, if there is any (`compute/checkpoint/state.py`)."""
+        ...
+
+    def load(self, saved: Reader) -> None:
+        """Take a saved state over."""
+        ...
+
 
 class Stateless:
     """An operator that keeps nothing."""
@@ -61,6 +70,12 @@ class Stateless:
     def sizes(self) -> Iterable[ArrangementSize]:
         """Return nothing."""
         return ()
+
+    def save(self, to: Writer) -> None:
+        """Write nothing."""
+
+    def load(self, saved: Reader) -> None:
+        """Read nothing."""
 
 
 class Source(Stateless):
@@ -130,4 +145,13 @@ class Constant(Stateless):
     def commit(self) -> None:
         """Note that the rows were put out."""
         if self._staged:
+            self._rows = None
+
+    def save(self, to: Writer) -> None:
+        """Write whether the rows were put out."""
+        to.numbers("done", self._rows is None)
+
+    def load(self, saved: Reader) -> None:
+        """Take that over."""
+        if saved.numbers("done") == [1]:
             self._rows = None

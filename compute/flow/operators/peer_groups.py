@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.kernels import groups
@@ -45,6 +46,16 @@ class PeerGroups:
         """Yield the sizes of both counts."""
         yield self._rows.size("counts")
         yield self._groups.size("counts")
+
+    def save(self, to: Writer) -> None:
+        """Write both counts."""
+        self._rows.save(to.part("rows"))
+        self._groups.save(to.part("groups"))
+
+    def load(self, saved: Reader) -> None:
+        """Take both counts over."""
+        self._rows.load(saved.part("rows"))
+        self._groups.load(saved.part("groups"))
 
     def commit(self) -> None:
         """Keep what was staged."""

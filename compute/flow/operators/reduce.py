@@ -10,6 +10,7 @@ from typing import Literal as OneOf
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.bulk import Bulk
@@ -81,6 +82,20 @@ class Sums:
         size = self.table.size("sums")
         outliers = sum(each.floats.nbytes for each in self.sums if each.floats is not None)
         yield replace(size, bytes=size.bytes + outliers)
+
+    def save(self, to: Writer) -> None:
+        """Write the sums, and the outliers of floats."""
+        self.table.save(to.part("table"))
+        for number, each in enumerate(self.sums):
+            if each.floats is not None:
+                each.floats.save(to.part(number))
+
+    def load(self, saved: Reader) -> None:
+        """Take these over."""
+        self.table.load(saved.part("table"))
+        for number, each in enumerate(self.sums):
+            if each.floats is not None:
+                each.floats.load(saved.part(number))
 
     def commit(self) -> None:
         """Keep what was staged."""
@@ -155,6 +170,16 @@ class Distinct:
         """Yield the sizes of the counts of values, and of their sums."""
         yield self._counts.size("counts")
         yield from self._sums.sizes()
+
+    def save(self, to: Writer) -> None:
+        """Write the counts of values, and their sums."""
+        self._counts.save(to.part("counts"))
+        self._sums.save(to.part("sums"))
+
+    def load(self, saved: Reader) -> None:
+        """Take these over."""
+        self._counts.load(saved.part("counts"))
+        self._sums.load(saved.part("sums"))
 
     def commit(self) -> None:
         """Keep what was staged."""
@@ -278,3 +303,16 @@ class Reduce:
         """Yield the size of each arrangement."""
         for part in (self._sums, *self._parts):
             yield from part.sizes()
+
+    def save(self, to: Writer) -> None:
+        """Write the state of all aggregates."""
+        to.numbers("begun", self._begun)
+        for number, part in enumerate((self._sums, *self._parts)):
+            part.save(to.part(number))
+
+    def load(self, saved: Reader) -> None:
+        """Take it over."""
+        (begun,) = saved.numbers("begun")
+        self._begun = bool(begun)
+        for number, part in enumerate((self._sums, *self._parts)):
+            part.load(saved.part(number))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.ordered import OrderedSpine
@@ -33,3 +34,11 @@ class StagedRows:
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows."""
         yield self._spine.size("ordered rows")
+
+    def save(self, to: Writer) -> None:
+        """Write the ordered rows."""
+        self._spine.save(to.part("ordered"))
+
+    def load(self, saved: Reader) -> None:
+        """Take ordered rows over."""
+        self._spine.load(saved.part("ordered"))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat
 from foreshore.compute.flow.layout import Layout
@@ -71,6 +72,14 @@ class TemporalFilter:
     def restore(self) -> None:
         """Return to the state before the last step."""
         self._waiting.restore()
+
+    def save(self, to: Writer) -> None:
+        """Write what waits."""
+        self._waiting.save(to.part("waiting"))
+
+    def load(self, saved: Reader) -> None:
+        """Take over what waits."""
+        self._waiting.load(saved.part("waiting"))
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of what waits."""

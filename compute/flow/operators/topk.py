@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.kernels import groups
@@ -96,3 +97,11 @@ class Threshold:
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the counts."""
         yield self._counts.size("counts")
+
+    def save(self, to: Writer) -> None:
+        """Write the counts."""
+        self._counts.save(to.part("counts"))
+
+    def load(self, saved: Reader) -> None:
+        """Take counts over."""
+        self._counts.load(saved.part("counts"))

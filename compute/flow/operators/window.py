@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, Words, empty
 from foreshore.compute.flow.frame_values import Before, Rows, before_of, put_value
@@ -230,6 +231,22 @@ class WindowFunctions(StagedRows):
         if self._peer_groups is not None:
             self._peer_groups.restore()
         super().restore()
+
+    def save(self, to: Writer) -> None:
+        """Write the ordered rows, and the sums."""
+        super().save(to)
+        if self._totals is not None:
+            self._totals.table.save(to.part("totals"))
+        if self._peer_groups is not None:
+            self._peer_groups.save(to.part("peers"))
+
+    def load(self, saved: Reader) -> None:
+        """Take these over."""
+        super().load(saved)
+        if self._totals is not None:
+            self._totals.table.load(saved.part("totals"))
+        if self._peer_groups is not None:
+            self._peer_groups.load(saved.part("peers"))
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the ordered rows, and of the sums."""

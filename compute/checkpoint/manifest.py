@@ -1,0 +1,146 @@
+"""Manifests: what a checkpoint of a replica consists of.
+
+A manifest is one JSON blob, which names all files of a checkpoint with their lengths and checksums.
+It is stored last and as a whole, so a checkpoint is complete or not there. docs/format.md describes
+the files.
+"""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+from foreshore.update import Timestamp
+
+FORMAT = 1
+NAME = "manifest.json"
+DIRECTORY = "checkpoints"
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file by its key in the blob store; `checksum` is the CRC-32 of all of it."""
+
+    key: str
+    bytes: int
+    checksum: int
+
+
+class SavedState(msgspec.Struct, frozen=True):
+    """The files of a `Captured`: one of arrays, and one for each large run and each table."""
+
+    arrays: File
+    runs: dict[str, File] = {}
+    tables: dict[str, File] = {}
+
+    @property
+    def files(self) -> list[File]:
+        """Return all of them."""
+        return [self.arrays, *self.runs.values(), *self.tables.values()]
+
+
+class SavedCollection(msgspec.Struct, frozen=True):
+    """The rows of a collection that dataflows share, with all updates before `upper`.
+
+    `groups` are the numbers of the columns that are kept, in the groups in which they were added.
+    """
+
+    id: GlobalId
+    columns: tuple[ColumnType, ...]
+    groups: tuple[tuple[int, ...], ...]
+    upper: int
+    state: SavedState
+
+
+class SavedStrings(msgspec.Struct, frozen=True):
+    """The strings with the numbers from `begin` on and before `end`."""
+
+    begin: int
+    end: int
+    state: SavedState
+
+
+class SavedDataflow(msgspec.Struct, frozen=True):
+    """A dataflow that has taken all updates before `upper`; `saved_at` is in milliseconds."""
+
+    id: GlobalId
+    fingerprint: str
+    upper: int
+    saved_at: int
+    state: SavedState
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of its own files."""
+        return sum(file.bytes for file in self.state.files)
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """A checkpoint: what belongs to the replica as a whole, its collections and dataflows."""
+
+    format: int
+    engine: str
+    database: str
+    saved_at: int
+    seed: int
+    strings_seed: int
+    strings: tuple[SavedStrings, ...]
+    collections: tuple[SavedCollection, ...]
+    dataflows: tuple[SavedDataflow, ...]
+
+    @property
+    def files(self) -> list[File]:
+        """Return all files."""
+        states = [each.state for each in (*self.strings, *self.collections, *self.dataflows)]
+        return [file for state in states for file in state.files]
+
+    def dataflow(self, id: GlobalId) -> SavedDataflow | None:
+        """Return a dataflow of the checkpoint, None if it is not there."""
+        return next((each for each in self.dataflows if each.id == id), None)
+
+    def unfit(self, database: str) -> str | None:
+        """Return why nothing can be loaded for a database, None if something can."""
+        if self.format != FORMAT:
+            return f"it has format {self.format}"
+        if self.engine != engine_version():
+            return "it is of another version of the engine"
+        if self.database != database:
+            return "it is of another database"
+        return None
+
+
+@cache
+def engine_version() -> str:
+    """Return a digest of the engine's code, which decides what operators a plan becomes."""
+    root = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for file in sorted([*root.glob("checkpoint/*.py"), *root.glob("flow/**/*.py")]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def fingerprint(description: DataflowDescription) -> str:
+    """Return a digest of a dataflow's plan and exports."""
+    whole = msgspec.msgpack.encode(msgspec.structs.replace(description, as_of=0))
+    return hashlib.sha256(whole).hexdigest()
+
+
+def prefix_of(cluster: str, replica: str | None = None) -> str:
+    """Return what the keys of a cluster's checkpoints begin with, or of one of its replicas."""
+    parts = [DIRECTORY, _plain(cluster), *([] if replica is None else [_plain(replica)])]
+    return "/".join(parts) + "/"
+
+
+def _plain(name: str) -> str:
+    """Return a name as a part of a key."""
+    if name.isascii() and name.isalnum():
+        return name
+    return f"x-{hashlib.sha256(name.encode()).hexdigest()[:24]}"
+
+
+def usable_since(saved: SavedDataflow) -> Timestamp:
+    """Return the time from which on inputs have to be readable for a dataflow to go on."""
+    return saved.upper - 1
