@@ -316,6 +316,29 @@ class OperatorStatus(msgspec.Struct, frozen=True):
     rows_out: int
 
 
+class CheckpointStatus(msgspec.Struct, frozen=True):
+    """The newest checkpoint of a dataflow: before which time it has all updates, and its files.
+
+    `saved_at` is in milliseconds since 1970.
+    """
+
+    id: GlobalId
+    upper: int
+    saved_at: int
+    bytes: int
+
+
+class Checkpoints(Message, frozen=True):
+    """The dataflows of the replica's newest checkpoint; another one is being made if `begun`.
+
+    The inputs of these dataflows stay readable from the time before `upper` on, and while a
+    checkpoint is being made those of all from where they are.
+    """
+
+    dataflows: tuple[CheckpointStatus, ...]
+    begun: bool = False
+
+
 class Status(Message, frozen=True):
     """The replica's status report, sent when a dataflow's state changes and periodically.
 
@@ -341,4 +364,6 @@ Command: TypeAlias = (
     | CancelPeek
     | PeekPartTaken
 )
-Response: TypeAlias = Frontiers | PeekResponse | SinkUpdates | SubscribeResponse | Status
+Response: TypeAlias = (
+    Frontiers | PeekResponse | SinkUpdates | SubscribeResponse | Status | Checkpoints
+)

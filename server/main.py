@@ -72,6 +72,8 @@ class ServeOptions:
     segment_bytes: int
     spark_master: str
     max_connections: int
+    checkpoint_interval: float
+    checkpoint_size: float
     password: str | None
     lifeline: bool
     take_over: bool
@@ -187,6 +189,8 @@ async def _environment(options: ServeOptions, storage: StorageController) -> Env
         data_dir=options.data_dir,
         engine_options={
             "master": options.spark_master,
+            "checkpoint_interval_ms": str(1000 * options.checkpoint_interval),
+            "checkpoint_least_bytes": str(int(options.checkpoint_size * (1 << 20))),
             **({} if options.blob is None else {"blob": options.blob}),
         },
     )
@@ -249,6 +253,20 @@ _OPTIONS = (
         "spark-master", default="local[*]", metavar="URI", help="Spark of clusters of size spark."
     ),
     _option("max-connections", type=click.IntRange(1), default=1000, help="Concurrent sessions."),
+    _option(
+        "checkpoint-interval",
+        type=click.FloatRange(0),
+        default=60.0,
+        metavar="SECONDS",
+        help="Between checkpoints of a replica's state; 0 for none.",
+    ),
+    _option(
+        "checkpoint-size",
+        type=click.FloatRange(0),
+        default=64.0,
+        metavar="MB",
+        help="Of a replica's state, from which on checkpoints are made.",
+    ),
 )
 
 
@@ -278,6 +296,8 @@ def serve_command(
     segment_bytes: int,
     spark_master: str,
     max_connections: int,
+    checkpoint_interval: float,
+    checkpoint_size: float,
     take_over: bool,
     lifeline: bool,
 ) -> None:
@@ -291,6 +311,8 @@ def serve_command(
         segment_bytes,
         spark_master,
         max_connections,
+        checkpoint_interval,
+        checkpoint_size,
         os.environ.pop("FORESHORE_PASSWORD", None) or None,
         lifeline,
         take_over,

@@ -55,6 +55,20 @@ def operators(context: StatementContext) -> Iterator[tuple[str, OperatorStatus]]
             yield replica, each
 
 
+def _checkpoints(context: StatementContext) -> Iterator[Row]:
+    """Yield what each replica, or the one that the session chose, has in its newest checkpoint."""
+    pinned = pinned_replica(context)
+    for replica, each in context.coordinator.compute.checkpoints():
+        if pinned is None or replica == pinned:
+            yield {
+                "replica_id": replica,
+                "object_id": each.id,
+                "write_frontier": each.upper,
+                "saved_at": each.saved_at * 1000,
+                "size": each.bytes,
+            }
+
+
 def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
     """Yield the arrangements of replicas, and the mirrors of indexes, which are in this process."""
     if pinned_replica(context) is None:
@@ -201,6 +215,7 @@ def _name(context: StatementContext, id: GlobalId) -> str:
 
 DATAFLOWS: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_dataflow_statuses": _dataflow_statuses,
+    "mz_checkpoints": _checkpoints,
     "mz_arrangement_sizes": _arrangement_sizes,
     "mz_records_per_dataflow": _records_per_dataflow,
     "mz_dataflow_operators": _dataflow_operators,

@@ -544,6 +544,13 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "id text, name text, cluster_id text, size text",
         live("mz_pending_cluster_replicas"),
     ),
+    (
+        "mz_internal",
+        "mz_checkpoints",
+        "replica_id text, object_id text, write_frontier mz_timestamp, saved_at timestamptz,"
+        "size int8",
+        live("mz_checkpoints"),
+    ),
 )
 
 

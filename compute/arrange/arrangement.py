@@ -32,6 +32,7 @@ from foreshore.compute.arrange.key import (
 )
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat, sort_and_consolidate
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.types import Datum, SqlType
 from foreshore.update import Timestamp, update_schema
@@ -130,6 +131,24 @@ class Arrangement:
     def compact(self, since: Timestamp) -> None:
         """Forget the times before `since`."""
         self.since = max(self.since, since)
+
+    # --- checkpoints
+
+    def save(self, to: Writer) -> None:
+        """Write all updates."""
+        since = min(self.since, max(self.upper - 1, 0))
+        to.numbers("times", since, self.upper)
+        to.numbers("rows", self.rows)
+        if self.rows:
+            to.table("updates", self.updates(since))
+
+    def load(self, saved: Reader) -> None:
+        """Take saved updates over; there are none yet."""
+        self.since, upper = saved.numbers("times")
+        self._state = State((), (), np.empty(0, np.uint64), self.since)
+        if saved.numbers("rows") != [0]:
+            self.insert(saved.table("updates"), upper)
+        self.advance(upper)
 
     @property
     def maintenance_due(self) -> bool:

@@ -1,11 +1,11 @@
 """What an engine offers whose dataflows can be saved."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from foreshore.compute.checkpoint.state import Captured, Reader
-from foreshore.compute.engine import Dataflow
+from foreshore.compute.engine import ArrangementSize, Dataflow
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -68,6 +68,10 @@ class SavingEngine(Protocol):
 
     def load(self, description: DataflowDescription, saved: Reader) -> Dataflow:
         """Return a dataflow in the saved state, that at its `as_of`; raises Mismatch."""
+        ...
+
+    def sizes(self) -> Iterable[ArrangementSize]:
+        """Return the sizes of what dataflows share."""
         ...
 
     def forget_unread(self) -> None:

@@ -94,7 +94,9 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def files(self) -> list[File]:
         """Return all files."""
-        states = [each.state for each in (*self.strings, *self.collections, *self.dataflows)]
+        states = [each.state for each in self.strings]
+        states += [each.state for each in self.collections]
+        states += [each.state for each in self.dataflows]
         return [file for state in states for file in state.files]
 
     def dataflow(self, id: GlobalId) -> SavedDataflow | None:

@@ -16,7 +16,7 @@ and only once for as long as it exists. All that was written has to be read, in 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class Captured:
     runs: dict[str, Run] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     run_arrays: dict[str, dict[str, Any]] = field(default_factory=dict)
-    made: Callable[[str, Run], None] = lambda name, run: None  # noqa: E731
+    made: Callable[[str, Run], None] = lambda name, run: None
 
 
 class Writer:
@@ -111,9 +111,7 @@ class Reader:
     ) -> None:
         self._saved = saved
         self._prefix = prefix
-        self._left = (
-            {*saved.arrays, *saved.run_arrays, *saved.tables} if left is None else left
-        )
+        self._left = {*saved.arrays, *saved.run_arrays, *saved.tables} if left is None else left
         self._seen: set[int] = set() if seen is None else seen
 
     def part(self, name: str | int) -> "Reader":
@@ -148,9 +146,7 @@ class Reader:
         """Return a table."""
         return self._take(self._saved.tables, name)
 
-    def runs(
-        self, name: str, width: int, keys: Sequence[Ints], seed: np.uint64
-    ) -> tuple[Run, ...]:
+    def runs(self, name: str, width: int, keys: Sequence[Ints], seed: np.uint64) -> tuple[Run, ...]:
         """Return runs of rows of `width` words, with indexes by all keys but the first."""
         (count,) = self.numbers(f"{name}.count")
         found = []
@@ -184,6 +180,7 @@ class Reader:
         return saved[name]
 
 
+@runtime_checkable
 class State(Protocol):
     """Something that is saved."""
 

@@ -9,7 +9,6 @@
 All calls block. One thread at a time writes.
 """
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import pyarrow as pa
 
 from foreshore.compute.checkpoint.files import map_arrays, read_table, write_arrays, write_table
 from foreshore.compute.checkpoint.manifest import NAME, File, Manifest, SavedState, prefix_of
-from foreshore.compute.checkpoint.state import Arrays, Captured, Mismatch, arrays_of, run_of
+from foreshore.compute.checkpoint.state import Captured, Mismatch, arrays_of
 from foreshore.compute.flow.run import Run
 from foreshore.errors import DataCorrupted
 from foreshore.failpoint import reached
@@ -45,7 +44,8 @@ class CheckpointStore:
         self._cluster = prefix_of(cluster)
         self._prefix = prefix_of(cluster, replica)
         self._numbers = count()
-        self._run_files: WeakKeyDictionary[Run, File] = WeakKeyDictionary()
+        # With the number of indexes that were written.
+        self._run_files: WeakKeyDictionary[Run, tuple[File, int]] = WeakKeyDictionary()
         self._written: set[str] | None = None  # keys; None: all that is there
 
     # --- writing
@@ -54,10 +54,11 @@ class CheckpointStore:
         """Store captured state; `pause` is called after each file."""
         runs: dict[str, File] = {}
         for name, run in captured.runs.items():
-            file = self._run_files.get(run)
-            if file is None:
+            file, indexes = self._run_files.get(run, (None, 0))
+            if file is None or indexes < _indexes_made(run):
+                indexes = _indexes_made(run)
                 file = self._put(write_arrays, arrays_of(run))
-                self._run_files[run] = file
+                self._run_files[run] = file, indexes
                 pause()
             runs[name] = file
         tables = {name: self._put(write_table, each) for name, each in captured.tables.items()}
@@ -110,6 +111,10 @@ class CheckpointStore:
         found = filter(None, map(self._manifest, keys))
         return max(found, key=lambda each: each.saved_at, default=None)
 
+    def owns(self, manifest: Manifest) -> bool:
+        """Whether a manifest is of this replica."""
+        return all(file.key.startswith(self._prefix) for file in manifest.files)
+
     def _manifest(self, key: str) -> Manifest | None:
         data = self._blob.get(key)
         if data is None:
@@ -126,21 +131,18 @@ class CheckpointStore:
             with self._files.of(saved.files) as paths:
                 found = dict(zip((file.key for file in saved.files), paths, strict=True))
                 arrays = map_arrays(found[saved.arrays.key])
-                runs = {name: self._run(file, found[file.key]) for name, file in saved.runs.items()}
+                runs = {name: map_arrays(found[file.key]) for name, file in saved.runs.items()}
                 tables = {name: read_table(found[f.key]) for name, f in saved.tables.items()}
         except (DataCorrupted, OSError, pa.ArrowInvalid, ValueError) as error:
             raise Mismatch(str(error)) from error
-        return Captured(arrays, runs, tables)
 
-    def _run(self, file: File, path: Path) -> Run:
-        run = run_of(Arrays(map_arrays(path)))
-        if file.key.startswith(self._prefix):
-            self._run_files[run] = file
-        return run
+        def made(name: str, run: Run) -> None:
+            file = saved.runs[name]
+            if file.key.startswith(self._prefix):
+                self._run_files[run] = file, _indexes_made(run)
+
+        return Captured(arrays, {}, tables, runs, made)
 
 
-def delete_all(blob: Blob, cluster: str, replica: str | None = None) -> None:
-    """Delete the checkpoints of a cluster that was dropped, or of one of its replicas; blocks."""
-    for key, _ in list(blob.list(prefix_of(cluster, replica))):
-        with contextlib.suppress(FileNotFoundError):
-            blob.delete(key)
+def _indexes_made(run: Run) -> int:
+    return sum(index.is_made for index in run.indexes)

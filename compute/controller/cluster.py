@@ -20,6 +20,7 @@ from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.outbox import are_large
 from foreshore.compute.protocol import (
     ArrangementStatus,
+    CheckpointStatus,
     CreateDataflow,
     CreateInstance,
     DataflowDescription,
@@ -104,6 +105,9 @@ class Replica:
     suspected: set[GlobalId] = field(default_factory=set)
     # Dataflows that failed repeatedly.
     failing: dict[GlobalId, DataflowStatus] = field(default_factory=dict)
+    # Of its newest checkpoint, and whether it makes another one.
+    checkpoints: dict[GlobalId, CheckpointStatus] = field(default_factory=dict)
+    saving: bool = False
     begun: set[GlobalId] = field(default_factory=set)  # sinks whose initial updates it has sent
     away_since: float = 0.0  # when it was created or last disconnected, by the loop's clock
     task: asyncio.Task[None] | None = None
@@ -211,6 +215,7 @@ class Cluster:
         replica.uppers = {}
         replica.status = None
         replica.arrangements, replica.operators = (), ()
+        replica.saving = False
         for id in list(replica.leases):
             replica.release(id)
 

@@ -18,6 +18,7 @@ from foreshore.compute.controller.peeks import Peeks
 from foreshore.compute.controller.responses import Responses
 from foreshore.compute.protocol import (
     ArrangementStatus,
+    CheckpointStatus,
     CreateInstance,
     DataflowDescription,
     OperatorStatus,
@@ -55,7 +56,7 @@ class Clusters:
         self._peeks = peeks
         self._responses = responses
         self._launcher = launcher
-        self._options = dict(options)
+        self.options = dict(options)
         self._database = database
         self._snapshots = snapshots
         self._fail_waiters = fail_waiters
@@ -85,7 +86,7 @@ class Clusters:
 
     def _instance(self, size: str, options: Mapping[str, str]) -> CreateInstance:
         engine, implied = engine_of(size)
-        return CreateInstance(engine, {**self._options, **implied, **options}, self._database)
+        return CreateInstance(engine, {**self.options, **implied, **options}, self._database)
 
     def remove(self, id: str) -> Cluster:
         """Remove a cluster, so that nothing starts in it while its replicas end; return it."""
@@ -178,6 +179,13 @@ class Clusters:
         """Yield the arrangements of each replica, a few seconds old, for builtin relations."""
         for cluster in self:
             yield from cluster.arrangements()
+
+    def checkpoints(self) -> Iterator[tuple[str, CheckpointStatus]]:
+        """Yield the dataflows of each replica's newest checkpoint, for builtin relations."""
+        for cluster in self:
+            for replica in cluster.replicas.values():
+                for each in replica.checkpoints.values():
+                    yield replica.name, each
 
     def operators(self) -> Iterator[tuple[str, OperatorStatus]]:
         """Yield what the operators of each replica have done, for builtin relations."""

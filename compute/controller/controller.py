@@ -23,12 +23,12 @@ from itertools import count
 from typing import Any, assert_never
 
 from foreshore.compute.controller import index_streams
+from foreshore.compute.controller.background import run_background
 from foreshore.compute.controller.cluster import Prepared
 from foreshore.compute.controller.clusters import Clusters
 from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, NothingKept
 from foreshore.compute.controller.feeds import Feeds
 from foreshore.compute.controller.hydration import Capabilities, hydration_snapshots, take_snapshots
-from foreshore.compute.controller.input_holds import run_holds
 from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.mirrors import Mirrors
@@ -42,6 +42,7 @@ from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
     AllowCompaction,
     ArrangementStatus,
+    CheckpointStatus,
     DataflowDescription,
     DataflowStatus,
     IndexExport,
@@ -258,7 +259,9 @@ class ComputeController:
                     assert_never(export)
         dataflow.tasks.append(self._spawn(self._start(dataflow)))
         if self._holding is None:
-            self._holding = self._spawn(run_holds(self._storage, self._dataflows))
+            self._holding = self._spawn(
+                run_background(self._storage, self._dataflows, self._clusters)
+            )
 
     def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:
         """Yield the read holds of dataflows on their inputs, each with the dataflow's id."""
@@ -548,6 +551,10 @@ class ComputeController:
             for replica in cluster.replicas.values():
                 for each in replica.status.dataflows if replica.status is not None else ():
                     yield replica.name, each
+
+    def checkpoints(self) -> Iterator[tuple[str, CheckpointStatus]]:
+        """Yield the dataflows of each replica's newest checkpoint, for builtin relations."""
+        return self._clusters.checkpoints()
 
     def operators(self) -> Iterator[tuple[str, OperatorStatus]]:
         """Yield what the operators of each replica have done, for builtin relations."""

@@ -1,6 +1,7 @@
 """Input holds: read holds on the inputs of dataflows, which follow the outputs.
 
-A hold stays at the earliest time from which a new replica may have to read the input.
+A hold stays at the earliest time from which a new replica may have to read the input, from the
+beginning or from a checkpoint on.
 """
 
 import asyncio
@@ -13,11 +14,12 @@ from foreshore.compute.controller.maintained import Dataflow
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import StorageController
-from foreshore.update import EMPTY
+from foreshore.update import EMPTY, Timestamp
 
 logger = logging.getLogger(__name__)
 
 HOLDS_SECONDS = 5.0
+AWAY_SECONDS = 600.0  # after which the inputs are not kept for a replica's checkpoint
 
 
 async def run_holds(storage: StorageController, dataflows: Mapping[GlobalId, Dataflow]) -> None:
@@ -34,8 +36,11 @@ async def _downgrade_holds(
     storage: StorageController, dataflows: Mapping[GlobalId, Dataflow]
 ) -> None:
     compact_sinks(storage, dataflows)
+    now = asyncio.get_running_loop().time()
     for dataflow in list(dataflows.values()):
-        since = dataflow.since
+        since = _needed_since(dataflow, now)
+        if since is None:
+            continue
         for id, hold in list(dataflow.holds.items()):
             if hold.frontier < since and storage.exists(id):
                 try:
@@ -45,6 +50,23 @@ async def _downgrade_holds(
                     continue
                 if id in dataflow.holds:
                     dataflow.holds[id] = lower
+
+
+def _needed_since(dataflow: Dataflow, now: float) -> Timestamp | None:
+    """Return the time from which on a dataflow's inputs are read.
+
+    A replica that starts from its checkpoint reads what came after it. None: that is not known, as
+    a checkpoint is being made. A replica that has been away for long does not count.
+    """
+    since = dataflow.since
+    for replica in dataflow.replicas:
+        if replica.saving:
+            return None
+        saved = replica.checkpoints.get(dataflow.description.id)
+        away = replica.connection is None and now - replica.away_since > AWAY_SECONDS
+        if saved is not None and not away:
+            since = min(since, saved.upper - 1)
+    return since
 
 
 def compact_sinks(storage: StorageController, dataflows: Mapping[GlobalId, Dataflow]) -> None:

@@ -12,6 +12,7 @@ from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.peeks import Peeks
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
+    Checkpoints,
     Frontiers,
     PeekResponse,
     Response,
@@ -83,6 +84,9 @@ class Responses:
                     replica.operators = message.operators
                 self._suspect(replica, message)
                 self._note_failing(replica, message)
+            case Checkpoints(dataflows=dataflows, begun=begun):
+                replica.checkpoints = {each.id: each for each in dataflows}
+                replica.saving = begun
             case _:
                 assert_never(message)
 

@@ -22,20 +22,19 @@ from time import thread_time_ns
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, consolidate
 from foreshore.compute.arrange.table_index import table_index
+from foreshore.compute.checkpoint.state import State, Writer
 from foreshore.compute.engine import (
     ERRORS,
-    ArrangementSize,
     Dataflow,
     Engine,
     empty_output,
     output_schema,
     rows_schema,
 )
-from foreshore.compute.output import IndexRows, Output, TableOutput
+from foreshore.compute.output import Output, TableOutput
 from foreshore.compute.protocol import (
     ArrangementStatus,
     DataflowDescription,
@@ -51,9 +50,12 @@ from foreshore.compute.protocol import (
     SubscribeIndex,
     SubscribeResponse,
 )
-from foreshore.compute.replica.inputs import Contents, conform
-from foreshore.compute.replica.queues import ImportQueue, Part, Window, at_or_after
-from foreshore.errors import InternalError, OutOfMemory
+from foreshore.compute.replica.correction import difference
+from foreshore.compute.replica.indexes import Index, arrangement_status
+from foreshore.compute.replica.inputs import Contents, conform, moved
+from foreshore.compute.replica.queues import ImportQueue, Part, Window, at_or_after, before
+from foreshore.compute.replica.resume import Resume, Resumed, initial_messages
+from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import columns_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -65,15 +67,6 @@ SMALL_STEP_MS = 5.0  # a dataflow whose last step took longer steps on the worke
 logger = logging.getLogger(__name__)
 
 Sent = list[tuple[Message, tuple[pa.Table, ...]]]
-
-
-@dataclass(slots=True)
-class Index:
-    """An export as an arrangement."""
-
-    export: IndexExport
-    rows: IndexRows
-    since: Timestamp
 
 
 @dataclass(slots=True)
@@ -156,12 +149,21 @@ class DataflowState:
         self.state = "hydrating"
         self.times.began = time.monotonic()
 
-    def hydrate(self, engine: Engine) -> Sent:
-        """On the worker: compute the output as of `as_of` and return the messages for it."""
+    def hydrate(self, engine: Engine, resume: Resume | None = None) -> Sent:
+        """On the worker: compute the output as of `as_of` and return the messages for it.
+
+        `resume` gives the state in which the dataflow can begin instead, if there is one.
+        """
         started, cpu = time.monotonic(), thread_time_ns()
         schemas = {id: contents.schema for id, contents in self._contents.items()}
         if self._dataflow is not None:  # of a failed attempt
             self._dataflow.close()
+            self._dataflow = None
+        resumed = None
+        if resume is not None and not self._persisted:
+            resumed = resume(self.description, self._contents)
+        if resumed is not None:
+            return self._resumed(resumed, started)
         self._dataflow = engine.create(self.description, schemas)
         for index in list(self.indexes.values()):
             index.rows = self._dataflow.index(index.export, index.since) or index.rows
@@ -180,6 +182,51 @@ class DataflowState:
         self.times.hydration_ns += thread_time_ns() - cpu
         return sent
 
+    def _resumed(self, resumed: Resumed, started: float) -> Sent:
+        """Take a state over, advance it to `as_of`, and return the messages for it."""
+        as_of = self.description.as_of
+        self._dataflow, self.errors = resumed.dataflow, resumed.errors
+        for id, index in list(self.indexes.items()):
+            index.rows = resumed.indexes[id]
+        begin = resumed.upper
+        if begin <= as_of:
+            deltas = {id: before(table, as_of + 1) for id, table in resumed.updates.items()}
+            if any(map(len, deltas.values())) or self._due(as_of + 1):
+                output = self._conformed(self._dataflow.step(begin, as_of + 1, deltas))
+            else:
+                output = _nothing(self._columns)
+                self._dataflow.advanced(as_of + 1)
+            self._insert(output, as_of + 1)
+        self.frontier = max(begin, as_of + 1)
+        rest = {id: at_or_after(table, self.frontier) for id, table in resumed.updates.items()}
+        self._precede(self.frontier, {id: table for id, table in rest.items() if table.num_rows})
+        self._contents = {}
+        self.times.hydration_ms = round(1000 * (time.monotonic() - started))
+        return initial_messages(self.description, self.errors)
+
+    @property
+    def is_savable(self) -> bool:
+        """Whether the state can be saved now."""
+        return (
+            self.state == "running"
+            and not self.busy
+            and not self.dropped
+            and self._window is None
+            and not self._corrections
+            and isinstance(self._dataflow, State)
+            and all(isinstance(index.rows, State) for index in self.indexes.values())
+            and not any(isinstance(each, SubscribeExport) for each in self.description.exports)
+        )
+
+    def save(self, to: Writer) -> None:
+        """On the worker: write the state before `frontier`."""
+        assert isinstance(self._dataflow, State)
+        self._dataflow.save(to.part("dataflow"))
+        for id, index in self.indexes.items():
+            assert isinstance(index.rows, State)
+            index.rows.save(to.part("indexes").part(id))
+        self.errors.save(to.part("errors"))
+
     def _initial(self, output: Output) -> Sent:
         """Return the messages for the output as of `as_of`."""
         sent: Sent = []
@@ -197,40 +244,20 @@ class DataflowState:
                         message = SinkUpdates(shard, as_of + 1, as_of + 1, True)
                         sent.append((message, (nothing, output.errors)))
                         continue
-                    difference = self._difference(output.rows, persisted)
+                    correction = difference(output.rows, persisted, self._columns, as_of)
                     upper = persisted.snapshot.upper
-                    if upper > as_of and difference.num_rows:
+                    if upper > as_of and correction.num_rows:
                         logger.warning(
                             "a materialised view is corrected",
-                            extra={"shard": shard, "updates": difference.num_rows},
+                            extra={"shard": shard, "updates": correction.num_rows},
                         )
-                        self._corrections[shard] = upper, _at(difference, upper)
-                        difference = difference.slice(0, 0)
+                        self._corrections[shard] = upper, moved(correction, upper)
+                        correction = correction.slice(0, 0)
                     message = SinkUpdates(shard, min(upper, as_of + 1), as_of + 1, True)
-                    sent.append((message, (difference, output.errors)))
+                    sent.append((message, (correction, output.errors)))
                 case IndexExport():
                     pass
         return sent
-
-    def _difference(self, rows: pa.Table, persisted: Contents) -> pa.Table:
-        """Return the updates at as_of that turn the persisted rows into `rows`."""
-        as_of = self.description.as_of
-        schema = output_schema(self._columns)
-        time = min(as_of, persisted.snapshot.upper - 1)
-        if persisted.snapshot.upper and time < persisted.snapshot.since:
-            raise InternalError(
-                f"shard {persisted.snapshot.id} cannot be corrected as of {time},"
-                f" as it is readable from {persisted.snapshot.since}"
-            )
-        held = [conform(table, schema) for table in persisted.until(time)]
-        negated = [
-            table.set_column(
-                table.num_columns - 1, schema[-1], pc.negate(table.column(table.num_columns - 1))
-            )
-            for table in held
-        ]
-        both = pa.concat_tables([conform(table, schema) for table in [rows, *negated]])
-        return consolidate(both, rows_schema(self._columns), as_of)
 
     # --- steps
 
@@ -561,20 +588,6 @@ class DataflowState:
         for id, index in self.indexes.items():
             rows, runs, size = index.rows.size
             yield IndexStatus(id, index.rows.since, index.rows.upper, rows, runs, size)
-
-
-def arrangement_status(size: ArrangementSize, owner: GlobalId | None) -> ArrangementStatus:
-    """Return the status of an arrangement of `owner`, if it belongs to no other collection."""
-    object = size.object or owner
-    return ArrangementStatus(
-        object, size.operator, size.name, size.records, size.batches, size.bytes, size.merges
-    )
-
-
-def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
-    times = pa.repeat(pa.scalar(time, pa.int64()), updates.num_rows)
-    place = updates.num_columns - 2
-    return updates.set_column(place, updates.schema[place], times)
 
 
 def _asked(request: SubscribeIndex) -> Timestamp:

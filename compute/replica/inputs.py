@@ -108,3 +108,10 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def moved(updates: pa.Table, time: Timestamp) -> pa.Table:
+    """Return the updates, all at one time."""
+    times = pa.repeat(pa.scalar(time, pa.int64()), updates.num_rows)
+    place = updates.num_columns - 2
+    return updates.set_column(place, updates.schema[place], times)

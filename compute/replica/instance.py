@@ -15,7 +15,7 @@ from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import CreateInstance
 from foreshore.compute.replica.linear import LinearFirst
 from foreshore.errors import InvalidParameterValue
-from foreshore.storage.blob import open_blob
+from foreshore.storage.blob import Blob, open_blob
 from foreshore.storage.local_files import LocalFiles
 
 logger = logging.getLogger(__name__)
@@ -30,8 +30,11 @@ def local_files(options: Mapping[str, str], scratch: Path) -> LocalFiles:
 
     `blob` and `data_dir` are the environment's options.
     """
-    blob = open_blob(options.get("blob"), Path(options["data_dir"]))
-    return LocalFiles(blob, scratch / "batches")
+    return LocalFiles(_blob(options), scratch / "batches")
+
+
+def _blob(options: Mapping[str, str]) -> Blob:
+    return open_blob(options.get("blob"), Path(options["data_dir"]))
 
 
 def flow_engine(options: Mapping[str, str]) -> Engine:
@@ -91,6 +94,12 @@ class Instance:
         self._engines = engines
         self._scratch = scratch
         self._files: LocalFiles | None = None
+
+    @property
+    def blob(self) -> Blob:
+        """Return the environment's blob store."""
+        assert self.command is not None, "no instance has been created"
+        return _blob(self.command.options)
 
     @property
     def files(self) -> LocalFiles:

@@ -128,3 +128,8 @@ class Window:
 def at_or_after(updates: pa.Table, lower: Timestamp) -> pa.Table:
     """Return the updates at or beyond `lower`."""
     return updates.filter(pc.greater_equal(times_of(updates), lower)) if lower else updates
+
+
+def before(updates: pa.Table, upper: Timestamp) -> pa.Table:
+    """Return the updates before `upper`."""
+    return updates.filter(pc.less(times_of(updates), upper))

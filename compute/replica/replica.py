@@ -22,6 +22,7 @@ from typing import assert_never
 import msgspec
 
 from foreshore import blocking
+from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.peek import failure_of
 from foreshore.compute.protocol import (
     STATUS_SECONDS,
@@ -43,7 +44,9 @@ from foreshore.compute.protocol import (
     Status,
     SubscribeIndex,
 )
-from foreshore.compute.replica.dataflow import DataflowState, Sent, arrangement_status
+from foreshore.compute.replica.checkpoints import Checkpointer, Pace
+from foreshore.compute.replica.dataflow import DataflowState, Sent
+from foreshore.compute.replica.indexes import arrangement_status
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import EngineFactory, Instance
 from foreshore.compute.replica.pending_peeks import PendingPeeks
@@ -87,6 +90,9 @@ class Replica:
         self._work = asyncio.Event()
         self._hydrations = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
+        self._name = ""
+        self._scratch = scratch
+        self._checkpoints = Checkpointer(self._dataflows, self._steps, self._freed, self._send)
         self._peeks = PendingPeeks(
             self._instance, self._exporters, self._queries, self._tasks, self._send
         )
@@ -98,6 +104,7 @@ class Replica:
                 self._tasks.create_task(self._step_dataflows())
                 self._tasks.create_task(self._hydrate_dataflows())
                 self._tasks.create_task(self._report())
+                self._tasks.create_task(self._checkpoints.run())
                 self._tasks.create_task(self._watch_engine())
         finally:
             self._peeks.forget()
@@ -133,6 +140,7 @@ class Replica:
     def deliver(self, connection: Connection[Command], command: Command, tables: Tables) -> None:
         """Execute a command."""
         if isinstance(command, Hello):
+            self._name = command.replica
             self.accept(connection)
             return
         if connection is not self._connection:
@@ -187,11 +195,20 @@ class Replica:
         elif before.database != command.database:
             logger.warning("serving another database, nothing is kept")
             self._instance.move(command)
+            self._checkpoints.forget()
             for dataflow in list(self._dataflows.values()):
                 self._drop(dataflow)
 
     async def _start_engine(self) -> None:
         await self._instance.start(self._hydration, self._engine_tried)
+        engine, command = self._instance.engine, self._instance.command
+        assert engine is not None
+        assert command is not None
+        cluster, _, name = self._name.rpartition(".")
+        instance = self._instance
+        store = CheckpointStore(instance.blob, instance.files, self._scratch, cluster, name)
+        pace = Pace.of(command.options)
+        await self._checkpoints.open(engine, store, command.database, pace, self._hydration)
         self._hydrations.set()
 
     def _engine_tried(self) -> None:
@@ -222,6 +239,7 @@ class Replica:
                 catch_up(dataflow, wanted.pop(id), found)
                 self._moved.update(dict.fromkeys(dataflow.exports, dataflow.frontier))
         self._history = None
+        self._checkpoints.report()
         for each in wanted.values():
             self._create(each)
         for command in self._compactions:
@@ -370,7 +388,9 @@ class Replica:
                 dataflow.begin_hydration()
                 self._send_status()
                 try:
-                    sent = await blocking.run(self._hydration, dataflow.hydrate, engine)
+                    sent = await blocking.run(
+                        self._hydration, dataflow.hydrate, engine, self._checkpoints.resume
+                    )
                 except Exception as error:
                     await self._instance.check()
                     self._failed(dataflow, error, "pending")
@@ -380,7 +400,7 @@ class Replica:
             await self._hydrations.wait()
 
     def _to_hydrate(self) -> DataflowState | None:
-        if self._instance.engine is None:
+        if self._instance.engine is None or not self._checkpoints.opened:
             return None
         return next((r for r in self._dataflows.values() if r.state == "pending"), None)
 
@@ -469,6 +489,14 @@ class Replica:
             self._send(message, tables)
         self._frontier_moved(dataflow)
         self._advance(dataflow)
+
+    def _freed(self, dataflow: DataflowState) -> None:
+        """Go on with a dataflow whose state was captured."""
+        if dataflow.dropped:
+            self._close(dataflow)
+        else:
+            self._advance(dataflow)
+            self._work.set()
 
     def _retry_smaller(self, dataflow: DataflowState) -> None:
         """Retry a step at once with a smaller window; this is not a failure."""

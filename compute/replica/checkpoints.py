@@ -1,0 +1,326 @@
+"""Makes a replica's checkpoints in the background, and resumes its dataflows from the newest one.
+
+    round    the environment holds the inputs; dataflows are captured, one after the other, each
+             between two of its steps, and written; then what they share; then the manifest
+
+A dataflow that made no step since the last round is not written again, nor are large runs that are
+there still. Writing is done by one thread of low priority, which works a share of the time only. A
+round begins when the interval has passed, and not before many times as long as the last one took.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from foreshore import blocking
+from foreshore.compute.checkpoint.engine import (
+    CapturedCollection,
+    CapturedStrings,
+    SavingEngine,
+    Shared,
+)
+from foreshore.compute.checkpoint.manifest import (
+    FORMAT,
+    Manifest,
+    SavedCollection,
+    SavedDataflow,
+    SavedState,
+    SavedStrings,
+    engine_version,
+    fingerprint,
+)
+from foreshore.compute.checkpoint.state import Captured, Mismatch, Writer
+from foreshore.compute.checkpoint.store import CheckpointStore
+from foreshore.compute.engine import Engine
+from foreshore.compute.protocol import Checkpoints, CheckpointStatus, DataflowDescription
+from foreshore.compute.replica.dataflow import DataflowState
+from foreshore.compute.replica.inputs import Contents
+from foreshore.compute.replica.resume import Resumed, resume
+from foreshore.ids import GlobalId
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_MS = 60_000
+LEAST_BYTES = 64 << 20  # of all state, from which on it is worth while
+SHARE = 4  # the writing thread pauses so many times as long as it works, less one
+SELDOM = 5  # a round begins at the earliest so many times as long after the last one as that took
+PATIENCE_SECONDS = 10.0  # for a dataflow to be between two steps
+MANY_STRINGS = 8  # files of strings, beyond which they are written anew as one
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often checkpoints are made: never if the interval is 0."""
+
+    interval_seconds: float
+    least_bytes: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Pace":
+        """Return what a cluster's options say."""
+        interval = float(options.get("checkpoint_interval_ms", INTERVAL_MS))
+        return cls(interval / 1000, int(options.get("checkpoint_least_bytes", LEAST_BYTES)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A dataflow of the last round, and its number of steps then."""
+
+    state: DataflowState
+    steps: int
+    saved: SavedDataflow
+
+
+class Checkpointer:
+    """The checkpoints of one replica; belongs to the event loop.
+
+    `steps` is the pool on which dataflows step, `freed` is called with one that can step again.
+    """
+
+    def __init__(
+        self,
+        dataflows: Mapping[GlobalId, DataflowState],
+        steps: Executor,
+        freed: Callable[[DataflowState], None],
+        send: Callable[[Checkpoints], None],
+    ) -> None:
+        self.opened = False
+        self._dataflows = dataflows
+        self._steps = steps
+        self._freed = freed
+        self._send = send
+        self._writing = ThreadPoolExecutor(1, "checkpoints", initializer=_yield_to_others)
+        self._engine: SavingEngine | None = None
+        self._store: CheckpointStore | None = None
+        self._database = ""
+        self._pace = Pace(0, 0)
+        self._manifest: Manifest | None = None  # the newest, of this replica
+        self._loaded: Manifest | None = None  # what dataflows may be resumed from
+        self._written: dict[GlobalId, _Written] = {}
+        self._collections: dict[Any, tuple[CapturedCollection, SavedState]] = {}
+        self._strings: tuple[SavedStrings, ...] = ()
+
+    # --- resuming
+
+    async def open(
+        self, engine: Engine, store: CheckpointStore, database: str, pace: Pace, pool: Executor
+    ) -> None:
+        """Load what all dataflows share from the newest checkpoint, if there is one that fits."""
+        if isinstance(engine, SavingEngine) and pace.interval_seconds:
+            self._engine, self._store = engine, store
+            self._database, self._pace = database, pace
+            try:
+                await blocking.run(pool, self._load, engine, store, database)
+            except Exception:
+                logger.exception("a checkpoint cannot be loaded")
+        self.opened = True
+
+    def _load(self, engine: SavingEngine, store: CheckpointStore, database: str) -> None:
+        manifest = store.newest()
+        if manifest is None:
+            return
+        reason = manifest.unfit(database)
+        if reason is not None:
+            logger.warning("a checkpoint is not loaded: %s", reason)
+            return
+        try:
+            strings = [
+                CapturedStrings(each.begin, each.end, store.read(each.state))
+                for each in manifest.strings
+            ]
+            collections = [
+                CapturedCollection(c.id, c.columns, c.groups, c.upper, store.read(c.state))
+                for c in manifest.collections
+            ]
+            shared = Shared(manifest.seed, manifest.strings_seed, strings, collections)
+            engine.load_shared(shared)
+        except Mismatch as error:
+            logger.warning("a checkpoint is not loaded: %s", error)
+            return
+        self._loaded = manifest
+        if store.owns(manifest):
+            self._manifest, self._strings = manifest, manifest.strings
+
+    def resume(
+        self, description: DataflowDescription, contents: Mapping[GlobalId, Contents]
+    ) -> Resumed | None:
+        """On a worker: return a dataflow in its saved state, None if it has to be hydrated."""
+        if self._loaded is None or self._engine is None or self._store is None:
+            return None
+        return resume(self._engine, self._store, self._loaded, description, contents)
+
+    def forget(self) -> None:
+        """Load nothing any more, and write all anew: the replica works for another database."""
+        self._engine = self._loaded = self._manifest = None
+        self._written, self._collections, self._strings = {}, {}, ()
+
+    def report(self) -> None:
+        """Tell a new controller of the newest checkpoint."""
+        manifest = self._manifest or self._loaded
+        if manifest is not None:
+            self._send(Checkpoints(_status(manifest)))
+
+    # --- making
+
+    async def run(self) -> None:
+        """Make checkpoints as often as the pace says, until cancelled."""
+        pause = 0.1
+        while True:
+            await asyncio.sleep(pause)
+            if self._engine is None or not self._is_worth_while(self._engine):
+                pause = min(1.0, self._pace.interval_seconds or 1.0)
+                continue
+            began = time.monotonic()
+            try:
+                await self._round(self._engine)
+            except Exception:  # the inputs are held for nothing then
+                logger.exception("a checkpoint could not be made")
+                self._send(Checkpoints(()))
+            seconds = time.monotonic() - began
+            pause = max(self._pace.interval_seconds, SELDOM * seconds)
+
+    def _is_worth_while(self, engine: SavingEngine) -> bool:
+        if not any(each.state == "running" for each in self._dataflows.values()):
+            return False
+        if self._manifest is not None:
+            return True
+        sizes = [status.bytes for each in self._states() for status in each.arrangement_status()]
+        return sum(size.bytes for size in engine.sizes()) + sum(sizes) >= self._pace.least_bytes
+
+    def _states(self) -> list[DataflowState]:
+        return list(self._dataflows.values())
+
+    async def _round(self, engine: SavingEngine) -> None:
+        assert self._store is not None
+        before = self._manifest or self._loaded
+        self._send(Checkpoints(_status(before) if before is not None else (), begun=True))
+        engine.forget_unread()
+        await blocking.run(self._steps, engine.hold)
+        try:
+            written: dict[GlobalId, _Written] = {}
+            for dataflow in self._states():
+                found = await self._save(dataflow)
+                if found is not None:
+                    written[dataflow.id] = found
+            dataflows = tuple(each.saved for each in written.values())
+            manifest = await blocking.run(
+                self._writing, self._finish, engine, self._store, self._database, dataflows
+            )
+        finally:
+            await blocking.run(self._steps, engine.release)
+        if self._engine is not engine:
+            return  # it works for another database
+        self._manifest, self._written = manifest, written
+        self._send(Checkpoints(_status(manifest)))
+        await blocking.run(self._writing, self._store.collect, manifest)
+
+    async def _save(self, dataflow: DataflowState) -> _Written | None:
+        """Capture a dataflow between two steps and write it; None if it cannot be saved."""
+        assert self._store is not None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_SECONDS
+        while not dataflow.is_savable:
+            if not dataflow.busy or dataflow.dropped or loop.time() > deadline:
+                return None
+            await asyncio.sleep(0.005)
+        last = self._written.get(dataflow.id)
+        upper, steps = dataflow.frontier, dataflow.times.steps
+        if last is not None and last.state is dataflow and last.steps == steps:
+            state = last.saved.state
+        else:
+            to = Writer()
+            dataflow.busy = True
+            try:
+                await blocking.run(self._steps, dataflow.save, to)
+            finally:
+                dataflow.busy = False
+                self._freed(dataflow)
+            state = await blocking.run(self._writing, _write, self._store, to.captured)
+        print_ = fingerprint(dataflow.description)
+        saved = SavedDataflow(dataflow.id, print_, upper, _now(), state)
+        return _Written(dataflow, steps, saved)
+
+    def _finish(
+        self,
+        engine: SavingEngine,
+        store: CheckpointStore,
+        database: str,
+        dataflows: tuple[SavedDataflow, ...],
+    ) -> Manifest:
+        """On the writing thread: write what is shared, and the manifest."""
+        strings = self._strings if len(self._strings) < MANY_STRINGS else ()
+        shared = engine.save_shared(strings[-1].end if strings else 1)
+        for new in shared.strings:
+            if new.begin < new.end or not strings:
+                state = _write(store, new.state)
+                strings = (*strings, SavedStrings(new.begin, new.end, state))
+        found: dict[Any, tuple[CapturedCollection, SavedState]] = {}
+        for each in shared.collections:
+            key = each.id, each.groups
+            last = self._collections.get(key)
+            if last is not None and _is_same(last[0].state, each.state):
+                state = last[1]
+            else:
+                state = _write(store, each.state)
+            found[key] = each, state
+        manifest = Manifest(
+            FORMAT, engine_version(), database, _now(), shared.seed, shared.strings_seed, strings,
+            tuple(
+                SavedCollection(c.id, c.columns, c.groups, c.upper, state)
+                for c, state in found.values()
+            ),
+            dataflows,
+        )  # fmt: skip
+        store.put(manifest)
+        self._strings, self._collections = strings, found
+        return manifest
+
+
+class Pauses:
+    """Called now and then by a thread, pauses it so that it works a share of the time."""
+
+    def __init__(self) -> None:
+        self._worked = time.thread_time()
+
+    def __call__(self) -> None:
+        """Pause in proportion to the work since the last pause."""
+        time.sleep(min((SHARE - 1) * (time.thread_time() - self._worked), 2.0))
+        self._worked = time.thread_time()
+
+
+def _write(store: CheckpointStore, captured: Captured) -> SavedState:
+    """On the writing thread: store captured state."""
+    return store.write(captured, Pauses())
+
+
+def _yield_to_others() -> None:
+    with suppress(OSError, AttributeError):  # on Linux a thread has a priority of its own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+def _is_same(one: Captured, other: Captured) -> bool:
+    return (
+        one.runs == other.runs
+        and one.arrays.keys() == other.arrays.keys()
+        and all(np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items())
+    )
+
+
+def _status(manifest: Manifest) -> tuple[CheckpointStatus, ...]:
+    return tuple(
+        CheckpointStatus(each.id, each.upper, each.saved_at, each.bytes)
+        for each in manifest.dataflows
+    )
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

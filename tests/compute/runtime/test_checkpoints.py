@@ -1,0 +1,258 @@
+"""A replica that starts again resumes its dataflows from a checkpoint, or hydrates them and says why."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from foreshore.compute.checkpoint.manifest import Manifest
+from foreshore.compute.controller.cluster import Replica
+from foreshore.compute.controller.input_holds import _downgrade_holds
+from foreshore.compute.protocol import SinkExport
+from foreshore.expr.ir import Column, Join, Relation
+from foreshore.types import INT4
+from tests.compute.in_process import InProcessLauncher
+from tests.compute.runtime.harness import (
+    COUNT_SCHEMA,
+    Environment,
+    Row,
+    counts_of,
+    environment,
+    id_,
+    index_on,
+    run,
+    table,
+)
+
+OFTEN = {"checkpoint_interval_ms": "30", "checkpoint_least_bytes": "0"}
+RESUMED, HYDRATED = "a dataflow is resumed", "a dataflow is hydrated, not resumed"
+
+
+def joined() -> Relation:
+    """Return the pairs of rows of two tables with the same number: state of joins and of groups."""
+    join = Join(table("u1", "u2"), ((Column(0, INT4), Column(2, INT4)),))
+    return counts_of(join)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+def replica_of(env: Environment, name: str = "r1") -> Replica:
+    return env.compute._clusters["c"].replicas[name]
+
+
+async def saved(env: Environment, beyond: int, name: str = "r1") -> None:
+    """Wait until the newest checkpoint has all dataflows with the updates at a time."""
+    replica = replica_of(env, name)
+    count = len(env.compute._dataflows)
+    await until(
+        lambda: (
+            len(replica.checkpoints) == count
+            and all(each.upper > beyond for each in replica.checkpoints.values())
+        )
+    )
+
+
+async def restart(env: Environment, name: str = "r1") -> None:
+    """End a replica at once; its link starts it again."""
+    replica = replica_of(env, name)
+    starts = replica.link.starts
+    assert replica.connection is not None
+    replica.connection.abort()
+    await until(lambda: replica.link.starts > starts and replica.is_running)
+
+
+async def begun(env: Environment) -> int:
+    """Maintain an index and a view on one replica; return the time of the first rows."""
+    env.compute.create_cluster("c", options=OFTEN)
+    env.compute.create_replica("c", "r1")
+    await env.create("u1", "u2")
+    await env.create("u9", schema=COUNT_SCHEMA)
+    time = await env.write({"u1": [((1, "a"), 1), ((2, "b"), 1)], "u2": [((1, "x"), 1)]})
+    view = joined()
+    await env.maintain("c", "u8", view, index_on("u7", 0, of=view), as_of=time)
+    await env.maintain("c", "u6", counts_of(*table("u1")), SinkExport(id_("u9")), as_of=time)
+    await env.compute.wait_upper(id_("u9"), time)
+    return time
+
+
+def scenario(
+    directory: Path, damage: Callable[[Environment], None] = lambda _: None
+) -> tuple[Counter[Row], Counter[Row]]:
+    """Return an index and a view after a restart amid changes."""
+    found = []
+
+    async def work() -> None:
+        async with environment(directory, launcher=InProcessLauncher()) as env:
+            time = await begun(env)
+            time = await env.write({"u2": [((2, "x"), 1)], "u1": [((1, "a"), 1)]})
+            await saved(env, time)
+            damage(env)
+            await restart(env)
+            time = await env.write({"u1": [((1, "a"), -1)], "u2": [((1, "new"), 1)]})
+            found.append(await env.index_rows("c", "u7", joined(), time))
+            found.append(await env.shard_rows("u9", time))
+            time = await env.write({"u1": [((2, "a"), 1)]})
+            found[0] = await env.index_rows("c", "u7", joined(), time)
+            found[1] = await env.shard_rows("u9", time)
+
+    run(work)
+    return found[0], found[1]
+
+
+RIGHT = (Counter({("x", 3): 1, ("new", 1): 1}), Counter({("a", 2): 1, ("b", 1): 1}))
+
+
+def test_a_restarted_replica_resumes_all_dataflows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert scenario(tmp_path) == RIGHT
+    assert caplog.text.count(RESUMED) == 2
+    assert HYDRATED not in caplog.text
+
+
+def files(env: Environment) -> list[Path]:
+    root = env.storage.files.root
+    return sorted((root / "checkpoints").rglob("*.arrow"))
+
+
+def manifest(env: Environment) -> Path:
+    (found,) = (env.storage.files.root / "checkpoints").rglob("manifest.json")
+    return found
+
+
+def lose_files(env: Environment) -> None:
+    for file in files(env):
+        file.unlink()
+
+
+def change_bytes(env: Environment) -> None:
+    for file in files(env):
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 255
+        file.write_bytes(data)
+
+
+def cut_manifest(env: Environment) -> None:
+    path = manifest(env)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def other_engine(env: Environment) -> None:
+    path = manifest(env)
+    found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, engine="another")))
+
+
+def other_plan(env: Environment) -> None:
+    path = manifest(env)
+    found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    dataflows = tuple(msgspec.structs.replace(d, fingerprint="x") for d in found.dataflows)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, dataflows=dataflows)))
+
+
+def later_upper(env: Environment) -> None:
+    path = manifest(env)
+    found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    dataflows = tuple(msgspec.structs.replace(d, upper=1 << 50) for d in found.dataflows)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, dataflows=dataflows)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lose_files, "is missing"),
+        (change_bytes, "wrong checksum"),
+        (cut_manifest, "a checkpoint is not read"),
+        (other_engine, "another version of the engine"),
+        (other_plan, "its plan or its exports were changed"),
+        (later_upper, "is known before"),
+    ],
+)
+def test_what_does_not_fit_is_hydrated_and_the_log_says_why(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[Environment], None],
+    why: str,
+) -> None:
+    def stopped(env: Environment) -> None:
+        for cluster in env.compute._clusters:
+            for replica in cluster.replicas.values():
+                assert replica.connection is not None
+        damage(env)
+
+    caplog.set_level(logging.INFO)
+    assert scenario(tmp_path, stopped) == RIGHT
+    assert why in caplog.text
+    assert RESUMED not in caplog.text
+
+
+def test_second_replica_resumes_from_the_first_ones_checkpoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def work() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            time = await begun(env)
+            await saved(env, time)
+            env.compute.create_replica("c", "r2")
+            await saved(env, time, "r2")
+            await env.compute.drop_replica("c", "r1")
+            time = await env.write({"u2": [((2, "x"), 1)]})
+            assert await env.index_rows("c", "u7", joined(), time) == Counter({("x", 2): 1})
+            assert await env.shard_rows("u9", time) == Counter({("a", 1): 1, ("b", 1): 1})
+
+    run(work)
+    assert RESUMED in caplog.text
+
+
+def test_inputs_are_held_at_the_newest_checkpoint(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            time = await begun(env)
+            await saved(env, time)
+            replica = replica_of(env)
+            upper = replica.checkpoints[id_("u8")].upper
+            connection, replica.connection = replica.connection, None  # it makes no further one
+            assert connection is not None
+            connection.listen(on=False)
+            later = time
+            for _ in range(5):
+                later = await env.write({"u1": [((3, "c"), 1)]})
+            env.compute.allow_compaction(id_("u7"), later)
+            replica.saving = False
+            await _downgrade_holds(env.storage, env.compute._dataflows)
+            holds = env.compute._dataflows[id_("u8")].holds.values()
+            saved_upper = replica.checkpoints[id_("u8")].upper
+            assert upper <= saved_upper
+            assert {hold.frontier for hold in holds} == {min(saved_upper - 1, later)}
+            replica.connection = connection
+            connection.listen(on=True)
+
+    run(work)
+
+
+def test_a_checkpoint_has_no_files_beyond_its_manifests(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            time = await begun(env)
+            for number in range(4):
+                time = await env.write({"u1": [((number, "a"), 1)]})
+                await saved(env, time)
+
+            def tidy() -> bool:
+                found = msgspec.json.decode(manifest(env).read_bytes(), type=Manifest)
+                names = {file.key.rpartition("/")[2] for file in found.files}
+                return names == {file.name for file in files(env)}
+
+            await until(tidy)
+
+    run(work)

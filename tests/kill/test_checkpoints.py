@@ -1,0 +1,99 @@
+"""A replica is killed at each stage of writing a checkpoint: answers stay right, and it resumes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from foreshore import failpoint
+from tests.harness import Server, until
+
+POINTS = sorted(point for point in failpoint.POINTS if point.startswith("checkpoint."))
+OFTEN = ("--checkpoint-interval", "0.1", "--checkpoint-size", "0")
+QUERIES = {
+    "named": "SELECT k.name, count(*) AS n, sum(f.amount) AS amount"
+    " FROM facts f JOIN kinds k ON k.kind = f.kind GROUP BY k.name",
+    "top": "SELECT kind, amount, id FROM facts ORDER BY amount DESC, id LIMIT 7",
+    "pairs": "SELECT f.id, k.name FROM facts f JOIN kinds k ON k.kind = f.kind WHERE f.amount > 90",
+}
+KEYS = {"named": "name", "top": "kind", "pairs": "id"}
+
+
+def define(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("CREATE TABLE kinds (kind int, name text)")
+    connection.execute("CREATE TABLE facts (id int, kind int, amount int)")
+    connection.execute(
+        "INSERT INTO kinds SELECT i, 'kind ' || i FROM generate_series(0, 9) AS s(i)"
+    )
+    for name, query in QUERIES.items():
+        connection.execute(f"CREATE VIEW {name} AS {query}".encode())
+        connection.execute(f"CREATE INDEX ON {name} ({KEYS[name]})".encode())
+    connection.execute(f"CREATE MATERIALIZED VIEW kept AS {QUERIES['named']}".encode())
+
+
+def change(connection: psycopg.Connection[Any], number: int) -> None:
+    connection.execute(
+        b"INSERT INTO facts SELECT i, i %% 11, i %% 101 FROM generate_series(%s::int, %s::int) AS s(i)",
+        (100 * number, 100 * number + 99),
+    )
+    connection.execute(b"DELETE FROM facts WHERE id %% 7 = %s AND id > %s", (number % 7, number))
+    connection.execute(b"UPDATE kinds SET name = name || '!' WHERE kind = %s", (number % 10,))
+
+
+def check(connection: psycopg.Connection[Any]) -> None:
+    """Compare all views with their queries, as of one time."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION READ ONLY")
+        for name, query in {**QUERIES, "kept": QUERIES["named"]}.items():
+            found = sorted(connection.execute(f"SELECT * FROM {name}".encode()).fetchall())
+            assert found == sorted(connection.execute(query.encode()).fetchall()), name
+
+
+def replica(server: Server) -> set[int]:
+    return set(server.children())
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", POINTS)
+def test_replica_killed_while_it_writes_a_checkpoint(data_dir: Path, point: str) -> None:
+    server = Server(data_dir, OFTEN)
+    server.environment = {failpoint.VARIABLE: f"{point}:2"}
+    server.start()
+    try:
+        with server.connect() as connection:
+            define(connection)
+            seen: set[int] = set()
+            number = 0
+            while len(seen) < 4:  # it was killed three times
+                seen |= replica(server)
+                change(connection, number)
+                check(connection)
+                number += 1
+        server.kill()
+        until(lambda: not server.processes(), "the replicas of the ended server end", 10)
+        server.environment = {"FORESHORE_LOG_LEVEL": "INFO"}
+        server.start()
+        with server.connect() as connection:
+            check(connection)
+            change(connection, number)
+            saved = b"SELECT count(*) FROM mz_internal.mz_checkpoints"
+            views = len(QUERIES) + 1
+            until(
+                lambda: connection.execute(saved).fetchall()[0][0] == views,
+                "a checkpoint of all views",
+            )
+            (pid,) = replica(server)
+            change(connection, number + 1)
+            os.kill(pid, signal.SIGKILL)
+            check(connection)
+            change(connection, number + 2)
+            check(connection)
+        assert server.log.read_text().count("a dataflow is resumed") >= views
+    finally:
+        server.stop()
