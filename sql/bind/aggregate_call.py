@@ -36,6 +36,8 @@ from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, CoreRef
 from foreshore.sql.bind.coerce import to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.row_json import AGGREGATES as ROW_AGGREGATES
+from foreshore.sql.bind.row_json import row_as_json
 from foreshore.sql.bind.row_values import RowValue
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.planning import located
@@ -135,7 +137,13 @@ def _composed(
     """Return the composition of a call over the row at which it stands."""
     values = tuple(inner.bind_value(arg) for arg in expr.args)
     rows = [value for value in values if isinstance(value, RowValue)]
-    if rows:
+    if rows and name in ROW_AGGREGATES:
+        kind = ROW_AGGREGATES[name]
+        values = tuple(
+            row_as_json(inner, value, kind) if isinstance(value, RowValue) else value
+            for value in values
+        )
+    elif rows:
         if name != "count" or len(values) != 1:
             raise rows[0].refused()
         return _count_of_rows(rows[0], distinct=expr.distinct)
@@ -168,7 +176,10 @@ def _composed(
         )
         for core in found.cores
     )
-    return Composed(cores, found.finish, args)
+    finish = found.finish
+    if rows and name == "json_agg" and isinstance(finish, Call):
+        finish = msgspec.structs.replace(finish, function="json_of_arrays(json[])")
+    return Composed(cores, finish, args)
 
 
 def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:

@@ -148,6 +148,30 @@ class Grouping:
         )
         return Case(branches, masks[-1], INT4)
 
+    def determined(self) -> frozenset[int]:
+        """Return the columns of the tables whose primary keys are among the keys of all sets."""
+        common = {
+            key.index
+            for i, key in enumerate(self.keys)
+            if isinstance(key, Column) and all(i in each for each in self.sets)
+        }
+        tables = (t for t in self.scope.tables if t.key and common.issuperset(t.key))
+        return frozenset(slot.index for table in tables for slot in table.slots)
+
+    def columns_beside_keys(self, scalar: Scalar, found: dict[int, None]) -> None:
+        """Add the columns to `found` that `scalar` uses outside of keys and aggregates."""
+
+        def look(node: Scalar, depth: int) -> Scalar | None:
+            if isinstance(node, CoreRef | GroupingRef) or self._key(node, depth) is not None:
+                return node
+            if (isinstance(node, Column) and depth == 0) or (
+                isinstance(node, OuterColumn) and node.level == depth
+            ):
+                found[node.index] = None
+            return None
+
+        map_scalar(scalar, look)
+
     def over_groups(self, scalar: Scalar) -> Scalar:
         """Return `scalar` over the rows of `relation`."""
 

@@ -40,6 +40,7 @@ from foreshore.sql.bind.expression import (
     at_of,
     undefined_function,
 )
+from foreshore.sql.bind.row_json import bind_arguments, takes_rows
 from foreshore.sql.planning import located
 from foreshore.types import (
     BOOL,
@@ -154,7 +155,12 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         return environment(binder, _ENVIRONMENT[name], expr.at)
     if not expr.args and name == "merge_action":
         return _merge_action(binder, expr)
-    args = tuple(binder.bind(arg) for arg in expr.args)
+    if takes_rows(name):
+        args, is_result = bind_arguments(binder, name, expr.args)
+        if is_result:
+            return args[0]
+    else:
+        args = tuple(binder.bind(arg) for arg in expr.args)
     offsets = tuple(at_of(arg) for arg in expr.args)
     session = _SESSION_FUNCTIONS.get(name)
     if session is not None:

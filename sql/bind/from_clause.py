@@ -12,6 +12,7 @@ from typing import assert_never
 
 import msgspec
 
+from foreshore.constraint import Unique
 from foreshore.errors import (
     AmbiguousColumn,
     FeatureNotSupported,
@@ -132,7 +133,9 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
         item,
         *alias_of(item, view),
     )
-    part.tables = [replace(table, oid=view.oid or None) for table in part.tables]
+    keys = (each for each in view.constraints if isinstance(each, Unique) and each.primary)
+    key = next((each.columns for each in keys), ())
+    part.tables = [replace(table, oid=view.oid or None, key=key) for table in part.tables]
     return part
 
 
@@ -422,7 +425,8 @@ def _factors(relation: Relation) -> tuple[Relation, ...]:
 def _moved(table: Table, by: int) -> Table:
     slots = tuple(Slot(slot.name, slot.index + by) for slot in table.slots)
     present = None if table.present is None else table.present + by
-    return replace(table, slots=slots, present=present)
+    key = tuple(index + by for index in table.key)
+    return replace(table, slots=slots, present=present, key=key)
 
 
 def _outer(table: Table, columns: Sequence[ColumnType]) -> Table:

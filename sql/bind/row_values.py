@@ -32,6 +32,7 @@ class RowValue:
     outer: bool = False  # of a table on the nullable side of a join, so the row itself may be NULL
     # if `outer`: a column that is NULL exactly if the row is, if there is one
     present: Scalar | None = None
+    names: tuple[str, ...] = ()  # of the columns; none of a row built by ROW
 
     def refused(self) -> FeatureNotSupported:
         """Return the error for a row where a scalar is required."""
@@ -46,7 +47,8 @@ def row_of_table(table: Table, level: int, owner: Scope, at: int) -> Scalar | Ro
     if table.scalar:
         return items[0]
     present = None if table.present is None else reference(owner, level, table.present, shown, at)
-    return RowValue(items, (at,) * len(items), at, True, table.outer, present)
+    names = tuple(slot.name for slot in table.slots)
+    return RowValue(items, (at,) * len(items), at, True, table.outer, present, names)
 
 
 def compare_rows(

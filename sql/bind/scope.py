@@ -39,6 +39,7 @@ class Table:
     present: int | None = None  # if `outer`: a column that is NULL exactly if the whole row is
     scalar: bool = False  # of a function: the bare name is its column
     hidden_name: str | None = None  # the relation's own name if an alias hides it
+    key: tuple[int, ...] = ()  # the columns of its primary key, by their positions in the row
     oid: int | None = None  # of a relation of the catalog, its column `tableoid`
     unnamed: bool = False  # a subquery without an alias: `alias` is only shown in errors
 

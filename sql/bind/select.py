@@ -1,6 +1,7 @@
 """Bind SELECT: FROM and WHERE, then the clauses over groups, DISTINCT and ORDER BY."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from foreshore.errors import (
     FeatureNotSupported,
@@ -226,6 +227,12 @@ class SelectBinder:
         if references(unique):
             unique, others, ons = self._join_group_sets(unique, others, ons)
         grouping = Grouping(self.scope, unique, aggregates, positions)
+        determined = grouping.determined()
+        if determined:
+            scalars = [*self.targets, *others, *ons]
+            if having is not None:
+                scalars.append(having)
+            grouping = self._with_determined(grouping, determined, scalars)
         self.targets = [grouping.over_groups(scalar) for scalar in self.targets]
         others = [grouping.over_groups(scalar) for scalar in others]
         ons = [grouping.over_groups(scalar) for scalar in ons]
@@ -238,6 +245,31 @@ class SelectBinder:
             having = grouping.over_groups(having)
         self.relation = grouping.relation(self.relation, self.planning.new_let)
         return having, others, ons
+
+    def _with_determined(
+        self, grouping: Grouping, determined: frozenset[int], scalars: list[Scalar]
+    ) -> Grouping:
+        """Return the grouping with the used columns that primary keys among its keys determine."""
+        found: dict[int, None] = {}
+
+        def look(scalar: Scalar) -> Scalar:
+            grouping.columns_beside_keys(scalar, found)
+            return scalar
+
+        calls = self.sets.used_by(scalars).values()
+        for scalar in (*scalars, *(arg for call in calls for arg in call.args)):
+            look(scalar)
+        self.windows.change(look)
+        if self.qualify is not None:
+            look(self.qualify)
+        added = tuple(self.scope.column(i) for i in found if i in determined)
+        first = len(grouping.keys)
+        places = tuple(range(first, first + len(added)))
+        return replace(
+            grouping,
+            keys=(*grouping.keys, *added),
+            sets=tuple((*each, *places) for each in grouping.sets),
+        )
 
     def _refuse_constants(self, keys: tuple[Scalar, ...]) -> None:
         """Raise 0A000 for a constant that is a key in some of several grouping sets.

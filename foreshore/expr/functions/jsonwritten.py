@@ -235,6 +235,20 @@ def _build_object(types: Signature, *arrays: pa.Array) -> Outcome:
     return pa.array(values, pa.string()), pa.array(errors, pa.string())
 
 
+def _of_row(types: Signature, *arrays: pa.Array) -> Outcome:
+    """Return objects of names and values in turn, written as row_to_json writes them."""
+    names = [f"{quote_json(array[0].as_py())}:" if len(array) else "" for array in arrays[::2]]
+    columns = [written(a, t) for a, t in zip(arrays[1::2], types.args[1::2], strict=True)]
+    rows = zip(*columns, strict=True)
+    return pa.array(
+        [
+            "{" + ",".join(n + _or_null(v) for n, v in zip(names, row, strict=True)) + "}"
+            for row in rows
+        ],
+        pa.string(),
+    )
+
+
 def _build_array(types: Signature, *arrays: pa.Array) -> Outcome:
     columns = [written(a, t) for a, t in zip(arrays, types.args, strict=True)]
     return pa.array(
@@ -320,6 +334,7 @@ declare(
     variadic=True,
 )
 declare("json_build_object", "", "json", _nothing("{}"))
+declare("_json_of_row", "any", "json", _of_row, strict=False, variadic=True)
 declare("json_build_array", "any", "json", _build_array, strict=False, variadic=True)
 declare("json_build_array", "", "json", _nothing("[]"))
 declare_hidden("json_of_array(json[])", "json[]", "json", _joined(", "))
