@@ -72,6 +72,7 @@ class OrderedSpine(Spine):
             batch.words,
             batch.times,
             self.texts,
+            self.key,
             interner.arena,
             interner.starts,
             interner.lengths,

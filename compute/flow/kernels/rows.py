@@ -87,9 +87,59 @@ def _update_before(i, j, updates):
 _sort_by_words = merging_sort(_update_before)
 
 
+@inlined
+def same_words(a, i, b, j, width):
+    """Whether the first words of two rows are equal."""
+    for k in range(width):
+        if a[i, k] != b[j, k]:
+            return False
+    return True
+
+
+@inlined
+def _lead_before(i, j, leads):
+    """Whether row i comes before row j by the word that leads the order within a group."""
+    return leads[i] < leads[j]
+
+
+_sort_by_lead = merging_sort(_lead_before)
+
+
+@inlined
+def _lead_of(word, text, arena, starts, lengths):
+    """Return a number in the order of a word: of a string, the first eight bytes decide."""
+    if text == 0:
+        return word
+    head = np.uint64(0)
+    for i in range(8):
+        head <<= np.uint64(8)
+        if i < lengths[word]:
+            head |= np.uint64(arena[starts[word] + i])
+    lead = np.int64(head ^ np.uint64(0x8000000000000000))
+    return lead if text > 0 else ~lead
+
+
+@inlined
+def _lead_word(hashes, words, start, stop, key):
+    """Return the first word in which some rows differ, -1 if they do in their key."""
+    lead = words.shape[1]
+    for i in range(start + 1, stop):
+        if hashes[i] != hashes[start]:
+            return -1
+        for k in range(lead):
+            if words[i, k] != words[start, k]:
+                lead = k
+                break
+    return lead if lead >= key else -1
+
+
 @kernel
-def sort_updates(hashes, words, times, texts, arena, starts, lengths):
-    """Return the order of updates by hash, words and time."""
+def sort_updates(hashes, words, times, texts, key, arena, starts, lengths):
+    """Return the order of updates by hash, words and time.
+
+    The hash is that of the first `key` words. Rows with one key are sorted by the first word in
+    which some of them differ, without calls; by all words only those that are equal in it.
+    """
     count = len(hashes)
     order = np.arange(count)
     spare = np.empty(count, np.int64)
@@ -123,6 +173,7 @@ def sort_updates(hashes, words, times, texts, arena, starts, lengths):
             for k in range(words.shape[1]):
                 near_words[i, k] = words[row, k]
         near = (near_hashes, near_words, near_times, texts, arena, starts, lengths)
+        leads = np.zeros(count, np.int64)
         places = np.arange(count)
         start = 0
         high = np.uint64(32)
@@ -132,7 +183,22 @@ def sort_updates(hashes, words, times, texts, arena, starts, lengths):
             while stop < count and near_hashes[stop] >> high == prefix:
                 stop += 1
             if stop - start > 1:
-                _sort_by_words(places, start, stop, spare, near)
+                lead = _lead_word(near_hashes, near_words, start, stop, key)
+                if lead >= 0:
+                    if lead < len(texts):
+                        for i in range(start, stop):
+                            leads[i] = _lead_of(
+                                near_words[i, lead], texts[lead], arena, starts, lengths
+                            )
+                    _sort_by_lead(places, start, stop, spare, leads)
+                    low = start
+                    for i in range(start + 1, stop + 1):
+                        if i == stop or leads[places[i]] != leads[places[low]]:
+                            if i - low > 1:
+                                _sort_by_words(places, low, i, spare, near)
+                            low = i
+                else:
+                    _sort_by_words(places, start, stop, spare, near)
             start = stop
         for i in range(count):
             spare[i] = order[places[i]]
@@ -204,15 +270,6 @@ def sort_hashes(hashes):
         sorted[at] = hash
         places[at] = place
     return sorted, places
-
-
-@inlined
-def same_words(a, i, b, j, width):
-    """Whether the first words of two rows are equal."""
-    for k in range(width):
-        if a[i, k] != b[j, k]:
-            return False
-    return True
 
 
 @inlined

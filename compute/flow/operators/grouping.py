@@ -24,7 +24,7 @@ def sorted_groups(updates: Batch, key: int, seed: int) -> tuple[Ints, Hashes]:
     rows.hash_keys(updates.words, key, np.uint64(seed), hashes)
     texts = np.zeros(key, np.int64)
     order = rows.sort_updates(
-        hashes, updates.words, updates.times, texts, _NO_BYTES, _NO_INTS, _NO_INTS
+        hashes, updates.words, updates.times, texts, key, _NO_BYTES, _NO_INTS, _NO_INTS
     )
     return order, hashes
 

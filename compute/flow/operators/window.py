@@ -179,7 +179,7 @@ class WindowFunctions(StagedRows):
         spine, key = self._spine, self._spine.key
         interner = self._context.interner
         order = row_kernels.sort_updates(
-            points.hashes, updates.words, updates.times, spine.texts,
+            points.hashes, updates.words, updates.times, spine.texts, key,
             interner.arena, interner.starts, interner.lengths,
         )  # fmt: skip
         keys = updates.words[order, :key]
