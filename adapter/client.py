@@ -29,6 +29,7 @@ from msgspec import Struct
 
 from foreshore.errors import DatabaseError
 from foreshore.sql.plan import CopyOptions as CopyOptions
+from foreshore.table_rows import Row
 from foreshore.text import OutputStyle
 from foreshore.types import Datum, RelationDesc, SqlType
 
@@ -68,6 +69,10 @@ class EmptyQuery:
     """The text had no statement."""
 
 
+def _none() -> None:
+    return None
+
+
 def _never() -> bool:
     return False
 
@@ -77,7 +82,8 @@ class Rows(Struct, frozen=True):
 
     In the extended protocol there are at most as many as `execute` asked for; afterwards
     `suspended()` returns whether the portal has more. If `streaming`, each batch is to be sent at
-    once, because the next one may come much later (SUBSCRIBE).
+    once, because the next one may come much later (SUBSCRIBE). `few()` takes all rows as tuples,
+    and leaves no batches; None if they are not to be had so.
     """
 
     desc: RelationDesc
@@ -85,6 +91,7 @@ class Rows(Struct, frozen=True):
     tag: Callable[[int], str]
     suspended: Callable[[], bool] = _never
     streaming: bool = False
+    few: Callable[[], Sequence[Row] | None] = _none
 
 
 class CopyTarget(Protocol):

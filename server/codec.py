@@ -6,7 +6,7 @@ of them in Arrow, row by row, gives the messages. A few rows are encoded value b
 into Arrow would be most of the cost.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -20,6 +20,7 @@ from foreshore.server import message
 from foreshore.server.binary_columns import binary_column, with_lengths
 from foreshore.server.cells import Cell, binary_cell, text_cell
 from foreshore.server.text_columns import text_column
+from foreshore.table_rows import Row
 from foreshore.text import REG_NAMES, OutputStyle
 from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
@@ -108,12 +109,19 @@ class RowEncoder:
         width = len(columns)
         if width == 0:
             return bytes(_ROW.pack(b"D", 6, 0) * batch.num_rows)
-        parts: list[bytes] = []
-        for row in zip(*columns, strict=True):
-            body = b"".join(row)
-            parts.append(_ROW.pack(b"D", len(body) + 6, width))
-            parts.append(body)
-        return b"".join(parts)
+        return _messages(zip(*columns, strict=True), width)
+
+    def tuples(self, rows: Sequence[Row], style: OutputStyle) -> bytes:
+        """Return the DataRow messages of few rows, whose data are of the columns' types."""
+        cells = self._cells
+        encoded = [
+            [
+                _NULL if value is None else cell(value, style)
+                for value, (cell, _, _) in zip(row, cells, strict=True)
+            ]
+            for row in rows
+        ]
+        return _messages(encoded, len(cells))
 
     def chunk(self, batch: pa.RecordBatch, style: OutputStyle) -> message.Bytes:
         """Return the DataRow messages of a batch of at most `CHUNK` rows."""
@@ -137,6 +145,16 @@ class RowEncoder:
         headers = pa.Array.from_buffers(pa.binary(7), rows, [None, pa.py_buffer(header)])
         joined = _joined([headers.cast(pa.binary()), *parts])
         return joined if len(joined) > message.PIECE else bytes(joined)  # copying would take long
+
+
+def _messages(rows: Iterable[Iterable[bytes]], width: int) -> bytes:
+    """Return the DataRow messages of rows of encoded values."""
+    parts: list[bytes] = []
+    for row in rows:
+        body = b"".join(row)
+        parts.append(_ROW.pack(b"D", len(body) + 6, width))
+        parts.append(body)
+    return b"".join(parts)
 
 
 def joined_bytes(columns: Sequence[pa.Array]) -> bytes:

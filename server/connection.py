@@ -248,6 +248,10 @@ class Conversation:
     async def _rows(self, rows: Rows, encoder: RowEncoder) -> int:
         wire = self._wire
         style = self._session.output_style(names=encoder.shows_names)
+        if (few := rows.few()) is not None:
+            wire.put(encoder.tuples(few, style))
+            await wire.relieve()
+            return len(few)
         count = 0
         if rows.streaming:
             wire.flush()

@@ -4,7 +4,7 @@ A `RowSource` returns batches of at most the requested number of rows until it h
 belongs to one portal or cursor, which may request a few rows at a time.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -15,11 +15,12 @@ from msgspec import Struct
 from foreshore import blocking
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
 from foreshore.adapter.session.activity import Interrupts
-from foreshore.compute.finish import expanded, finish, finished_parts
+from foreshore.compute.finish import batch_of_rows, expanded, finish, finished_parts
 from foreshore.compute.result import BATCH_ROWS, KEPT_BYTES, Result, collected
 from foreshore.expr.ir import Finishing
 from foreshore.rows import count
-from foreshore.types import RelationDesc
+from foreshore.table_rows import Row
+from foreshore.types import ColumnType, RelationDesc
 
 FEW_ROWS = 4_096  # finished on the event loop
 ALL = 2**62
@@ -95,6 +96,38 @@ class BatchSource:
             self._result.close()
 
 
+class TupleSource:
+    """Few rows of these columns, as tuples."""
+
+    streaming = False
+    has_ready = True
+
+    def __init__(self, rows: Sequence[Row], columns: Sequence[ColumnType]) -> None:
+        self._rows = rows
+        self._columns = columns
+        self._taken = False
+
+    def at_once(self, limit: int) -> Sequence[Row] | None:
+        """Return all rows, of which nothing is left then; None if they are more than `limit`."""
+        if self._taken or len(self._rows) > limit:
+            return None
+        self._taken = True
+        rows, self._rows = self._rows, ()
+        return rows
+
+    async def next(self, limit: int) -> pa.RecordBatch | None:
+        """Return the next rows."""
+        if self._taken:
+            return None
+        rows, self._rows = self._rows[:limit], self._rows[limit:]
+        self._taken = not self._rows
+        return batch_of_rows(rows, self._columns)
+
+    def close(self) -> None:
+        """Let go of the rows."""
+        self._taken, self._rows = True, ()
+
+
 class Selected(Struct, frozen=True):
     """Rows of a statement, and the verb of its tag: SELECT, FETCH, INSERT 0 ..."""
 
@@ -131,7 +164,15 @@ def taken(
             yield batch
         done()
 
+    def few() -> Sequence[Row] | None:
+        nonlocal count
+        rows = source.at_once(limit) if isinstance(source, TupleSource) else None
+        if rows is not None:
+            count = len(rows)
+            done()
+        return rows
+
     def tag(rows: int) -> str:
         return verb if verb in UNCOUNTED else f"{verb} {rows}"
 
-    return Rows(selected.desc, batches(), tag, lambda: count >= limit, source.streaming)
+    return Rows(selected.desc, batches(), tag, lambda: count >= limit, source.streaming, few)

@@ -1,29 +1,50 @@
 """SELECT: locks rows if it says so, then reads."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.read.bind import Given
+from foreshore.adapter.read.index_point import rows_of_index
 from foreshore.adapter.read.pipeline import prepared_peek, read_result
 from foreshore.adapter.read.point import row_by_key
-from foreshore.adapter.read.result import BatchSource, Selected, all_rows
+from foreshore.adapter.read.result import BatchSource, RowSource, Selected, TupleSource, all_rows
 from foreshore.adapter.read.row_locks import lock_and_read
 from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.result import Result
 from foreshore.sql.plan import Select
+from foreshore.table_rows import Row
+from foreshore.types import ColumnType
+
+# Types of which a value has one form. A numeric, for example, may have digits to be added.
+SIMPLE = frozenset(
+    "bool int2 int4 int8 oid date time timestamp timestamptz float8 text varchar name uuid".split()
+)
 
 
 async def select(context: StatementContext, plan: Select) -> Selected:
     """Run a SELECT."""
-    point = context.prepared.point
-    if point is not None and plan.as_of is None and plan.locking is None:
-        rows = await row_by_key(context, point)
+    prepared = context.prepared
+    if plan.as_of is None and plan.locking is None:
+        rows, exact = None, False
+        if prepared.point is not None:
+            rows = await row_by_key(context, prepared.point)
+        elif prepared.index_point is not None:
+            rows = await rows_of_index(context, prepared.index_point)
+            exact = prepared.index_point.is_exact
         if rows is not None:
-            batch = batch_of_rows(rows, plan.desc.columns)
-            return Selected(plan.desc, BatchSource(batch), "SELECT")
+            return Selected(plan.desc, _source(rows, plan.desc.columns, exact=exact), "SELECT")
     return await selected(context, plan, "SELECT")
+
+
+def _source(rows: Sequence[Row], columns: Sequence[ColumnType], *, exact: bool) -> RowSource:
+    """Return rows, whose data may have to be brought into the columns' types, if not `exact`."""
+    if exact or all(column.type.name in SIMPLE for column in columns):
+        return TupleSource(rows, columns)
+    return BatchSource(batch_of_rows(rows, columns))
 
 
 async def selected(context: StatementContext, plan: Select, verb: str) -> Selected:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.index_point import IndexPoint
 from foreshore.adapter.read.point import PointPlan
 from foreshore.adapter.write.stage import RowRules
 from foreshore.catalog.state import Part
@@ -63,6 +64,7 @@ class Prepared(Struct, eq=False):
     batch: int | None = None  # of messages that it came in; from the next on its columns are known
     tables_only: bool = False  # its plan uses tables and nothing maintained over them
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
+    index_point: IndexPoint | None = None  # of a query of rows under a key of an index, compiled
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone
     # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()

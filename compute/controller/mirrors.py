@@ -92,6 +92,10 @@ class Mirrors:
         mirror.unread = 0
         return mirror if mirror.readable_from <= time else None
 
+    def has(self, index: GlobalId) -> bool:
+        """Whether an index has a mirror."""
+        return index in self._mirrors
+
     async def answer(self, request: PeekRequest) -> Result | None:
         """Return the answer of a mirror, None if there is none that knows it soon.
 

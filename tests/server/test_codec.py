@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from foreshore.expr.datum import to_array
+from foreshore.expr.datum import from_array, to_array
 from foreshore.server.binary_columns import binary_column
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.message import Bind
@@ -133,6 +133,8 @@ def test_few_rows_and_many_are_encoded_alike(
     batch = batch_of(type, data)
     few = encoder.few(batch, OutputStyle(zone))
     assert few == encoder.chunk(batch, OutputStyle(zone))
+    tuples = [(datum,) for datum in from_array(batch.column(0), type)]
+    assert few == encoder.tuples(tuples, OutputStyle(zone))
     if format == 0:
         shown = [
             [None if v is None else format_text(v, type, OutputStyle(zone)).encode()] for v in data

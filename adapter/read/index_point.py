@@ -1,0 +1,127 @@
+"""Queries of the rows under one key of a maintained index, as tuples out of its mirror.
+
+The plan is compiled when the statement is prepared, as that of a row of a table is (`point.py`). A
+query whose mirror does not know the rows, or whose rows give an error, is read by the pipeline.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from foreshore.adapter.read.access_path import IndexRead, PeekPlan
+from foreshore.adapter.read.cluster_choice import answering_cluster
+from foreshore.adapter.read.timestamp import notify_of_waiting, read_time
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.transaction.transaction import NOTHING_STAGED
+from foreshore.errors import DataError
+from foreshore.expr.cost import LONG, has_growing_call, is_heavy, size_of
+from foreshore.expr.ir import Map, single_input, walk_relations
+from foreshore.expr.pointwise import Cell, Step, compiled, projecting, row_steps
+from foreshore.expr.scalars import scalars_of
+from foreshore.ids import GlobalId
+from foreshore.sql.optimize.lookup import Elements
+from foreshore.sql.rewrite.bind_parameters import Givens
+from foreshore.table_rows import Row
+from foreshore.types import Datum
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPoint:
+    """A selection from the rows with one key in `index`, which is of the collections `of`."""
+
+    index: GlobalId
+    of: frozenset[GlobalId]
+    givens: Givens
+    cells: tuple[Cell, ...]  # of the key, over the givens
+    steps: tuple[Step, ...]
+    limit: int | None
+    grows: bool  # whether it may make much longer values of those that are given
+    is_exact: bool  # whether the selected columns are the index's own
+
+    def key(self, givens: Sequence[Datum]) -> Row | None:
+        """Return the key; None if no row can have it, as a part is NULL or out of range."""
+        try:
+            key = tuple([cell(givens) for cell in self.cells])
+        except DataError:
+            return None
+        return None if None in key else key
+
+    def selected(self, givens: Sequence[Datum], rows: Sequence[Row]) -> list[Row] | None:
+        """Return the selected columns of rows; None if one fails, or may take long."""
+        found: list[Row] = []
+        for row in rows:
+            if self.grows and any(size_of(each) > LONG for each in chain(givens, row)):
+                return None
+            left: list[Datum] | None = [*givens, *row]
+            for step in self.steps:
+                assert left is not None
+                try:
+                    left = step(left)
+                except DataError:
+                    return None
+                if left is None:
+                    break
+            if left is not None:
+                found.append(tuple(left))
+        return found if self.limit is None else found[: self.limit]
+
+
+def plan_index_point(peek: PeekPlan) -> IndexPoint | None:
+    """Return `peek` compiled, if it reads the rows under one key of an index, in any order."""
+    path, query = peek.path, peek.query
+    if not isinstance(path, IndexRead) or path.keys is None or len(path.keys) != 1:
+        return None
+    key = tuple(each for each in path.keys[0] if not isinstance(each, Elements))
+    if len(key) < len(path.keys[0]) or single_input(path.relation) is None:
+        return None
+    finishing = query.finishing
+    if query.limit is not None or query.offset is not None or finishing.offset:
+        return None
+    if finishing.order_by or query.changes or query.row_outputs or peek.has_side_effects:
+        return None
+    if is_heavy(path.relation) or peek.is_large:
+        return None
+    scalars = [each for node in walk_relations(path.relation) for each in scalars_of(node)]
+    givens = Givens.of([*key, *scalars])
+    first = len(givens)
+    steps = row_steps(path.relation, lambda scalar: compiled(givens.placed(scalar)), first)
+    steps.append(projecting([first + i for i in finishing.project]))
+    cells = tuple(compiled(givens.placed(scalar)) for scalar in key)
+    grows = has_growing_call(path.relation)
+    is_exact = not any(isinstance(node, Map) for node in walk_relations(path.relation))
+    return IndexPoint(
+        path.index, peek.shards, givens, cells, tuple(steps), finishing.limit, grows, is_exact
+    )
+
+
+async def rows_of_index(context: StatementContext, point: IndexPoint) -> list[Row] | None:
+    """Return the selected columns of the rows under a key; None if they are read another way."""
+    coordinator, transaction, index = context.coordinator, context.transaction, point.index
+    if transaction.staged is not NOTHING_STAGED or context.variables["cluster_replica"]:
+        return None
+    mirrors = coordinator.compute.mirrors
+    if not mirrors.has(index) or index not in coordinator.as_ofs:
+        return None
+    if transaction.time is not None and coordinator.holds.since(index) > transaction.time:
+        return None
+    answering_cluster(context)
+    time = read_time(context, (index,), None, also=point.of, at_once=True)
+    mirror = mirrors.of(index, time)
+    if mirror is None or not mirror.has_tuples:
+        return None
+    if not mirror.knows(time):
+        if not transaction.block and context.alone:
+            coordinator.holds.hold_for(transaction, (index,), time, context.pid)
+        notify_of_waiting(context, (index,), time)
+        if not await mirror.passed(time, mirrors.bounds.patience_s):
+            return None
+    await coordinator.compute.maintained.check_errors((index,), time)
+    givens = point.givens.values(context.args, context.session_value(time))
+    key = point.key(givens)
+    if key is None:
+        return []
+    rows = mirror.rows_under(key, time) if mirror.knows(time) else None
+    if rows is None:
+        return None
+    context.ran(f"Read of index {index}, 1 key, in this process")
+    return point.selected(givens, rows)
