@@ -38,6 +38,7 @@ from foreshore.interval_fields import truncated
 from foreshore.interval_styles import STYLES as INTERVAL_STYLES
 from foreshore.interval_text import parse_interval
 from foreshore.json_text import canonical_json, written_json
+from foreshore.network import address_of, address_text, mac_text, parse_address, parse_mac
 from foreshore.range_text import (
     format_multirange,
     format_range,
@@ -532,6 +533,23 @@ def _format_vector(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     return " ".join(map(str, datum))
 
 
+# --- network addresses ------------------------------------------------------------------------
+
+
+def _parse_address(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    return parse_address(text, type.name)
+
+
+def _format_address(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, bytes), datum
+    return address_text(address_of(datum), masked=type.name == "cidr")
+
+
+def _format_mac(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, bytes), datum
+    return mac_text(datum)
+
+
 # --- ranges -----------------------------------------------------------------------------------
 
 
@@ -606,6 +624,9 @@ _PARSERS: dict[str, _Parser] = {
     "enum": _parse_enum,
     "interval": _parse_interval,
     "mz_timestamp": _parse_mz_timestamp,
+    "inet": _parse_address,
+    "cidr": _parse_address,
+    "macaddr": lambda text, type, zone, now: parse_mac(text),
     "array": _parse_array,
     **dict.fromkeys(RANGE_TYPES, _parse_range),
     "int2vector": _parse_vector,
@@ -624,6 +645,9 @@ _FORMATTERS: dict[str, _Formatter] = {
     "uuid": _format_uuid,
     "interval": _format_temporal,
     "enum": _format_enum,
+    "inet": _format_address,
+    "cidr": _format_address,
+    "macaddr": _format_mac,
     "array": _format_array,
     **dict.fromkeys(RANGE_TYPES, _format_range),
     "int2vector": _format_vector,

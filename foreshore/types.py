@@ -15,6 +15,7 @@ records, used by kernels, and seen by the bulk engines:
     jsonb              utf8 in PostgreSQL's output form (keys sorted and unique)
     enums              utf8, ordered (`enum_labels.py`)
     ranges             bytes, ordered (`ranges.py`)
+    inet, cidr         bytes, ordered (`network.py`); macaddr: 6 bytes
     arrays             list<element>, one-dimensional
 
 A *datum* is a single value of physical form as a plain Python value: None, bool, int, float, str,
@@ -120,6 +121,9 @@ TYPES: dict[str, TypeInfo] = {
     "oid": TypeInfo(26, 1028, "N", True, 4, pa.int64(), "oid"),
     "oidvector": TypeInfo(30, 1013, "A", False, -1, pa.list_(pa.int64()), "oidvector"),
     "json": TypeInfo(114, 199, "U", False, -1, pa.string(), "json"),
+    "cidr": TypeInfo(650, 651, "I", False, -1, pa.binary(), "cidr"),
+    "macaddr": TypeInfo(829, 1040, "U", False, 6, pa.binary(), "macaddr"),
+    "inet": TypeInfo(869, 1041, "I", True, -1, pa.binary(), "inet"),
     "float4": TypeInfo(700, 1021, "N", False, 4, pa.float32(), "real"),
     "float8": TypeInfo(701, 1022, "N", True, 8, pa.float64(), "double precision"),
     "unknown": TypeInfo(705, 0, "X", False, -2, pa.string(), "unknown"),
@@ -200,8 +204,8 @@ MZ_TIMESTAMP = SqlType("mz_timestamp")
 # PostgreSQL's types that no value has here, by their names: clients compare oids with them.
 OTHER_TYPES = {
     "tid": 27, "xid": 28, "cid": 29, "xml": 142, "point": 600, "lseg": 601,
-    "path": 602, "box": 603, "polygon": 604, "line": 628, "cidr": 650, "circle": 718, "money": 790,
-    "macaddr": 829, "inet": 869, "bit": 1560, "varbit": 1562, "timetz": 1266, "refcursor": 1790,
+    "path": 602, "box": 603, "polygon": 604, "line": 628, "circle": 718, "money": 790,
+    "bit": 1560, "varbit": 1562, "timetz": 1266, "refcursor": 1790,
     "regprocedure": 2202, "regoper": 2203, "regoperator": 2204, "cstring": 2275, "any": 2276,
     "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
     "anynonarray": 2776, "pg_lsn": 3220, "tsvector": 3614, "tsquery": 3615,
@@ -225,6 +229,9 @@ def numeric_of_scale(scale: int, *, trim: bool = False) -> SqlType:
 
 # Types of the category of ranges, ranges and multiranges, whose physical forms sort as they do.
 RANGE_TYPES = frozenset(name for name, info in TYPES.items() if info.category == "R")
+NETWORK_TYPES = frozenset({"inet", "cidr", "macaddr"})
+# Types whose physical forms are bytes that sort as their values do.
+SORTED_BYTES = RANGE_TYPES | NETWORK_TYPES
 
 
 def is_float(type: SqlType) -> bool:

@@ -180,7 +180,7 @@ def _vector(column: pa.Array, type: SqlType) -> Bytes:
     return _elements(column, INT2 if type.name == "int2vector" else OID, 0)
 
 
-def _range(column: pa.Array, type: SqlType) -> Bytes:
+def _by_cells(column: pa.Array, type: SqlType) -> Bytes:
     from foreshore.server.cells import binary_cell
 
     cell, style = binary_cell(type), OutputStyle()
@@ -200,6 +200,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "bool": _bool,
     "bytea": _bytes,
     "uuid": _bytes,
+    "macaddr": _bytes,
     "jsonb": _jsonb,
     "numeric": _numeric,
     "date": _date,
@@ -208,7 +209,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     "array": _array,
-    **dict.fromkeys(RANGE_TYPES, _range),
+    **dict.fromkeys(RANGE_TYPES | {"inet", "cidr"}, _by_cells),
     "int2vector": _vector,
     "oidvector": _vector,
     "mz_timestamp": _int8,

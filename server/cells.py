@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from foreshore import calendar
 from foreshore.errors import UndefinedFunction
+from foreshore.network import address_of
 from foreshore.ranges import (
     BOUNDS,
     MULTIRANGES,
@@ -92,6 +93,9 @@ def binary_cell(type: SqlType) -> Cell:
             return lambda value, style: _sized(value.ljust(width).encode())
         case "enum":
             return lambda value, style: _sized(format_text(value, type, style).encode())
+        case "inet" | "cidr":
+            is_cidr = type.name == "cidr"
+            return lambda value, style: _sized(_address(value, is_cidr=is_cidr))
         case name if name in RANGE_TYPES:
             return _range_cell(name)
         case "array":
@@ -103,6 +107,13 @@ def binary_cell(type: SqlType) -> Cell:
             return _array_cell(OID, 0)
         case _:
             raise UndefinedFunction(f"no binary output function available for type {type}")
+
+
+def _address(value: bytes, *, is_cidr: bool) -> bytes:
+    address = address_of(value)
+    octets = address.octets
+    family = 2 if address.family == 4 else 3
+    return bytes([family, address.bits, is_cidr, len(octets)]) + octets
 
 
 _EMPTY, _LOWER_INC, _UPPER_INC, _LOWER_INF, _UPPER_INF = 1, 2, 4, 8, 16
@@ -177,6 +188,7 @@ def _interval(value: tuple[int, int, int], style: OutputStyle) -> bytes:
 _BINARY: dict[str, Cell] = {
     "bool": lambda value, style: b"\0\0\0\x01\x01" if value else b"\0\0\0\x01\0",
     "bytea": lambda value, style: _sized(value),
+    "macaddr": lambda value, style: _sized(value),
     "uuid": lambda value, style: _sized(value),
     "jsonb": lambda value, style: _sized(b"\x01" + value.encode()),
     "void": lambda value, style: b"\0\0\0\0",

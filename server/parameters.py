@@ -14,6 +14,7 @@ from foreshore.errors import (
     UndefinedFunction,
 )
 from foreshore.json_text import canonical_json, written_json
+from foreshore.network import Address, stored_address
 from foreshore.ranges import (
     BOUNDS,
     MULTIRANGES,
@@ -201,6 +202,28 @@ def _numeric(value: Bytes, type: SqlType) -> str:
     return numeric_text(Decimal(text), type)
 
 
+def _mac(value: Bytes, type: SqlType) -> bytes:
+    if len(value) != 6:
+        raise IndexError
+    return bytes(value)
+
+
+def _address(value: Bytes, type: SqlType) -> bytes:
+    family, bits, _, size = value[:4]
+    if family not in (2, 3):
+        raise InvalidBinaryRepresentation(f'invalid address family in external "{type.name}" value')
+    address = Address(4 if family == 2 else 6, bits, int.from_bytes(value[4:], "big"))
+    if bits > address.size:
+        raise InvalidBinaryRepresentation(f'invalid bits in external "{type.name}" value')
+    if size != len(value) - 4 or 8 * size != address.size:
+        raise InvalidBinaryRepresentation(f'invalid length in external "{type.name}" value')
+    if type.name == "cidr" and address.network != address:
+        raise InvalidBinaryRepresentation(
+            'invalid external "cidr" value', detail="Value has bits set to right of mask."
+        )
+    return stored_address(address)
+
+
 def _range(value: Bytes, type: SqlType) -> bytes:
     return stored(_one_range(value, type.name))
 
@@ -301,6 +324,9 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "timestamp": _timestamp,
     "timestamptz": _timestamp,
     "interval": _interval,
+    "inet": _address,
+    "cidr": _address,
+    "macaddr": _mac,
     "array": _array,
     **dict.fromkeys(BOUNDS, _range),
     **dict.fromkeys(MULTIRANGES, _multirange),

@@ -44,7 +44,7 @@ from foreshore.types import (
     BYTEA,
     INT8,
     NUMERIC_DIGITS,
-    RANGE_TYPES,
+    SORTED_BYTES,
     TEXT,
     Datum,
     SqlType,
@@ -170,7 +170,7 @@ class Dialect(ABC):
                 return cls.list_type(_TYPES["int2"])
             case "oidvector":
                 return cls.list_type(_TYPES["oid"])
-            case name if name in RANGE_TYPES:
+            case name if name in SORTED_BYTES:
                 return cls.types["bytea"]
             case name:
                 return _TYPES.get(name) or cls.types.get(name, cls.text)

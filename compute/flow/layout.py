@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foreshore.compute.flow.shared import Shared
-from foreshore.types import RANGE_TYPES, ColumnType, SqlType
+from foreshore.types import SORTED_BYTES, ColumnType, SqlType
 
 Kind = OneOf["int", "float", "wide", "bytes", "uuid", "interval", "value"]
 
@@ -44,7 +44,7 @@ def kind_of(type: SqlType) -> Kind:
         return "float"
     if type.name == "numeric":
         return "int" if type.length is not None and type.length <= NARROW_DIGITS else "wide"
-    if type.name in _BYTES or type.name in RANGE_TYPES:
+    if type.name in _BYTES or type.name in SORTED_BYTES:
         return "bytes"
     if type.name == "uuid":
         return "uuid"

@@ -18,7 +18,7 @@ from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
 from foreshore.table_rows import Row, TableRows, columns_of_rows
-from foreshore.types import RANGE_TYPES, RelationDesc, arrow_type
+from foreshore.types import SORTED_BYTES, RelationDesc, arrow_type
 from foreshore.update import Timestamp
 
 FEW = 16  # rows up to which keys are looked up one by one
@@ -30,7 +30,7 @@ PLAIN = (
         "bool int2 int4 int8 oid mz_timestamp date time timestamp timestamptz"
         " text varchar bpchar name bytea uuid enum".split()
     )
-    | RANGE_TYPES
+    | SORTED_BYTES
 )
 
 

@@ -162,6 +162,10 @@ def _extreme(function: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate
         (type,) = types
         if type.name in ("bool", "uuid", "json", "jsonb", "void", "record", *RANGE_TYPES):
             return None
+        if type.name == "macaddr":
+            return None
+        if type.name == "cidr":
+            type = SqlType("inet")
         if type.name in ("varchar", "name", "char"):
             type = TEXT
         core = Aggregate(function, (Column(0, type),), type)  # type: ignore[arg-type]

@@ -38,6 +38,7 @@ from foreshore.expr.functions.function import (
 from foreshore.expr.functions.numeric import decimal_name
 from foreshore.expr.functions.quotients import either_error, with_errors
 from foreshore.expr.functions.rows import Failure, collect, out_of_range, rowwise
+from foreshore.network import address_of, address_text
 from foreshore.text import format_text, limit_length, parse_text, truncate_name
 from foreshore.types import NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
 
@@ -397,6 +398,9 @@ def text_of(array: pa.Array, type: SqlType) -> list[str | None]:
         return list(array.to_pylist())
     if type.name == "bool":
         return [None if v is None else "true" if v else "false" for v in array.to_pylist()]
+    if type.name == "inet":  # with the mask, which results omit if it has all bits
+        data = array.to_pylist()
+        return [None if d is None else address_text(address_of(d), masked=True) for d in data]
     return [None if d is None else format_text(d, type) for d in from_array(array, type)]
 
 

@@ -47,6 +47,8 @@ _add("assignment", "bool>text,bpchar,varchar text>char bpchar>char varchar>char"
 _add("assignment", "timestamp>date,time timestamptz>date,time,timestamp interval>time")
 for _many, _one in MULTIRANGES.items():
     _add("explicit", f"{_one}>{_many}")
+_add("implicit", "cidr>inet")
+_add("assignment", "inet>cidr")
 _add("assignment", "json>jsonb jsonb>json")
 _add("assignment", "oid>int8,int4 mz_timestamp>int8,numeric,timestamp,timestamptz")
 _add(
@@ -138,6 +140,8 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
         )
     if s == "bpchar" and t in ("text", "varchar"):
         return target.length is None
+    if (s, t) == ("cidr", "inet"):
+        return True
     if s in ("text", "unknown") and t == "unknown":
         return True
     kinds = ("oid", *_REGS)

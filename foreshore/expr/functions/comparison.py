@@ -30,7 +30,7 @@ from foreshore.expr.functions.function import (
     hidden,
     overload,
 )
-from foreshore.types import NUMERIC_DIGITS, RANGE_TYPES, SqlType
+from foreshore.types import NUMERIC_DIGITS, RANGE_TYPES, SORTED_BYTES, SqlType
 
 DAY = 86_400_000_000
 _WIDE = Context(prec=80)
@@ -80,7 +80,7 @@ PLAIN = frozenset(
         "unknown",
         "record",
         "enum",
-        *RANGE_TYPES,
+        *SORTED_BYTES,
     ]
 )
 
@@ -326,6 +326,8 @@ _SAME = [
     "mz_timestamp",
     "anyenum",
     *sorted(RANGE_TYPES),
+    "inet",
+    "macaddr",
     "oidvector",
     "int2vector",
 ]

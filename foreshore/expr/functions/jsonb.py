@@ -342,6 +342,8 @@ def to_json(array: pa.Array, type: SqlType) -> list[Any]:
                 MISSING if t is None else t if t in ("NaN", "Infinity", "-Infinity") else Decimal(t)
                 for t in text_of(array, type)
             ]
+        case "inet":
+            return [MISSING if d is None else format_text(d, type) for d in from_array(array, type)]
         case "timestamp" | "timestamptz":
             return [
                 MISSING if d is None else iso_text(format_text(d, type))

@@ -17,12 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import data_error
+from foreshore.expr.datum import from_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, declare_table
 from foreshore.expr.functions.function import hidden as declare_hidden
 from foreshore.expr.functions.jsonb import iso_text
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.json_text import canonical_json, quote_json
+from foreshore.text import format_text
 from foreshore.types import JSON, TEXT, SqlType
 
 _READER = json.JSONDecoder(parse_int=str, parse_float=str)
@@ -186,6 +188,9 @@ def written(array: pa.Array, type: SqlType) -> list[str | None]:
                 out.append("[" + ",".join(inner) + "]")
                 at += length
         return out
+    if type.name == "inet":
+        data = from_array(array, type)
+        return [None if d is None else quote_json(format_text(d, type)) for d in data]
     texts = text_of(array, type)
     match type.name:
         case "bool" | "json" | "jsonb" | "int2" | "int4" | "int8" | "numeric":

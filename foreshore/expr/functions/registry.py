@@ -65,6 +65,7 @@ _FAMILIES = (
     "windows",
     "enums",
     "ranges",
+    "network",
     "zones",
     "system",
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.expr.datum import from_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.conditional import template
 from foreshore.expr.functions.function import (
@@ -18,6 +19,7 @@ from foreshore.expr.functions.function import (
     declare,
 )
 from foreshore.expr.functions.rows import fail, mapped
+from foreshore.text import format_text
 from foreshore.types import SqlType
 
 MAX_BYTES = 1_073_741_819  # of a value
@@ -266,6 +268,8 @@ def output_of(array: pa.Array, type: SqlType) -> list[str | None]:
     """Return the output form of each value: a cast to text, except that bool is t or f."""
     if type.name == "bool":
         return [None if v is None else "t" if v else "f" for v in array.to_pylist()]
+    if type.name == "inet":
+        return [None if d is None else format_text(d, type) for d in from_array(array, type)]
     return text_of(array, type)
 
 
