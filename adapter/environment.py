@@ -39,10 +39,12 @@ from foreshore.catalog.sequence_numbers import Sequences, generation_of
 from foreshore.catalog.state import SYSTEM_TABLES, State
 from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.checkpoint.store import saved_dataflows
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.protocol import CheckpointStatus
 from foreshore.errors import (
     Fenced,
     InvalidAuthorization,
@@ -53,6 +55,7 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId, is_user, number_of
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.storage.blob import open_blob
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.identity import first_id, identity
 from foreshore.storage.reserved_end import ReservedEnd
@@ -110,14 +113,16 @@ class Environment:
             "data_dir": os.path.abspath(data_dir),  # noqa: ASYNC240 - looks at no file
             **(engine_options or {}),
         }
+        database = await identity(storage.consensus)
         errors = ViewErrors(lambda: coordinator)
         compute = ComputeController(
             storage,
             lambda id: coordinator.capabilities_of(id),
             errors=errors,
             options=options,
-            database=await identity(storage.consensus),
+            database=database,
             launcher=launcher,
+            checkpoints=await blocking.run(None, _saved_dataflows, options, database),
         )
         executor = ThreadPoolExecutor(THREADS, "query")
         engine = await blocking.run(
@@ -337,3 +342,11 @@ def _called(state: State, id: GlobalId) -> str:
     return (
         f"{item.type} {dotted(state.full_name(item))}" if isinstance(item, Item) else f"shard {id}"
     )
+
+
+def _saved_dataflows(
+    options: Mapping[str, str], database: str
+) -> Mapping[str, tuple[CheckpointStatus, ...]]:
+    """Return the dataflows of the checkpoints that replicas of an earlier environment have left."""
+    blob = open_blob(options.get("blob"), Path(options["data_dir"]))
+    return saved_dataflows(blob, database)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.protocol import CheckpointStatus, DataflowDescription
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -102,6 +102,13 @@ class Manifest(msgspec.Struct, frozen=True):
     def dataflow(self, id: GlobalId) -> SavedDataflow | None:
         """Return a dataflow of the checkpoint, None if it is not there."""
         return next((each for each in self.dataflows if each.id == id), None)
+
+    def status(self) -> tuple[CheckpointStatus, ...]:
+        """Return what is reported of its dataflows."""
+        return tuple(
+            CheckpointStatus(each.id, each.upper, each.saved_at, each.bytes)
+            for each in self.dataflows
+        )
 
     def unfit(self, database: str) -> str | None:
         """Return why nothing can be loaded for a database, None if something can."""

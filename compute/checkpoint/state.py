@@ -14,15 +14,18 @@ use are copied, runs are immutable and written as they are, each in a file of it
 and only once for as long as it exists. All that was written has to be read, in any order.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foreshore.compute.flow.run import Index, Run
+if TYPE_CHECKING:  # its kernels would be loaded by processes that run none
+    from foreshore.compute.flow.run import Index, Run
 
 Ints = npt.NDArray[np.int64]
 
@@ -60,7 +63,7 @@ class Writer:
         self._prefix = prefix
         self._seen: set[int] = set() if seen is None else seen
 
-    def part(self, name: str | int) -> "Writer":
+    def part(self, name: str | int) -> Writer:
         """Return a writer for a part of the state."""
         return Writer(self.captured, f"{self._prefix}{name}.", self._seen)
 
@@ -114,7 +117,7 @@ class Reader:
         self._left = {*saved.arrays, *saved.run_arrays, *saved.tables} if left is None else left
         self._seen: set[int] = set() if seen is None else seen
 
-    def part(self, name: str | int) -> "Reader":
+    def part(self, name: str | int) -> Reader:
         """Return a reader of a part of the state."""
         return Reader(self._saved, f"{self._prefix}{name}.", self._left, self._seen)
 
@@ -244,6 +247,8 @@ def arrays_of(run: Run) -> dict[str, Any]:
 
 def run_of(saved: _Arrays, keys: Sequence[Ints], seed: np.uint64) -> Run:
     """Return the run with these arrays; indexes that are not there are made when they are read."""
+    from foreshore.compute.flow.run import Index, Run
+
     words = saved.array("words")
     indexes: list[Index] = []
     for number, key in enumerate(keys[1:]):

@@ -9,25 +9,37 @@
 All calls block. One thread at a time writes.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 import pyarrow as pa
 
 from foreshore.compute.checkpoint.files import map_arrays, read_table, write_arrays, write_table
-from foreshore.compute.checkpoint.manifest import NAME, File, Manifest, SavedState, prefix_of
+from foreshore.compute.checkpoint.manifest import (
+    DIRECTORY,
+    NAME,
+    File,
+    Manifest,
+    SavedState,
+    prefix_of,
+)
 from foreshore.compute.checkpoint.state import Captured, Mismatch, arrays_of
-from foreshore.compute.flow.run import Run
+from foreshore.compute.protocol import CheckpointStatus
 from foreshore.errors import DataCorrupted
 from foreshore.failpoint import reached
 from foreshore.storage.blob import Blob
 from foreshore.storage.local_files import LocalFiles, measure
+
+if TYPE_CHECKING:
+    from foreshore.compute.flow.run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -116,14 +128,7 @@ class CheckpointStore:
         return all(file.key.startswith(self._prefix) for file in manifest.files)
 
     def _manifest(self, key: str) -> Manifest | None:
-        data = self._blob.get(key)
-        if data is None:
-            return None
-        try:
-            return msgspec.json.decode(data, type=Manifest)
-        except msgspec.DecodeError as error:
-            logger.warning("a checkpoint is not read: %s", error, extra={"blob": key})
-            return None
+        return _manifest_at(self._blob, key)
 
     def read(self, saved: SavedState) -> Captured:
         """Return captured state; raises Mismatch if a file is missing or not as it was written."""
@@ -146,3 +151,25 @@ class CheckpointStore:
 
 def _indexes_made(run: Run) -> int:
     return sum(index.is_made for index in run.indexes)
+
+
+def _manifest_at(blob: Blob, key: str) -> Manifest | None:
+    data = blob.get(key)
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Manifest)
+    except msgspec.DecodeError as error:
+        logger.warning("a checkpoint is not read: %s", error, extra={"blob": key})
+        return None
+
+
+def saved_dataflows(blob: Blob, database: str) -> dict[str, tuple[CheckpointStatus, ...]]:
+    """Return the dataflows of all checkpoints that fit, by the prefix of their replica; blocks."""
+    found = {}
+    for key, _ in blob.list(f"{DIRECTORY}/"):
+        prefix, _, name = key.rpartition("/")
+        manifest = _manifest_at(blob, key) if name == NAME else None
+        if manifest is not None and manifest.unfit(database) is None:
+            found[f"{prefix}/"] = manifest.status()
+    return found

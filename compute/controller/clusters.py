@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from foreshore.compute.checkpoint.manifest import prefix_of
 from foreshore.compute.controller.cluster import Cluster, Prepared, Replica, engine_of
 from foreshore.compute.controller.input_holds import compact_sinks
 from foreshore.compute.controller.launch import AddressLauncher, Launcher
@@ -28,6 +29,7 @@ from foreshore.compute.transport import Connection
 from foreshore.errors import DuplicateObject, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import StorageController
+from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +38,8 @@ class Clusters:
     """The clusters by id. `options` apply to every engine, unless a cluster overrides them.
 
     `snapshots` returns what a dataflow hydrates from. `fail_waiters` fails the readers of
-    collections that corruption stops.
+    collections that corruption stops. `saved` has the dataflows of checkpoints that earlier
+    environments have left, by the prefix of their replica.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Clusters:
         database: str,
         snapshots: Callable[[DataflowDescription], tuple[Prepared, Prepared]],
         fail_waiters: Callable[[], None],
+        saved: Mapping[str, tuple[CheckpointStatus, ...]],
     ) -> None:
         self._storage = storage
         self._dataflows = dataflows
@@ -60,6 +64,7 @@ class Clusters:
         self._database = database
         self._snapshots = snapshots
         self._fail_waiters = fail_waiters
+        self._saved = dict(saved)
         self._clusters: dict[str, Cluster] = {}
 
     def __iter__(self) -> Iterator[Cluster]:
@@ -118,6 +123,8 @@ class Clusters:
         )
         now = asyncio.get_running_loop().time()
         replica = Replica(name, link, instance, away_since=now)
+        saved = self._saved.pop(prefix_of(cluster, name), ())
+        replica.checkpoints = {each.id: each for each in saved}
         owner.replicas[name] = replica
         replica.task = asyncio.get_running_loop().create_task(link.run())
 
@@ -168,6 +175,22 @@ class Clusters:
         )
         for connection in cluster.connections:
             connection.listen(on=not behind)
+
+    def saved_since(self, cluster: Cluster, id: GlobalId, as_of: Timestamp) -> Timestamp:
+        """Return the time from which on a replica still to be created reads a dataflow's inputs.
+
+        That is `as_of`, or earlier if it can resume from a checkpoint.
+        """
+        prefix = prefix_of(cluster.id)
+        return min(
+            (
+                saved.upper - 1
+                for replica, found in self._saved.items()
+                for saved in found
+                if saved.id == id and saved.upper <= as_of and replica.startswith(prefix)
+            ),
+            default=as_of,
+        )
 
     # --- about them
 

@@ -93,6 +93,7 @@ class ComputeController:
         options: Mapping[str, str] | None = None,
         database: str = "",
         launcher: Launcher | None = None,
+        checkpoints: Mapping[str, tuple[CheckpointStatus, ...]] | None = None,
     ) -> None:
         self._storage = storage
         self._capabilities = capabilities
@@ -125,6 +126,7 @@ class ComputeController:
             database,
             self._hydration_snapshots,
             self._fail_waiters,
+            checkpoints or {},
         )
         self._moves = Moves(
             storage, self._dataflows, self._clusters, self._feeds, self.upper, self._spawn
@@ -212,8 +214,9 @@ class ComputeController:
             for id in description.imports:
                 hold = await self._storage.clone_capability(self._capabilities(id)[0])
                 holds[id] = hold
-                if hold.frontier < description.as_of:
-                    holds[id] = await self._storage.downgrade_capability(hold, description.as_of)
+                needed = self._clusters.saved_since(owner, description.id, description.as_of)
+                if hold.frontier < needed:
+                    holds[id] = await self._storage.downgrade_capability(hold, needed)
                 elif hold.frontier > description.as_of:
                     raise ObjectNotInPrerequisiteState(
                         f"{id} cannot be read as of {description.as_of}",

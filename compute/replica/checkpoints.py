@@ -41,7 +41,7 @@ from foreshore.compute.checkpoint.manifest import (
 from foreshore.compute.checkpoint.state import Captured, Mismatch, Writer
 from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.engine import Engine
-from foreshore.compute.protocol import Checkpoints, CheckpointStatus, DataflowDescription
+from foreshore.compute.protocol import Checkpoints, DataflowDescription
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import Contents
 from foreshore.compute.replica.resume import Resumed, resume
@@ -123,6 +123,7 @@ class Checkpointer:
             except Exception:
                 logger.exception("a checkpoint cannot be loaded")
         self.opened = True
+        self.report()
 
     def _load(self, engine: SavingEngine, store: CheckpointStore, database: str) -> None:
         manifest = store.newest()
@@ -164,10 +165,10 @@ class Checkpointer:
         self._written, self._collections, self._strings = {}, {}, ()
 
     def report(self) -> None:
-        """Tell a new controller of the newest checkpoint."""
-        manifest = self._manifest or self._loaded
-        if manifest is not None:
-            self._send(Checkpoints(_status(manifest)))
+        """Tell the controller of the newest checkpoint, or that there is none."""
+        if self.opened:
+            manifest = self._manifest or self._loaded
+            self._send(Checkpoints(() if manifest is None else manifest.status()))
 
     # --- making
 
@@ -191,7 +192,7 @@ class Checkpointer:
     def _is_worth_while(self, engine: SavingEngine) -> bool:
         if not any(each.state == "running" for each in self._dataflows.values()):
             return False
-        if self._manifest is not None:
+        if self._manifest is not None or self._loaded is not None:
             return True
         sizes = [status.bytes for each in self._states() for status in each.arrangement_status()]
         return sum(size.bytes for size in engine.sizes()) + sum(sizes) >= self._pace.least_bytes
@@ -202,7 +203,7 @@ class Checkpointer:
     async def _round(self, engine: SavingEngine) -> None:
         assert self._store is not None
         before = self._manifest or self._loaded
-        self._send(Checkpoints(_status(before) if before is not None else (), begun=True))
+        self._send(Checkpoints(before.status() if before is not None else (), begun=True))
         engine.forget_unread()
         await blocking.run(self._steps, engine.hold)
         try:
@@ -220,7 +221,7 @@ class Checkpointer:
         if self._engine is not engine:
             return  # it works for another database
         self._manifest, self._written = manifest, written
-        self._send(Checkpoints(_status(manifest)))
+        self._send(Checkpoints(manifest.status()))
         await blocking.run(self._writing, self._store.collect, manifest)
 
     async def _save(self, dataflow: DataflowState) -> _Written | None:
@@ -312,13 +313,6 @@ def _is_same(one: Captured, other: Captured) -> bool:
         one.runs == other.runs
         and one.arrays.keys() == other.arrays.keys()
         and all(np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items())
-    )
-
-
-def _status(manifest: Manifest) -> tuple[CheckpointStatus, ...]:
-    return tuple(
-        CheckpointStatus(each.id, each.upper, each.saved_at, each.bytes)
-        for each in manifest.dataflows
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ QUERIES = {
     "pairs": "SELECT f.id, k.name FROM facts f JOIN kinds k ON k.kind = f.kind WHERE f.amount > 90",
 }
 KEYS = {"named": "name", "top": "kind", "pairs": "id"}
+
+SAVED_NAMES = (
+    b"SELECT o.name FROM mz_internal.mz_checkpoints c JOIN mz_catalog.mz_objects o"
+    b" ON o.id = c.object_id"
+)
 
 
 def define(connection: psycopg.Connection[Any]) -> None:
@@ -95,5 +101,39 @@ def test_replica_killed_while_it_writes_a_checkpoint(data_dir: Path, point: str)
             change(connection, number + 2)
             check(connection)
         assert server.log.read_text().count("a dataflow is resumed") >= views
+    finally:
+        server.stop()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_restarted_server_resumes_indexes_from_an_old_checkpoint(data_dir: Path) -> None:
+    server = Server(data_dir, ("--checkpoint-interval", "600", "--checkpoint-size", "0"))
+    server.environment = {"FORESHORE_LOG_LEVEL": "INFO"}
+    server.start()
+    try:
+        with server.connect() as connection:
+            define(connection)
+            change(connection, 0)
+            saved = b"SELECT count(*) FROM mz_internal.mz_checkpoints WHERE size > 0"
+            until(lambda: connection.execute(saved).fetchall()[0][0] > 0, "a checkpoint")
+            # The first one may have been made while views were still to come.
+            (names,) = zip(*connection.execute(SAVED_NAMES).fetchall(), strict=True)
+            began = time.monotonic()
+            number = 1
+            while time.monotonic() < began + 8:  # longer than it takes holds to follow
+                change(connection, number)
+                check(connection)
+                number += 1
+        server.kill()
+        until(lambda: not server.processes(), "the replicas of the ended server end", 10)
+        before = len(server.log.read_text())
+        server.start()
+        with server.connect() as connection:
+            check(connection)
+            change(connection, number)
+            check(connection)
+        resumed = server.log.read_text()[before:].count("a dataflow is resumed")
+        assert resumed == sum(name != "kept" for name in names) > 0, names
     finally:
         server.stop()
