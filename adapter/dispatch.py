@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.ddl import alter, clusters, create, drop, enums
+from foreshore.adapter.ddl import alter, clusters, create, drop, enums, owners
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.sequences import alter_sequence
@@ -80,6 +80,8 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AlterSequence: alter_sequence,
     plans.Advance: advance,
     plans.Rename: drop.rename,
+    plans.SetOwner: owners.set_owner,
+    plans.SetSchema: owners.set_schema,
     plans.Retain: drop.retain,
     plans.Comment: comment,
     plans.Drop: drop.drop,
@@ -196,7 +198,7 @@ def _verb(plan: Any) -> str:
             return tag
         case plans.Truncate():
             return "TRUNCATE TABLE"
-        case plans.Rename() | plans.Retain() | plans.Swap():
+        case plans.Rename() | plans.Retain() | plans.Swap() | plans.SetOwner() | plans.SetSchema():
             return "ALTER"
         case plans.SetCluster():
             return "ALTER MATERIALIZED VIEW"

@@ -48,7 +48,7 @@ from foreshore.errors import (
     UndefinedColumn,
     WrongObjectType,
 )
-from foreshore.ids import GlobalId, global_id
+from foreshore.ids import GlobalId, global_id, is_temporary
 
 if TYPE_CHECKING:
     from foreshore.catalog.catalog import Planned
@@ -437,6 +437,36 @@ class Transaction:
             case _:
                 pass
         return self._put(msgspec.structs.replace(target, name=to))
+
+    def set_owner(self, target: Object, role: Role) -> None:
+        """Give `target` to a role; the indexes and sequences of a relation have its owner."""
+        self._check_not_system(target)
+        changed = [target, *(self._parts_of(target) if isinstance(target, Item) else ())]
+        self.state = with_objects(
+            self.state, {each.id: msgspec.structs.replace(each, owner=role.id) for each in changed}
+        )
+
+    def set_schema(self, target: Item, schema: Schema) -> None:
+        """Move a relation to another schema, with its indexes and the sequences of its columns."""
+        self._check_not_system(target)
+        if is_system(schema.id):
+            raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
+        if target.temporary or is_temporary(schema.id):
+            raise FeatureNotSupported("cannot move objects into or out of temporary schemas")
+        if target.schema == schema.id:
+            return
+        moved = [target, *self._parts_of(target)]
+        keys = [each.name for item in moved for each in item.constraints if each.has_index]
+        for name in (*(each.name for each in moved), *keys):
+            if self.state.is_taken(schema.id, name):
+                raise DuplicateTable(f'relation "{name}" already exists in schema "{schema.name}"')
+        self.state = with_objects(
+            self.state, {each.id: msgspec.structs.replace(each, schema=schema.id) for each in moved}
+        )
+
+    def _parts_of(self, item: Item) -> list[Item]:
+        """Return the indexes on a relation and the sequences of its columns."""
+        return [*self.state.indexes_on(item.id), *self.state.sequences_of(item.id)]
 
     def swap(self, one: Object, other: Object) -> None:
         """Exchange the names of two objects of a kind, which belong to the same parent."""

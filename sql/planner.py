@@ -209,6 +209,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return unique_index.bind_drop(planning, tree) or ddl.bind_drop(planning, tree)
         case ast.RenameStatement():
             return unique_index.bind_rename(planning, tree) or ddl.bind_rename(planning, tree)
+        case ast.OwnerStatement():
+            return ddl.bind_owner(planning, tree)
+        case ast.SetSchemaStatement():
+            return ddl.bind_set_schema(planning, tree)
         case ast.RetainStatement():
             return ddl.bind_retain(planning, tree)
         case ast.CommentStatement():

@@ -50,6 +50,8 @@ StatementSyntax: TypeAlias = (
     | AlterClusterStatement
     | SwapStatement
     | SetClusterStatement
+    | OwnerStatement
+    | SetSchemaStatement
     | DropStatement
     | RenameStatement
     | RetainStatement

@@ -380,6 +380,24 @@ class RenameStatement(Syntax):
     if_exists: bool
 
 
+class OwnerStatement(Syntax):
+    """ALTER ... OWNER TO; a role of None is that of the session."""
+
+    kind: str
+    name: TableRef
+    role: str | None
+    if_exists: bool
+
+
+class SetSchemaStatement(Syntax):
+    """ALTER ... SET SCHEMA."""
+
+    kind: str
+    name: TableRef
+    schema: str
+    if_exists: bool
+
+
 class Retain(Syntax):
     """RETAIN HISTORY FOR an interval's text."""
 

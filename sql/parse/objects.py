@@ -24,6 +24,7 @@ _KINDS = (
     ("schema",),
     ("database",),
 )
+_IN_SCHEMAS = frozenset(("table", "view", "materialized view", "sequence"))
 _VERBS = frozenset(("create", "drop", "alter", "show", "comment", "on"))
 _SHOWN = (
     ("materialized", "views"),
@@ -270,6 +271,10 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
         name = self.table_name()
         if self.accept("rename", "to"):
             return ast.RenameStatement(kind, name, self.name(), if_exists)
+        if self.accept("owner", "to"):
+            return ast.OwnerStatement(kind, name, self._role(), if_exists)
+        if kind in _IN_SCHEMAS and self.accept("set", "schema"):
+            return ast.SetSchemaStatement(kind, name, self.name(), if_exists)
         if kind in ("cluster", "schema") and self.accept("swap", "with"):
             swapped: OneOf["cluster", "schema"] = "cluster" if kind == "cluster" else "schema"
             return ast.SwapStatement(swapped, name, self.table_name())
@@ -303,6 +308,12 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
             return ast.AdvanceStatement(name, since, self.expression(), if_exists)
         words = self.token.value.upper() if self.token.kind == WORD else ""
         self.unsupported(f"ALTER {kind.upper()} ... {words}".rstrip(" ."))
+
+    def _role(self) -> str | None:
+        """Parse the name of a role; None is that of the session."""
+        if any(self.accept(word) for word in ("current_user", "current_role", "session_user")):
+            return None
+        return self.name()
 
     # --- SHOW
 

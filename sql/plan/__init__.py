@@ -56,6 +56,8 @@ Plan: TypeAlias = (
     | AlterCluster
     | Swap
     | SetCluster
+    | SetOwner
+    | SetSchema
     | Drop
     | Rename
     | Retain

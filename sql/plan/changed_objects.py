@@ -29,6 +29,8 @@ from foreshore.sql.plan import (
     Rename,
     Retain,
     SetCluster,
+    SetOwner,
+    SetSchema,
     Swap,
     Truncate,
 )
@@ -97,6 +99,8 @@ def changed_objects(plan: Plan) -> Changed | None:
         case (
             Rename(kind=kind, name=name)
             | Retain(kind=kind, name=name)
+            | SetOwner(kind=kind, name=name)
+            | SetSchema(kind=kind, name=name)
             | Comment(kind=kind, name=name)
         ) if kind in _RELATIONS:
             return NamedRelations((name,))
@@ -114,6 +118,8 @@ def changed_objects(plan: Plan) -> Changed | None:
             | Drop()
             | Rename()
             | Retain()
+            | SetOwner()
+            | SetSchema()
             | Comment()
         ):
             return Permanent()

@@ -311,6 +311,26 @@ class Rename(WritePlan):
 
 
 @dataclass(frozen=True, slots=True)
+class SetOwner(WritePlan):
+    """Give an object to a role; None is the role of the session."""
+
+    kind: ObjectKind
+    name: Name
+    role: str | None
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetSchema(WritePlan):
+    """Move a relation, with its indexes and sequences, to another schema of its database."""
+
+    kind: ObjectKind
+    name: Name
+    schema: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Comment(WritePlan):
     """COMMENT ON an object or, if `column` is given, on that column of the relation `name`."""
 

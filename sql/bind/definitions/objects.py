@@ -41,6 +41,8 @@ from foreshore.sql.plan import (
     Query,
     Rename,
     Retain,
+    SetOwner,
+    SetSchema,
     ShowCreate,
 )
 from foreshore.sql.planning import Planning, located
@@ -259,6 +261,20 @@ def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:
     kind = _KINDS[statement.kind]
     name = name_of(planning, kind, statement.name)
     return Rename(kind, name, statement.to, statement.if_exists)
+
+
+def bind_owner(planning: Planning, statement: ast.OwnerStatement) -> SetOwner:
+    """Return the plan of ALTER ... OWNER TO."""
+    kind = _KINDS[statement.kind]
+    name = name_of(planning, kind, statement.name)
+    return SetOwner(kind, name, statement.role, statement.if_exists)
+
+
+def bind_set_schema(planning: Planning, statement: ast.SetSchemaStatement) -> SetSchema:
+    """Return the plan of ALTER ... SET SCHEMA."""
+    kind = _KINDS[statement.kind]
+    name = name_of(planning, kind, statement.name)
+    return SetSchema(kind, name, statement.schema, statement.if_exists)
 
 
 def retention(retain: ast.Retain | None) -> int | None:

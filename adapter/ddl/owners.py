@@ -1,0 +1,58 @@
+"""ALTER ... OWNER TO and ALTER ... SET SCHEMA."""
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.write.target import lock_to_alter
+from foreshore.catalog.item import Item, Object
+from foreshore.errors import FeatureNotSupported, InvalidSchemaName, UndefinedObject
+from foreshore.sql.plan import SetOwner, SetSchema
+
+
+async def set_owner(context: StatementContext, plan: SetOwner) -> Completed:
+    """Run ALTER ... OWNER TO."""
+    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    name = context.role.name if plan.role is None else plan.role
+    role = context.planner.state.role(name)
+    if role is None:
+        raise UndefinedObject(f'role "{name}" does not exist')
+    if found is not None:
+        await _lock(context, found)
+        if isinstance(found, Item) and found.type == "sequence" and found.owned_by:
+            raise _linked(context, found, "change owner of sequence")
+        context.catalog_change().set_owner(found, role)
+    return Completed(f"ALTER {plan.kind.upper()}")
+
+
+async def set_schema(context: StatementContext, plan: SetSchema) -> Completed:
+    """Run ALTER ... SET SCHEMA; dependents refer to the relation by its id, not by its name."""
+    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    if found is not None:
+        assert isinstance(found, Item), found
+        if found.owned_by:
+            raise _linked(context, found, "move an owned sequence into another schema")
+        state = context.planner.state
+        old = state.objects[found.schema]
+        database = getattr(old, "database", None)
+        schema = None if database is None else state.schema(database, plan.schema)
+        if schema is None:
+            raise InvalidSchemaName(f'schema "{plan.schema}" does not exist')
+        await _lock(context, found)
+        context.catalog_change().set_schema(found, schema)
+    return Completed(f"ALTER {plan.kind.upper()}")
+
+
+async def _lock(context: StatementContext, found: Object) -> None:
+    if isinstance(found, Item) and found.type == "table":
+        await lock_to_alter(context, [found.id])
+
+
+def _linked(context: StatementContext, sequence: Item, what: str) -> FeatureNotSupported:
+    """Return the error for a sequence that follows its table."""
+    assert sequence.owned_by
+    table = context.planner.state.item(sequence.owned_by.table).name
+    rest = f' "{sequence.name}"' if what.endswith("sequence") else ""
+    return FeatureNotSupported(
+        f"cannot {what}{rest}",
+        detail=f'Sequence "{sequence.name}" is linked to table "{table}".',
+    )
