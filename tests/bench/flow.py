@@ -18,6 +18,7 @@ from foreshore.compute.engine import Input
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.warm import warm
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.ir import Relation, sources_of
 from foreshore.ids import GlobalId
@@ -31,6 +32,7 @@ from tests.bench.tpch import MORE_VIEWS, SCHEMA, VIEWS, tables
 from tests.sql.catalog import TestCatalog
 
 START = 1
+TOGETHER = "together"  # all of `VIEWS` in one replica
 BATCHES = {1: 200, 100: 50, 1_000: 20, 10_000: 8, 100_000: 3}
 
 
@@ -58,6 +60,7 @@ def cost(work: Callable[[], object]) -> tuple[float, float]:
 
 def main() -> None:
     """Print the figures of each view."""
+    warm()  # as a replica does before it is ready
     scale = float(sys.argv[1]) if len(sys.argv) > 1 else 0.1
     catalog = TestCatalog(*SCHEMA.values())
     data = tables(scale)
@@ -77,9 +80,42 @@ def main() -> None:
     for name, rows in data.items():
         peer.register("loaded", rows)
         peer.execute(f"CREATE TABLE {name} AS FROM loaded")
-    for view in sys.argv[2:] or VIEWS:
+    views = sys.argv[2:] or [*VIEWS, TOGETHER]
+    for view in views:
+        if view == TOGETHER:
+            run_together([planned(catalog, sql) for sql in VIEWS.values()], typed, bulk)
+            continue
         sql = {**VIEWS, **MORE_VIEWS}[view]
         run_view(view, sql, planned(catalog, sql), typed, lines, ids["lineitem"], bulk, peer)
+
+
+def hydrated(
+    relation: Relation,
+    typed: dict[GlobalId, pa.Table],
+    bulk: DuckDbEngine,
+    collections: Collections,
+) -> tuple[FlowDataflow, tuple[float, float]]:
+    """Return a hydrated dataflow, and the seconds of CPU and of wall time that it took."""
+    sources = tuple(sorted(sources_of(relation)))
+    description = DataflowDescription(GlobalId("t1"), relation, sources, (), START)
+    dataflow = FlowDataflow(description, bulk, collections)
+    inputs = {s: Input(typed[s].schema, (), (at(typed[s], START, 1),)) for s in sources}
+    return dataflow, cost(lambda: dataflow.hydrate(inputs))
+
+
+def run_together(
+    relations: list[Relation], typed: dict[GlobalId, pa.Table], bulk: DuckDbEngine
+) -> None:
+    """Print the figures of views that share their collections, hydrated one after the other."""
+    collections = Collections(Interner(), 1)
+    found = [hydrated(relation, typed, bulk, collections) for relation in relations]
+    cpu, wall = (sum(each) for each in zip(*(spent for _, spent in found), strict=True))
+    shared = sum(s.nbytes for spines in collections.sizes().values() for s in spines)
+    own = sum(size.bytes for dataflow, _ in found for size in dataflow.sizes())
+    print(
+        f"all six in one replica: hydration {cpu:.2f} s CPU, {wall:.2f} wall;"
+        f" state {shared / 1e6:.0f} MB shared, {own / 1e6:.0f} MB of their own"
+    )
 
 
 def run_view(
@@ -95,11 +131,7 @@ def run_view(
     """Print the figures of one view."""
     anew = [cost(lambda: peer.execute(sql).to_arrow_table()) for _ in range(5)]
     anew_cpu, anew_wall = (statistics.median(each) for each in zip(*anew, strict=True))
-    sources = tuple(sorted(sources_of(relation)))
-    description = DataflowDescription(GlobalId("t1"), relation, sources, (), START)
-    dataflow = FlowDataflow(description, bulk, Collections(Interner(), 1))
-    inputs = {s: Input(typed[s].schema, (), (at(typed[s], START, 1),)) for s in sources}
-    cpu, wall = cost(lambda: dataflow.hydrate(inputs))
+    dataflow, (cpu, wall) = hydrated(relation, typed, bulk, Collections(Interner(), 1))
     print(
         f"{view}: anew {anew_cpu * 1e3:.0f} ms CPU, {anew_wall * 1e3:.0f} wall;"
         f" hydration {cpu:.2f} s CPU, {wall:.2f} wall"
