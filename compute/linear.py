@@ -8,7 +8,6 @@ needs a millisecond to start.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +17,6 @@ from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import evaluate
 from foreshore.expr.ir import (
     And,
-    Call,
     Column,
     Constant,
     Filter,
@@ -35,7 +33,8 @@ from foreshore.expr.ir import (
     Threshold,
     Union,
 )
-from foreshore.types import ColumnType, array_of
+from foreshore.expr.unnest import Ints, unnested
+from foreshore.types import ColumnType
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,22 +156,17 @@ def applied(node: Map | Filter | Project | FlatMap, rows: Rows, values: Values) 
             return Rows(tuple([rows.columns[i] for i in outputs]), rows.along, rows.count)
         case FlatMap():
             parents, added = elements_of(node, rows.columns, rows.count, values)
-            repeated = rows.take(parents)
+            repeated = rows.take(pa.array(parents))
             return Rows((*repeated.columns, *added), repeated.along, repeated.count)
 
 
 def elements_of(
     node: FlatMap, columns: Sequence[pa.Array], rows: int, values: Values
-) -> tuple[pa.Array, list[pa.Array]]:
+) -> tuple[Ints, list[pa.Array]]:
     """Return the number of the row that each element is of, and the columns that `node` adds."""
-    call = Call(node.function, node.args, array_of(node.columns[0].type))
-    lists = values(call, columns, rows)
-    if lists.null_count:  # behind which there may be elements
-        lists = lists.take(pa.array(np.arange(rows)))
-    added = [flat(pc.list_flatten(lists))]
-    if len(node.columns) > 1:
-        added.append(_ordinality(lists))
-    return pc.list_parent_indices(lists), added
+    found = unnested([values(array, columns, rows) for array in node.arrays])
+    numbers = [pa.array(found.numbers)] if node.is_numbered else []
+    return found.parents, [*map(flat, found.values), *numbers]
 
 
 def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -186,10 +180,3 @@ def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _concat(arrays: tuple[pa.Array, ...]) -> pa.Array:
     return pa.concat_arrays(arrays)
-
-
-def _ordinality(lists: pa.Array) -> pa.Array:
-    """Return each element's number in its list, from 1."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    firsts = np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return pa.array(np.arange(1, len(firsts) + 1, dtype=np.int64) - firsts, pa.int64())

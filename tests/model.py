@@ -20,13 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import chain, product
+from itertools import chain, product, zip_longest
 from typing import Any, assert_never
 
 import msgspec
 
 from foreshore.errors import data_error
 from foreshore.expr.ir import (
+    IN_STEP,
     Aggregate,
     And,
     AnySubquery,
@@ -72,7 +73,7 @@ from foreshore.expr.ir import (
 from foreshore.expr.scalars import frame_offsets, scalars_of
 from foreshore.expr.windows import aggregate_of
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INT8, Datum, SqlType, array_of
+from foreshore.types import BOOL, INT8, Datum, SqlType
 
 Row = tuple[Any, ...]
 Rows = Counter[Row]
@@ -527,14 +528,19 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
             return _each_row(
                 _rows(input, scope, errors), lambda row: [tuple(row[i] for i in outputs)], errors
             )
-        case FlatMap(input=input, function=function, args=args, columns=columns):
-            array = Call(function, args, array_of(columns[0].type))
+        case FlatMap(input=input, function=function, args=args):
 
             def call(row: Row) -> list[Row]:
                 try:
                     values = [compute(arg, row, scope) for arg in args]
-                    found = table_function(array, values)
-                    if len(columns) == 1:
+                    if function == IN_STEP:
+                        lists: list[Any] = [value or () for value in values]
+                        found = list(zip_longest(*lists))
+                    else:
+                        (array,) = relation.arrays
+                        assert isinstance(array, Call)
+                        found = table_function(array, values)
+                    if not relation.is_numbered:
                         return [(*row, *more) for more in found]
                     return [(*row, *more, number) for number, more in enumerate(found, 1)]
                 except Failure:

@@ -16,6 +16,7 @@ from typing import Literal as OneOf
 from hypothesis import strategies as st
 
 from foreshore.expr.ir import (
+    IN_STEP,
     Aggregate,
     And,
     AnySubquery,
@@ -75,6 +76,7 @@ Operator = OneOf["lt", "le", "ge", "gt"]
 
 NUMERIC = numeric(10, 2)
 FLOATS = array_of(FLOAT8)
+INTS = array_of(INT4)
 VALUES: dict[SqlType, tuple[Any, ...]] = {
     INT4: (0, 1, 2),
     INT8: (0, 1, 2),
@@ -452,7 +454,15 @@ def _flat_map(draw: st.DrawFn, context: Context, size: int) -> Relation:
     if context.failing and draw(st.booleans()):
         args = (*ends, scalar(draw, plain, columns, INT4, 1))
         return FlatMap(input, "generate_series(int4,int4,int4)", args, out)
-    return FlatMap(input, "generate_series(int4,int4)", ends, out)
+    if draw(st.booleans()):
+        return FlatMap(input, "generate_series(int4,int4)", ends, out)
+    series = [
+        Call("generate_series(int4,int4)", (ends[0], scalar(draw, plain, columns, INT4, 1)), INTS)
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    series[0] = Call("generate_series(int4,int4)", ends, INTS)
+    added = (ColumnType(INT4),) * len(series)
+    return FlatMap(input, IN_STEP, tuple(series), (*added, *out[1:]))
 
 
 def _union(draw: st.DrawFn, context: Context, size: int) -> Relation:

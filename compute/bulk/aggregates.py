@@ -191,6 +191,14 @@ class Idioms(ABC):
         """Return a list's elements and their numbers, from 1, as structs of `e` and `n`."""
 
     @abstractmethod
+    def in_step(self, arrays: Sequence[str]) -> str:
+        """Return the list of the elements of arrays with one number; NULL where one has ended."""
+
+    @abstractmethod
+    def part(self, element: str, place: int) -> str:
+        """Return the value of an element of `in_step` that comes from an array, from 0."""
+
+    @abstractmethod
     def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
         """Return a list of structs."""
 
@@ -280,6 +288,14 @@ class DuckDbIdioms(Idioms):
     def numbered(self, rows: str) -> str:
         """Return a list_transform with the position."""
         return f"list_transform({rows}, lambda e, i: {{'e': e, 'n': i}})"
+
+    def in_step(self, arrays: Sequence[str]) -> str:
+        """Return list_zip, which fills up with NULL."""
+        return f"list_zip({', '.join(f'coalesce({array}, [])' for array in arrays)})"
+
+    def part(self, element: str, place: int) -> str:
+        """Return the field of a struct without names."""
+        return f"struct_extract_at({element}, {place + 1})"
 
     def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
         """Return a list of struct literals."""
@@ -400,6 +416,14 @@ class SparkIdioms(Idioms):
     def numbered(self, rows: str) -> str:
         """Return a transform with the index, which Spark counts from 0."""
         return f"transform({rows}, (e, i) -> struct(e AS e, i + 1 AS n))"
+
+    def in_step(self, arrays: Sequence[str]) -> str:
+        """Return arrays_zip, which fills up with NULL; fields of expressions have numbers."""
+        return f"arrays_zip({', '.join(f'coalesce({array}, array())' for array in arrays)})"
+
+    def part(self, element: str, place: int) -> str:
+        """Return the field of a struct by its number, from 0."""
+        return f"{element}.`{place}`"
 
     def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
         """Return an array of structs."""

@@ -18,7 +18,6 @@ from foreshore.compute.bulk.aggregates import ONE, Argument, Idioms, Sort
 from foreshore.compute.bulk.dialect import Dialect
 from foreshore.expr.ir import (
     Aggregate,
-    Call,
     Column,
     Constant,
     Filter,
@@ -48,7 +47,7 @@ from foreshore.expr.ir import (
     walk_scalars,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType, SqlType, array_of, has_one_form, is_float
+from foreshore.types import ColumnType, SqlType, has_one_form, is_float
 
 # Larger constants are not written into statements.
 SHORT_CONSTANT = 4
@@ -257,20 +256,21 @@ class Renderer:
                 return self._flat_map(relation, self.simple(frame))
 
     def _flat_map(self, relation: FlatMap, frame: Frame) -> Frame:
-        """Return each row with the elements of an array, numbered if requested."""
-        element, *number = relation.columns
-        call = Call(relation.function, relation.args, array_of(element.type))
-        rows = self.dialect.scalar(call, frame.columns)
-        width = len(frame.columns)
-        if number:
+        """Return each row with the elements of arrays in step, numbered if requested."""
+        arrays = [self.dialect.scalar(array, frame.columns) for array in relation.arrays]
+        rows = arrays[0] if len(arrays) == 1 else self.idioms.in_step(arrays)
+        if relation.is_numbered:
             rows = self.idioms.numbered(rows)
         unnested = replace(frame, columns=(*frame.columns, self.idioms.unnest(rows)))
-        nested = self.nest(self.select(unnested), width + 1)
-        if not number:
-            return nested
-        *columns, pair = nested.columns
-        parts = (f"{pair}.e", f"CAST({pair}.n AS BIGINT)")
-        return replace(nested, columns=(*columns, *parts), computed=True)
+        nested = self.nest(self.select(unnested), len(frame.columns) + 1)
+        *columns, made = nested.columns
+        element = f"{made}.e" if relation.is_numbered else made
+        parts = [element]
+        if len(arrays) > 1:
+            parts = [self.idioms.part(element, i) for i in range(len(arrays))]
+        if relation.is_numbered:
+            parts.append(f"CAST({made}.n AS BIGINT)")
+        return replace(nested, columns=(*columns, *parts), computed=len(parts) > 1)
 
     def union(self, frames: Sequence[Frame]) -> Frame:
         """Return the sum of at least one frame."""

@@ -31,7 +31,7 @@ from foreshore.expr.ir import Scalar, columns_of
 from foreshore.expr.recursion import is_used
 from foreshore.expr.split import can_fail
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType, array_of
+from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
 MOST_COUNT = 1 << 20  # of one error, which counts as often as its part occurs in the plan
@@ -388,12 +388,12 @@ class Builder:
         return self.add(Threshold(input, layout, compiler.program(), self.context))
 
     def _flat_map(self, flat_map: ir.FlatMap) -> int:
-        call = ir.Call(flat_map.function, flat_map.args, array_of(flat_map.columns[0].type))
-        input = self.checked(flat_map, flat_map.input, (call,))
+        arrays = flat_map.arrays
+        input = self.checked(flat_map, flat_map.input, arrays)
         over = self.operators[input].layout
         added = layout_of(flat_map.columns)
         layout = composed([over, added])
-        return self.add(FlatMap(input, over, layout, call, added, self.context))
+        return self.add(FlatMap(input, over, layout, arrays, added, self.context))
 
 
 def columns_read(relation: ir.Relation) -> dict[GlobalId, tuple[int, ...]]:

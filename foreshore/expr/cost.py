@@ -248,7 +248,7 @@ def is_heavy(relation: Relation) -> bool:
     for node in nodes:
         scalars = list(scalars_of(node))
         if isinstance(node, FlatMap):
-            scalars = [*scalars, Call(node.function, node.args, node.columns[0].type)]
+            scalars = [*scalars, *node.arrays]
         for scalar in scalars:
             cost = cost_of(scalar)
             calls = calls or cost.calls > 0
@@ -262,9 +262,8 @@ def is_heavy(relation: Relation) -> bool:
 def has_growing_call(relation: Relation) -> bool:
     """Whether `relation` makes values that may be much longer than those that it reads."""
     for node in walk_relations(relation):
-        if isinstance(node, FlatMap) and may_grow(node.function):
-            return True
-        for part in chain.from_iterable(map(walk_scalars, scalars_of(node))):
+        scalars = node.arrays if isinstance(node, FlatMap) else scalars_of(node)
+        for part in chain.from_iterable(map(walk_scalars, scalars)):
             if isinstance(part, Call) and may_grow(part.function):
                 return True
     return False
@@ -275,9 +274,9 @@ def _is_range(relation: Relation) -> bool:
     while isinstance(relation, Project):
         relation = relation.input
     match relation:
-        case FlatMap(input=Join(inputs=()), function=function, args=args, columns=columns):
-            size = cost_of(Call(function, args, columns[0].type)).size
-            return function.startswith("generate_series(int") and size < SMALL * MANY_ROWS
+        case FlatMap(input=Join(inputs=()), function=function):
+            is_series = function.startswith("generate_series(int")
+            return is_series and cost_of(relation.arrays[0]).size < SMALL * MANY_ROWS
         case _:
             return False
 
@@ -314,8 +313,9 @@ def cost_of_relation(relation: Relation) -> tuple[int, int]:
         return sum(rows for rows, _ in parts), work
     rows = min(prod(rows for rows, _ in parts), MOST)
     if isinstance(relation, FlatMap):
-        cost = cost_of(Call(relation.function, relation.args, relation.columns[0].type))
-        return min(rows * max(cost.size // SMALL, 1), MOST), work + rows * cost.total
+        costs = [cost_of(array) for array in relation.arrays]
+        longest = max(cost.size for cost in costs) // SMALL
+        return min(rows * max(longest, 1), MOST), work + rows * sum(cost.total for cost in costs)
     for scalar in scalars_of(relation):
         cost = cost_of(scalar)
         work += rows * cost.total + OVERHEAD * cost.calls

@@ -125,8 +125,8 @@ def _head(relation: Relation, name_of: NameOf = str) -> str:
             return "Filter " + " AND ".join(map(_scalar, predicates))
         case Project(outputs=outputs):
             return f"Project ({', '.join(f'#{i}' for i in outputs)})"
-        case FlatMap(function=function, args=args, columns=columns):
-            numbered = " with ordinality" if len(columns) > 1 else ""
+        case FlatMap(function=function, args=args):
+            numbered = " with ordinality" if relation.is_numbered else ""
             return f"FlatMap {function}({_list(args)}){numbered}"
         case Join(equivalences=equivalences, null_safe=null_safe):
             on = ", ".join(

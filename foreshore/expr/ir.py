@@ -21,13 +21,14 @@ scalars.
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Self, TypeAlias
 from typing import Literal as OneOf
 
 import msgspec
 
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INT8, TEXT, ColumnType, SqlType
+from foreshore.types import BOOL, INT8, TEXT, ColumnType, SqlType, array_of
 
 
 class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=True, gc=False):
@@ -36,6 +37,9 @@ class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=T
     def __deepcopy__(self, memo: object) -> Self:
         """Return itself, as it is immutable."""
         return self
+
+
+_ALWAYS_PLAIN = frozenset((bool, int, str, bytes, type(None)))  # no lists and no NaN among these
 
 
 def _is_plain(datum: Any) -> bool:
@@ -300,11 +304,16 @@ class Constant(Node, frozen=True, cache_hash=True):
     columns: tuple[ColumnType, ...]
 
     def __post_init__(self) -> None:
+        types = set(map(type, chain.from_iterable([row for row, _ in self.rows])))
+        if types <= _ALWAYS_PLAIN:
+            return
         if not all(_is_plain(datum) for row, _ in self.rows for datum in row):
             msgspec.structs.force_setattr(self, "rows", _plain(self.rows))
 
     def __eq__(self, other: object) -> bool:
         """Whether `other` has the same rows, including the signs of zeros."""
+        if self is other:
+            return True
         if not isinstance(other, Constant) or Node.__eq__(self, other) is not True:
             return False
         return _same_zeros(self.rows, other.rows)
@@ -359,17 +368,33 @@ class Project(Node, frozen=True, cache_hash=True):
     outputs: tuple[int, ...]
 
 
+IN_STEP = "rows_from"  # the function of a FlatMap whose arguments are arrays
+
+
 class FlatMap(Node, frozen=True, cache_hash=True):
     """Each row combined with each row of a table function applied to it; none where it fails.
 
-    It appends the function's value and, if `columns` has a second one, the number of the row in
-    this call, from 1, as int8.
+    It appends the function's value and, if `columns` has one more, the number of the row in this
+    call, from 1, as int8. The function `IN_STEP` has a value for each argument, an array: the n-th
+    row has the n-th element of each, NULL where an array is shorter than the longest.
     """
 
     input: "Relation"
-    function: str  # key of a table function of the registry
+    function: str  # key of a table function of the registry, or IN_STEP
     args: tuple[Scalar, ...]
     columns: tuple[ColumnType, ...]
+
+    @property
+    def arrays(self) -> tuple[Scalar, ...]:
+        """The arrays whose elements are the values, one for each value column."""
+        if self.function == IN_STEP:
+            return self.args
+        return (Call(self.function, self.args, array_of(self.columns[0].type)),)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the rows of a call are numbered."""
+        return len(self.columns) > (len(self.args) if self.function == IN_STEP else 1)
 
 
 class Join(Node, frozen=True, cache_hash=True):

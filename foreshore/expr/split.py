@@ -53,7 +53,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.scalars import frame_offsets
 from foreshore.expr.share import allow_depth, share
-from foreshore.types import BOOL, TEXT, ColumnType, array_of
+from foreshore.types import BOOL, TEXT, ColumnType
 
 Test = Callable[[Call], bool]
 
@@ -154,9 +154,8 @@ class _Splitter:
                 return self._split_map(node, input, scalars)
             case Filter(input=input, predicates=predicates):
                 return self._split_filter(node, input, predicates)
-            case FlatMap(input=input, function=function, args=args, columns=columns):
-                call = Call(function, args, array_of(columns[0].type))
-                sound, errors = self._check(input, self._errors_of([call]))
+            case FlatMap(input=input):
+                sound, errors = self._check(input, self._errors_of(node.arrays))
                 return _over(node, [sound]), errors
             case Join():
                 return self._split_join(node)

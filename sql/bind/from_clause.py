@@ -259,9 +259,10 @@ def _hide_non_lateral(scope: Scope | None) -> Scope | None:
 
 
 def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -> BoundItem:
-    if len(item.calls) != 1:
-        return _rows_from(planning, item, parent)
-    (call,) = item.calls
+    calls = [each for call in item.calls for each in _each_array(call)]
+    if len(calls) != 1:
+        return _rows_from(planning, item, calls, parent)
+    (call,) = calls
     binder = ExpressionBinder(planning, Scope(parent=parent), Clause("functions in FROM"))
     if isinstance(call, ast.FunctionCall) and call.name == (CHANGES,):
         read, columns = bind_changes(planning, call)
@@ -319,11 +320,23 @@ def _resolved(
     return binder.planning.zone.applied_to_set(found, args)
 
 
-def _rows_from(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -> BoundItem:
+def _each_array(call: ast.Expression) -> Sequence[ast.Expression]:
+    """Return unnest(a, b) as unnest(a), unnest(b), and any other function as it is."""
+    if isinstance(call, ast.FunctionCall) and call.name == ("unnest",) and len(call.args) > 1:
+        return [msgspec.structs.replace(call, args=(arg,)) for arg in call.args]
+    return [call]
+
+
+def _rows_from(
+    planning: Planning,
+    item: ast.FunctionRef,
+    items: Sequence[ast.Expression],
+    parent: Scope | None,
+) -> BoundItem:
     """Return the rows of several functions side by side, NULL where one has ended."""
     binder = ExpressionBinder(planning, Scope(parent=parent), Clause("functions in FROM"))
     calls: list[tuple[ResolvedTable, tuple[Scalar, ...]]] = []
-    for call in item.calls:
+    for call in items:
         if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
             calls.append(_resolved(binder, call))
             continue
@@ -338,7 +351,7 @@ def _rows_from(planning: Planning, item: ast.FunctionRef, parent: Scope | None) 
     names = tuple(name for found, _ in calls for name in found.names)
     if item.ordinality:
         names += ("ordinality",)
-    first = item.calls[0]
+    first = items[0]
     alias = first.name[-1] if isinstance(first, ast.FunctionCall) else function_name(first)
     return _of_rows(in_step(UNIT, calls), names, item, alias)
 

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.functions.registry import ResolvedTable, resolve, resolve_table
+from foreshore.expr.functions.registry import ResolvedTable
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
+    IN_STEP,
     Call,
     Column,
     FlatMap,
     Join,
-    Literal,
-    Map,
     Node,
     Relation,
     Scalar,
@@ -29,7 +28,7 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
-from foreshore.types import INT4, INT8, ColumnType, SqlType, array_of
+from foreshore.types import INT8, ColumnType, SqlType, array_of
 
 UNIT = Join(())  # one row without columns
 AS_ITEM = "You might be able to move the set-returning function into a LATERAL FROM item."
@@ -192,26 +191,14 @@ def one_row(scalar: Scalar, name: str) -> tuple[ResolvedTable, tuple[Scalar, ...
 
 
 def in_step(input: Relation, calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]]) -> Rows:
-    """Return `input` joined with the rows of several functions, NULL where one has ended.
-
-    The rows of a function are the elements of an array, found by their number.
-    """
-    width = len(columns_of(input))
+    """Return `input` joined with the rows of several functions, NULL where one has ended."""
+    width, count = len(columns_of(input)), len(calls)
     arrays = tuple(Call(found.key, args, found.result) for found, args in calls)
-    with_arrays = Map(input, arrays)
-    columns = [Column(width + i, array.type) for i, array in enumerate(arrays)]
-    length = _call("greatest", *(_call("cardinality", column) for column in columns))
-    series = resolve_table("generate_series", (INT4, INT4))
-    rows = flat_map(with_arrays, series, (Literal(1, INT4), length))
-    (number,) = rows.values
+    elements = tuple(ColumnType(found.element.type) for found, _ in calls)
+    relation = FlatMap(input, IN_STEP, arrays, (*elements, ColumnType(INT8, False)))
     outputs = tuple(
         output
-        for column, (found, args) in zip(columns, calls, strict=True)
-        for output in _outputs(found, args, _call("array_subscript", column, number))
+        for place, (found, args) in enumerate(calls)
+        for output in _outputs(found, args, Column(width + place, found.element.type))
     )
-    return Rows(rows.relation, outputs, rows.number)
-
-
-def _call(name: str, *args: Scalar) -> Scalar:
-    found = resolve(name, tuple(map(type_of, args)))
-    return Call(found.key, args, found.result)
+    return Rows(relation, outputs, Column(width + count, INT8, False))

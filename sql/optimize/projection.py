@@ -102,8 +102,8 @@ class _Narrowing:
                 return _project(self.narrow(input, needed), [places[outputs[i]] for i in wanted])
             case FlatMap(input=input, function=function, args=args, columns=columns):
                 width = len(columns_of(input))
-                if width + 1 not in wanted:
-                    columns = columns[:1]  # the row numbers are not used
+                if relation.is_numbered and width + len(columns) - 1 not in wanted:
+                    columns = columns[:-1]  # the row numbers are not used
                 needed = _ascending((i for i in wanted if i < width), _used(args))
                 places = _places((*needed, *range(width, width + len(columns))))
                 moved = tuple(remap(arg, places) for arg in args)

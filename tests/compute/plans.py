@@ -1,6 +1,7 @@
 """One plan for each operator, over the tables of `tests.relations`."""
 
 from foreshore.expr.ir import (
+    IN_STEP,
     Aggregate,
     Column,
     Constant,
@@ -86,6 +87,15 @@ PLANS: dict[str, Relation] = {
         "generate_series(int4,int4)",
         (_ONE, column(0)),
         (ColumnType(INT4, False), ColumnType(INT8, False)),
+    ),
+    "arrays in step": FlatMap(
+        U1,
+        IN_STEP,
+        (
+            Function("generate_series(int4,int4)", (_ONE, column(0)), array_of(INT4)),
+            Function("generate_series(int4,int4)", (column(0), _ONE), array_of(INT4)),
+        ),
+        (ColumnType(INT4), ColumnType(INT4), ColumnType(INT8, False)),
     ),
     "a constant beside a table": Union(
         (Constant((((1, "x"), 2),), (ColumnType(INT4), ColumnType(TEXT))), Project(U1, (0, 2)))

@@ -154,7 +154,7 @@ class _Evaluation:
     def _linear(self, node: Map | Filter | Project | FlatMap, rows: SmallRows) -> SmallRows:
         if isinstance(node, FlatMap):
             parents, added = elements_of(node, rows.columns, rows.count, self._values)
-            repeated = rows.take(parents.to_numpy())
+            repeated = rows.take(parents)
             return SmallRows((*repeated.columns, *added), repeated.diffs)
         found = applied(node, Rows(rows.columns, (pa.array(rows.diffs),), rows.count), self._values)
         return SmallRows(found.columns, found.along[0].to_numpy())
