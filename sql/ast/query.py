@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.sql.ast.constant_rows import ConstantRows, unquoted
+
 
 class Syntax(msgspec.Struct, gc=False):
     """A node of the tree."""
@@ -224,12 +226,24 @@ class Between(Syntax):
 
 
 class InList(Syntax):
-    """[NOT] IN (expressions)."""
+    """[NOT] IN (expressions), and further constants, or rows of them, if it is long."""
 
     arg: "Expression"
     items: tuple["Expression", ...]
     negated: bool
     at: int
+    more: ConstantRows | None = None
+
+    @property
+    def whole(self) -> tuple["Expression", ...]:
+        """All items as nodes."""
+        if self.more is None:
+            return self.items
+        rows = nodes_of_rows(self.more)
+        if isinstance(self.items[0], Row):
+            text = self.more.text
+            return (*self.items, *(Row(row, text.rindex("(", 0, row[0].at)) for row in rows))
+        return (*self.items, *(item for (item,) in rows))
 
 
 class InQuery(Syntax):
@@ -363,6 +377,24 @@ Expression: TypeAlias = (
     | Default
 )
 
+
+def node_of_constant(text: str, at: int) -> Number | String | Boolean | Null:
+    """Return the node of a constant of a `ConstantRows`, as written at an offset."""
+    if text[0] == "'":
+        return String(unquoted(text), at)
+    if text[0] in "nN":
+        return Null(at)
+    if text[0] in "tTfF":
+        return Boolean(text[0] in "tT", at)
+    return Number(text.removeprefix("+"), at)
+
+
+def nodes_of_rows(rows: ConstantRows) -> Iterator[tuple[Expression, ...]]:
+    """Yield rows of constants as nodes."""
+    for row in rows.placed():
+        yield tuple(node_of_constant(text, at) for text, at in row)
+
+
 # --- queries -------------------------------------------------------------------------------
 
 
@@ -466,10 +498,16 @@ class Select(Syntax):
 
 
 class Values(Syntax):
-    """VALUES."""
+    """VALUES: `rows`, and further rows of constants if it is long."""
 
     rows: tuple[tuple[Expression, ...], ...]
     at: int
+    more: ConstantRows | None = None
+
+    @property
+    def whole(self) -> tuple[tuple[Expression, ...], ...]:
+        """All rows as nodes."""
+        return self.rows if self.more is None else (*self.rows, *nodes_of_rows(self.more))
 
 
 class SetOperation(Syntax):

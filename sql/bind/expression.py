@@ -48,7 +48,7 @@ from foreshore.sql.bind.coerce import (
     to_known,
 )
 from foreshore.sql.bind.grouping_sets import GroupingRef
-from foreshore.sql.bind.long_lists import LONG_LIST, over_array
+from foreshore.sql.bind.long_lists import LONG_LIST, in_long_list, over_array
 from foreshore.sql.bind.row_values import (
     RowValue,
     compare_rows,
@@ -413,7 +413,9 @@ class ExpressionBinder:
         left = self.bind_value(expr.arg)
         left_at = at_of(expr.arg)
         operator = "<>" if expr.negated else "="
-        values = [(self.bind_value(item), at_of(item)) for item in expr.items]
+        if expr.more and (long := in_long_list(self, expr, left, expr.more)) is not None:
+            return long
+        values = [(self.bind_value(item), at_of(item)) for item in expr.whole]
         if not isinstance(left, RowValue):
             # All items take one common type if there is one, as in `x IN (1, 2.5)`.
             scalars = [value for value, _ in values if not isinstance(value, RowValue)]

@@ -4,11 +4,19 @@ A test for each constant would make each pass over the plan as long as the list.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from foreshore.expr.functions.comparison import PLAIN
 from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.sql import ast
+from foreshore.sql.ast.constant_rows import ConstantRows
+from foreshore.sql.bind.coerce import to_common
+from foreshore.sql.bind.constant_rows import column_values, fits
 from foreshore.sql.bind.row_values import RowValue
 from foreshore.types import BOOL, array_of
+
+if TYPE_CHECKING:
+    from foreshore.sql.bind.expression import ExpressionBinder
 
 LONG_LIST = 100  # constants beyond which they are an array
 
@@ -42,3 +50,34 @@ def over_array(
         return None
     array = Literal(tuple(dict.fromkeys(values)), array_of(type))
     return Call(_WHOLE[first.function], (left, array), BOOL)
+
+
+def in_long_list(
+    binder: "ExpressionBinder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
+) -> Scalar | None:
+    """Return IN of a long list bound by column; None if it has to be bound item by item."""
+    from foreshore.sql.bind.expression import at_of
+
+    (first,) = expr.items
+    if isinstance(left, RowValue):
+        wanted = [type_of(item) for item in left.items]
+        is_where = binder.clause.name == "WHERE"  # where a subquery is allowed
+        if not is_where or not isinstance(first, ast.Row) or not fits(more, wanted):
+            return None
+        values = ast.Query(ast.Values((first.items,), first.at, more), first.at)
+        return binder.bind(ast.InQuery(expr.arg, values, expr.negated, expr.at))
+    if isinstance(first, ast.Row) or not fits(more, [type_of(left)]):
+        return None
+    operator, offsets = "<>" if expr.negated else "=", (expr.at, at_of(expr.arg), at_of(first))
+    test = binder.operate(operator, left, binder.bind(first), *offsets)
+    if not isinstance(test, Call):
+        return None
+    type = type_of(test.args[-1])
+
+    def convert(scalar: Scalar, at: int) -> Scalar:
+        return to_common(binder.planning, scalar, type, "IN", at)
+
+    rest = column_values(more, 0, type, convert)
+    if rest is None:
+        return None
+    return over_array(test, [test.args[-1], *(Literal(value, type) for value in rest)])

@@ -36,6 +36,7 @@ from foreshore.sql.bind.bound_query import (
     project,
 )
 from foreshore.sql.bind.coerce import common_type, is_unknown, to_common, to_known
+from foreshore.sql.bind.constant_rows import column_values, kinds_of
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.limit import bind_limit
 from foreshore.sql.bind.order import ascending
@@ -44,7 +45,7 @@ from foreshore.sql.bind.select import SelectBinder
 from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.with_clause import common_tables, with_lets
 from foreshore.sql.planning import Planning
-from foreshore.types import INT8, ColumnType, has_one_form
+from foreshore.types import INT8, ColumnType, Datum, SqlType, has_one_form
 
 
 def bind_query(
@@ -170,16 +171,29 @@ def bind_values(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted = None
 ) -> tuple[Relation, tuple[str, ...]]:
     """Return VALUES as a relation and its column names."""
+    long = _long_values(planning, values, wanted)
+    if long is not None:
+        return long, _value_names(len(long.columns))
     rows = _value_rows(planning, values, parent, wanted)
-    return rows_relation(rows), _value_names(rows)
+    return rows_relation(rows), _value_names(len(rows[0]))
 
 
 def _values_in_order(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
 ) -> BoundQuery:
     """Return VALUES as a query whose rows keep their order."""
+    long = _long_values(planning, values, wanted)
+    if long is not None:
+        width, count = len(long.columns), len(long.rows)
+        rows_in_order = tuple([((*row, i), 1) for i, (row, _) in enumerate(long.rows)])
+        return BoundQuery(
+            Constant(rows_in_order, (*long.columns, ColumnType(INT8, False))),
+            tuple(range(width)),
+            _value_names(width),
+            ascending(Column(width, INT8, False)).keys if count > 1 else (),
+        )
     rows = _value_rows(planning, values, parent, wanted)
-    names = _value_names(rows)
+    names = _value_names(len(rows[0]))
     numbered = [[*row, Literal(number, INT8)] for number, row in enumerate(rows)]
     order_by = ascending(Column(len(names), INT8, False)).keys
     return BoundQuery(
@@ -190,24 +204,66 @@ def _values_in_order(
     )
 
 
-def _value_names(rows: Sequence[Sequence[Scalar]]) -> tuple[str, ...]:
-    return tuple(f"column{i + 1}" for i in range(len(rows[0])))
+def _value_names(width: int) -> tuple[str, ...]:
+    return tuple(f"column{i + 1}" for i in range(width))
+
+
+def _long_values(planning: Planning, values: ast.Values, wanted: Wanted) -> Constant | None:
+    """Return long VALUES of constants, bound by column; None if they need to be bound by row."""
+    more = values.more
+    if more is None:
+        return None
+    if len(values.rows) > 1 or more.width != len(values.rows[0]):
+        return None
+    binder = binder_of_values(planning, None)
+    columns: list[Sequence[Datum]] = []
+    types: list[SqlType] = []
+    for i, expr in enumerate(values.rows[0]):
+        scalar, at = binder.bind(expr), at_of(expr)
+        kinds = [scalar, *kinds_of(more, i)]
+        if wanted is not None and i < len(wanted) and all(map(is_unknown, kinds)):
+            common = wanted[i]
+        else:
+            common = common_type(kinds, "VALUES", [at] * len(kinds))
+
+        def convert(value: Scalar, at: int, common: SqlType = common) -> Scalar:
+            return to_common(planning, value, common, "VALUES", at)
+
+        literal = convert(scalar, at)
+        rest = column_values(more, i, common, convert)
+        if rest is None or not isinstance(literal, Literal) or literal.type != common:
+            return None
+        columns.append([literal.value, *rest])
+        types.append(common)
+    return constant_of(columns, types)
+
+
+def constant_of(columns: Sequence[Sequence[Datum]], types: Sequence[SqlType]) -> Constant:
+    """Return columns of data as a relation."""
+    rows = tuple([(row, 1) for row in zip(*columns, strict=True)])
+    nullable = [None in column for column in columns]
+    return Constant(rows, tuple(map(ColumnType, types, nullable)))
+
+
+def binder_of_values(planning: Planning, parent: Scope | None) -> ExpressionBinder:
+    """Return what binds the scalars of VALUES."""
+    return ExpressionBinder(planning, Scope(parent=parent), Clause("VALUES"))
 
 
 def _value_rows(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
 ) -> list[list[Scalar]]:
     """Return the scalars of VALUES, with a common type per column."""
-    binder = ExpressionBinder(planning, Scope(parent=parent), Clause("VALUES"))
-    width = len(values.rows[0])
-    for row in values.rows:
+    binder = binder_of_values(planning, parent)
+    width, given = len(values.rows[0]), values.whole
+    for row in given:
         if len(row) != width:
             raise SyntaxError_(
                 "VALUES lists must all be the same length", position=at_of(row[0]) + 1
             )
-    rows = [[binder.bind(expr) for expr in row] for row in values.rows]
+    rows = [[binder.bind(expr) for expr in row] for row in given]
     for i in range(width):
-        offsets = [at_of(row[i]) for row in values.rows]
+        offsets = [at_of(row[i]) for row in given]
         if wanted is not None and i < len(wanted) and all(is_unknown(row[i]) for row in rows):
             common = wanted[i]
         else:

@@ -136,7 +136,11 @@ def references(scalars: Iterable[Scalar]) -> set[int]:
 def selected_row(values: ast.Values) -> ast.Select | None:
     """Return a single row of VALUES with set-returning calls as a SELECT, otherwise None."""
     calls = (node for node in ast.nodes_of(values.rows[:1]) if isinstance(node, ast.FunctionCall))
-    if len(values.rows) > 1 or not any(is_table_function(call.name[-1]) for call in calls):
+    if (
+        len(values.rows) > 1
+        or values.more is not None
+        or not any(is_table_function(call.name[-1]) for call in calls)
+    ):
         return None
     targets = tuple(ast.Target(expr, None, values.at) for expr in values.rows[0])
     return ast.Select(None, targets, (), None, (), None, values.at)

@@ -58,7 +58,9 @@ def project(input: Relation, outputs: Sequence[int]) -> Relation:
         case Project(input=inner, outputs=places):
             return project(inner, [places[i] for i in outputs])
         case Constant(rows=rows, columns=columns):
-            narrowed = tuple((tuple(row[i] for i in outputs), count) for row, count in rows)
+            if tuple(outputs) == tuple(range(len(columns))):
+                return input
+            narrowed = tuple([(tuple([row[i] for i in outputs]), count) for row, count in rows])
             return Constant(narrowed, tuple(columns[i] for i in outputs))
         case Map(input=inner):
             width = len(columns_of(inner))

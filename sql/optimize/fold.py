@@ -6,6 +6,10 @@ predicate that rejects the NULLs of an outer join's padding turns it into an inn
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
+from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.evaluate import is_constant, outcome
 from foreshore.expr.ir import (
     Column,
     Constant,
@@ -42,6 +46,7 @@ from foreshore.sql.optimize.simplify import simplify
 from foreshore.types import ColumnType
 
 MAX_VALUES = 1000  # more constant values than this are left to an engine
+FEW_ROWS = 16  # rows up to which values are computed one by one
 
 
 def fold(relation: Relation, fallible: Test) -> Relation:
@@ -131,6 +136,8 @@ class _Fold:
         """Return Map(input, scalars) if `input` is constant and all values can be computed."""
         if not isinstance(input, Constant) or len(input.rows) * len(scalars) > MAX_VALUES:
             return None
+        if len(input.rows) > FEW_ROWS:
+            return _computed(input, scalars)
         rows = []
         for row, count in input.rows:
             literals: list[Scalar] = [
@@ -144,6 +151,28 @@ class _Fold:
             rows.append((tuple(s.value for s in literals if isinstance(s, Literal)), count))
         types = tuple(ColumnType(type_of(scalar)) for scalar in scalars)
         return Constant(tuple(rows), (*input.columns, *types))
+
+
+def _computed(input: Constant, scalars: Sequence[Scalar]) -> Constant | None:
+    """Return Map(input, scalars) by kernels; None if a scalar is no pure function, or fails."""
+    count = len(input.rows)
+    data = list(zip(*(row for row, _ in input.rows), strict=True))
+    arrays = [to_array(each, column.type) for each, column in zip(data, input.columns, strict=True)]
+    added = []
+    for scalar in scalars:
+        if not is_constant(replace_columns(scalar, lambda column: Literal(None, column.type))):
+            return None
+        values, errors = outcome(scalar, arrays, count)
+        if errors is not None:
+            return None
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        arrays.append(values)
+        added.append(from_array(values, type_of(scalar)))
+    rows = zip(*data, *added, strict=True) if added else zip(*data, strict=True)
+    types = tuple(ColumnType(type_of(scalar)) for scalar in scalars)
+    counts = [each for _, each in input.rows]
+    return Constant(tuple(zip(rows, counts, strict=True)), (*input.columns, *types))
 
 
 def _true_rows(tested: Constant) -> Constant:

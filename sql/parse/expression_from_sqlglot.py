@@ -2,16 +2,18 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from sqlglot import exp
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedParameter
 from foreshore.sql import ast
+from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.parse.grammar import nodes
 from foreshore.sql.parse.keywords import NOT_COLUMN
 from foreshore.sql.parse.lexer import cut, fold
+from foreshore.sql.parse.long_lists import Lists
 from foreshore.sql.parse.string_constants import decode_escapes, decode_unicode, escaped_pieces
 
 _TOKEN = re.compile(r"""\w+|"[^"]*"|'[^']*'|\S""")
@@ -23,6 +25,7 @@ class ExpressionConverter(ABC):
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.lists: Lists = {}  # the rests of long lists that no node has yet
 
     @abstractmethod
     def query(self, node: exp.Expr) -> ast.Query:
@@ -206,12 +209,20 @@ class ExpressionConverter(ABC):
 
     def _in(self, node: exp.In) -> ast.Expression:
         left, negated, at = self.expression(node.this), node.args["negated"], self.at(node)
-        query, items = node.args.get("query"), node.expressions
-        if query is None and len(items) == 1 and isinstance(items[0], exp.Subquery):
-            query = items[0]  # IN ((SELECT ...)) with any number of parentheses
+        query, found = node.args.get("query"), node.expressions
+        if query is None and len(found) == 1 and isinstance(found[0], exp.Subquery):
+            query = found[0]  # IN ((SELECT ...)) with any number of parentheses
         if query is not None:
             return ast.InQuery(left, self.query(query), negated, at)
-        return ast.InList(left, self.all(node.expressions), negated, at)
+        items = self.all(node.expressions)
+        return ast.InList(left, items, negated, at, self.rest_of(items))
+
+    def rest_of(self, items: Sequence[ast.Expression]) -> ConstantRows | None:
+        """Return the rest of a long list, of which these are the first items, or the first row."""
+        if not self.lists:
+            return None
+        first = items[0].items[0] if isinstance(items[0], ast.Row) else items[0]
+        return self.lists.pop(getattr(first, "at", -1), None)
 
     def _quantified(self, node: nodes.Quantified) -> ast.Expression:
         right = node.expression

@@ -98,7 +98,7 @@ class Converter(ExpressionConverter):
                     self.all(row.expressions if isinstance(row, exp.Tuple) else [row])
                     for row in node.expressions
                 )
-                return ast.Values(rows, self.at(node))
+                return ast.Values(rows, self.at(node), self.rest_of(rows[0]))
             case exp.Select():
                 return self._select_body(node)
         return self.unexpected(node)

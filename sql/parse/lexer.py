@@ -57,12 +57,12 @@ _KINDS = {
 _PUNCTUATION = frozenset((",", "(", ")", "[", "]", ".", ";", ":", "::", ":=", "=>"))
 _WORDS = re.compile(r"\S+")
 # How quoted text and comments start and end.
-_QUOTED = re.compile(
+QUOTED_TEXT = (
     r"""--[^\n]*|/\*(?:[^*]++|\*(?!/))*+(?P<comment>\*/|\Z)|"(?:[^"]++|"")*+(?P<name>"|\Z)"""
     r"""|[eE]'(?:[^'\\]++|\\.|'')*+(?P<escaped>'|\Z)|'(?:[^']++|'')*+(?P<string>'|\Z)"""
-    r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?(?P<dollar>\$(?P=tag)\$|\Z)""",
-    re.DOTALL,
+    r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?(?P<dollar>\$(?P=tag)\$|\Z)"""
 )
+_QUOTED = re.compile(QUOTED_TEXT, re.DOTALL)
 
 
 def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:

@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 from sqlglot.tokens import Token as SqlglotToken
 
-from foreshore.errors import StatementTooComplex
+from foreshore.errors import DatabaseError, StatementTooComplex
 from foreshore.sql import ast
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.lexer import END, WORD, Token, tokenize
+from foreshore.sql.parse.long_lists import Lists, take_out
 from foreshore.sql.parse.statement import StatementParser
 
 # In characters; larger than a driver's largest batch of INSERTs, small enough not to delay other
@@ -47,9 +48,29 @@ def parse(text: str) -> list[Statement]:
         raise StatementTooComplex(f"the statement is longer than {MAX_LENGTH} characters")
     if "\x00" in text:
         text = text[: text.index("\x00")]
-    tokens, found = tokenize(text)
+    return _without_long_lists(text) or _tokenized(text, text, {})
+
+
+def _without_long_lists(text: str) -> list[Statement] | None:
+    """Return the statements, with their long lists read in bulk; None if that is not possible.
+
+    Parsing the text as it is finds the place of an error.
+    """
+    short, lists = take_out(text)
+    if not lists:
+        return None
     try:
-        return _statements(text, tokens, found)
+        statements = _tokenized(text, short, lists)
+    except DatabaseError:
+        return None
+    return None if lists else statements  # each list has to be found by its node
+
+
+def _tokenized(text: str, short: str, lists: Lists) -> list[Statement]:
+    """Return the statements of `text`, of which `short` has no long lists."""
+    tokens, found = tokenize(short)
+    try:
+        return _statements(text, tokens, found, lists)
     finally:
         _release(tokens)
         _release(found)
@@ -61,9 +82,11 @@ def _release(tokens: list[Any]) -> None:
         del tokens[-RELEASED_AT_ONCE:]
 
 
-def _statements(text: str, tokens: list[Token], found: list[SqlglotToken]) -> list[Statement]:
+def _statements(
+    text: str, tokens: list[Token], found: list[SqlglotToken], lists: Lists
+) -> list[Statement]:
     _check_chains(tokens)
-    parser = StatementParser(text, tokens, found)
+    parser = StatementParser(text, tokens, found, lists)
     statements: list[Statement] = []
     while True:
         while parser.accept_symbol(";"):

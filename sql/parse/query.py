@@ -23,6 +23,7 @@ from foreshore.sql.parse.grammar.base import OPERAND
 from foreshore.sql.parse.grammar.query import Parser
 from foreshore.sql.parse.keywords import NOT_COLUMN
 from foreshore.sql.parse.lexer import QUOTED, WORD, Token
+from foreshore.sql.parse.long_lists import Lists
 
 T = TypeVar("T")
 
@@ -32,11 +33,21 @@ _START: Callable[[Token | SqlglotToken], int] = attrgetter("start")
 class QueryParser(Cursor):
     """Parse queries, expressions and their parts."""
 
-    def __init__(self, text: str, tokens: list[Token], found: list[SqlglotToken]) -> None:
+    def __init__(
+        self, text: str, tokens: list[Token], found: list[SqlglotToken], lists: Lists | None = None
+    ) -> None:
         super().__init__(text, tokens)
         self._found = found
         self._parser = new_parser()
         self._converter = Converter(text)
+        self._converter.lists = {} if lists is None else lists
+        self._rests = {rest.start: rest.end for rest in self._converter.lists.values()}
+
+    @property
+    def last_end(self) -> int:
+        """Return the end of the previous token, and of the rest of a long list that it begins."""
+        end = super().last_end
+        return self._rests.get(end, end)
 
     def _through(self, produce: Callable[[Parser], Any], convert: Callable[[Any], T]) -> T:
         """Parse one production with sqlglot."""

@@ -16,6 +16,7 @@ from foreshore.errors import (
 from foreshore.expr.ir import (
     TRUE,
     Column,
+    Literal,
     LocalGet,
     Map,
     OrderKey,
@@ -30,8 +31,9 @@ from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
+from foreshore.sql.bind.constant_rows import column_values
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.query import bind_query, rows_relation
+from foreshore.sql.bind.query import bind_query, constant_of, rows_relation
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import selected_row
@@ -53,7 +55,7 @@ from foreshore.sql.bind.writes.target import (
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.plan import Insert, OnConflict
 from foreshore.sql.planning import Planning
-from foreshore.types import INT8, ColumnType
+from foreshore.types import INT8, ColumnType, Datum, SqlType
 
 
 def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
@@ -279,8 +281,12 @@ def _values(
     width = len(values.rows[0])
     types = [column.type for column in item.desc.columns]
     names = item.desc.names
+    long = _long_values(planning, item, positions, statement, values)
+    if long is not None:
+        return long
     rows: list[list[Scalar]] = []
-    for exprs in values.rows:
+    given = values.whole
+    for exprs in given:
         if len(exprs) != width:
             raise SyntaxError_(
                 "VALUES lists must all be the same length", position=at_of(exprs[0]) + 1
@@ -313,7 +319,7 @@ def _values(
         i
         for i in range(len(types))
         if has_side_effects(default_of(planning, item, i))
-        and (i not in places or all(_is_default(exprs[places[i]]) for exprs in values.rows))
+        and (i not in places or all(_is_default(exprs[places[i]]) for exprs in given))
     }
     others = [i for i in range(len(types)) if i not in numbered]
     relation = rows_relation(
@@ -329,6 +335,46 @@ def _values(
         relation,
         {i: Column(k, columns[k].type, columns[k].nullable) for k, i in enumerate(others)},
     )
+
+
+def _long_values(
+    planning: Planning,
+    item: ItemView,
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    values: ast.Values,
+) -> Relation | None:
+    """Return rows of the table of long VALUES, bound by column; None if that has to be by row."""
+    more, (first, *others) = values.more, values.rows
+    if more is None or others or len(first) > len(positions) or more.width != len(first):
+        return None
+    if len(first) < len(positions) and statement.columns is not None:
+        return None
+    binder = ExpressionBinder(planning, Scope(), Clause("VALUES"))
+    columns: list[Sequence[Datum]] = []
+    types: list[SqlType] = []
+    for i, (position, expr) in enumerate(zip(positions, first, strict=False)):
+        if isinstance(expr, ast.Default) or _ignores_given_value(item, position, statement):
+            return None
+        if statement.overriding is None:
+            refuse_generated(item, position, "insert")
+        type, name = item.desc.columns[position].type, item.desc.names[position]
+
+        def convert(scalar: Scalar, at: int, type: SqlType = type, name: str = name) -> Scalar:
+            return assign(planning, scalar, type, name, at)
+
+        literal = convert(binder.bind(expr), at_of(expr))
+        rest = column_values(more, i, type, convert)
+        if rest is None or not isinstance(literal, Literal) or literal.type != type:
+            return None
+        columns.append([literal.value, *rest])
+        types.append(type)
+    relation = constant_of(columns, types)
+    given: dict[int, Scalar] = {
+        position: Column(i, column.type, column.nullable)
+        for i, (position, column) in enumerate(zip(positions, relation.columns, strict=False))
+    }
+    return _with_defaults(planning, item, relation, given)
 
 
 def _is_default(expr: ast.Expression) -> bool:

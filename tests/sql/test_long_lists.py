@@ -1,0 +1,164 @@
+"""Long lists of constants, which are read in bulk, mean what they mean when read one by one."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.compute.local.linear import evaluate_linear
+from foreshore.errors import DatabaseError
+from foreshore.expr.ir import Constant
+from foreshore.sql import ast
+from foreshore.sql.parse import long_lists
+from foreshore.sql.parse.parse import parse
+from foreshore.sql.plan import Insert
+from foreshore.sql.planner import plan_statement
+from tests.effort import examples
+from tests.sql.catalog import TestCatalog
+
+TABLE = "CREATE TABLE t (a int, b numeric(6, 2), c text, d date, e bigint, f double precision, g boolean)"
+INTEGERS = st.integers(-(2**31), 2**31).map(str)
+CONSTANTS = st.one_of(
+    INTEGERS,
+    st.sampled_from(
+        ["1.25", "-0.5", "00012", "+7", "null", "NULL", "true", "False", "1e3", "1.005"]
+    ),
+    st.sampled_from(
+        ["'a'", "''", "'it''s'", "'(1, 2), (3'", "'2024-02-29'", "'12'", "E'a\\n'", "'-- x'"]
+    ),
+)
+SPACES = st.sampled_from(["", " ", "\n", "\t ", " -- a comment\n", " /* (1), */ "])
+
+
+def plain(monkeypatch: pytest.MonkeyPatch, text: str) -> Any:
+    """Return what `parse` returns if no list is long."""
+    with monkeypatch.context() as patch:
+        patch.setattr(long_lists, "FEWEST", 1 << 40)
+        return outcome(text)
+
+
+def outcome(text: str) -> Any:
+    """Return the syntax of a text with all lists as nodes, or the error."""
+    try:
+        return [(each.text, each.position, expanded(each.ast)) for each in parse(text)]
+    except DatabaseError as error:
+        return error.sqlstate, error.message, error.position
+
+
+def expanded(tree: Any) -> Any:
+    """Return a tree with the rest of each long list as nodes."""
+    if isinstance(tree, tuple | list):
+        return tuple(map(expanded, tree))
+    if isinstance(tree, ast.Values) and tree.more is not None:
+        tree = ast.Values(tree.whole, tree.at)
+    if isinstance(tree, ast.InList) and tree.more is not None:
+        tree = ast.InList(tree.arg, tree.whole, tree.negated, tree.at)
+    if isinstance(tree, msgspec.Struct):
+        return type(tree)(*(expanded(getattr(tree, name)) for name in tree.__struct_fields__))
+    return tree
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """Return a statement with a list of rows, most of which are alike."""
+    width = draw(st.integers(1, 3))
+    columns = [draw(CONSTANTS) for _ in range(width)]
+
+    def row() -> str:
+        values = [draw(CONSTANTS) if draw(st.integers(0, 99)) == 0 else each for each in columns]
+        return f"({', '.join(values)})"
+
+    rows = [row() for _ in range(draw(st.sampled_from([3, 33, 40])))]
+    if draw(st.integers(0, 9)) == 0:
+        rows[draw(st.integers(0, len(rows) - 1))] = draw(
+            st.sampled_from(["(1)", "(1, 2)", "(x)", "5"])
+        )
+    between = draw(SPACES)
+    listed = f",{between}".join(rows)
+    form = draw(
+        st.sampled_from(
+            [
+                "INSERT INTO t VALUES {}",
+                "INSERT INTO t VALUES {} ON CONFLICT DO NOTHING; SELECT 1",
+                "UPDATE t SET a = 1 FROM (VALUES {}) AS v (x) WHERE v.x = t.a",
+                "SELECT * FROM t WHERE (a, b) IN ({}) AND c = 'x'",
+                "SELECT 'VALUES (1), ' AS x, * FROM t WHERE a NOT IN ({}) -- VALUES (1),",
+                "SELECT f({}), ROW(1), {}",
+                "CREATE VIEW v AS VALUES {}",
+                "SELECT /* VALUES {} */ 1",
+                "VALUES {},",
+                "PREPARE p AS INSERT INTO t VALUES {}",
+            ]
+        )
+    )
+    single = ", ".join(each[1:-1] for each in rows)
+    return form.format(*[single if "NOT IN" in form else listed] * form.count("{}"))
+
+
+@given(texts())
+@settings(max_examples=examples(200))
+def test_long_list_has_the_syntax_of_its_constants(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        assert outcome(text) == plain(patch, text)
+
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "integers": ("1", "{}", "'x'", "'2024-01-01'", "3", "{}", "true"),
+    "numbers": ("-1", "{}.125", "'{}'", "NULL", "12345678901", "{}.5", "false"),
+    "strings": ("'{}'", "'{}.1'", "'it''s'", "'2024-01-{}'", "'7'", "'1e{}'", "'t'"),
+    "nothing": ("NULL",) * 7,
+    "mixed": ("{}", "'{}'", "NULL", "'today'", "{}", "1", "NULL"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_long_insert_has_the_rows_of_its_constants(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        f"({', '.join(column.format(10 + i % 19) for column in COLUMNS[name])})" for i in range(50)
+    ]
+    sql = f"INSERT INTO t VALUES {', '.join(rows)}"
+    plan = planned(sql)
+    assert isinstance(plan, Insert)
+    with monkeypatch.context() as patch:
+        patch.setattr(long_lists, "FEWEST", 1 << 40)
+        other = planned(sql)
+    assert isinstance(other, Insert)
+    if name == "mixed":
+        assert plan == other, "'today' is known at execution"
+    else:
+        assert evaluate_linear(plan.source).equals(evaluate_linear(other.source))
+        assert isinstance(plan.source, Constant)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO t (a) VALUES {}, ('x')",
+        "INSERT INTO t (d) VALUES {}, ('2024-02-30')",
+        "INSERT INTO t (a, b) VALUES {}",
+        "INSERT INTO t (a) VALUES (1), {}, (1, 2)",
+        "SELECT * FROM t WHERE d IN ({})",
+        "SELECT * FROM t WHERE (a, c) IN ({})",
+        "SELECT * FROM (VALUES {}, ('x')) AS v",
+    ],
+)
+def test_long_list_fails_as_its_constants_do(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = sql.format(", ".join(["(1)"] * 40))
+    found = planned(text)
+    assert isinstance(found, tuple), found
+    with monkeypatch.context() as patch:
+        patch.setattr(long_lists, "FEWEST", 1 << 40)
+        assert found == planned(text)
+
+
+def planned(text: str) -> Any:
+    """Return the plan of a statement, or its error."""
+    try:
+        (statement,) = parse(text)
+        return plan_statement(statement, TestCatalog(TABLE))
+    except DatabaseError as error:
+        return error.sqlstate, error.message, error.position
