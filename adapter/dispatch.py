@@ -19,6 +19,7 @@ from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.introspection.explain import explain, explain_maintained
 from foreshore.adapter.introspection.explain_analyze import explain_analyze
+from foreshore.adapter.introspection.explain_change import explain_change
 from foreshore.adapter.introspection.explain_freshness import explain_freshness
 from foreshore.adapter.introspection.explain_operators import explain_operators
 from foreshore.adapter.read.pipeline import wait_until_requested
@@ -52,6 +53,7 @@ ROWS: Mapping[type, Statement] = {
     plans.CopyTo: copy_to,
     plans.Explain: explain,
     plans.ExplainAnalyze: explain_analyze,
+    plans.ExplainChange: explain_change,
     plans.ExplainFreshness: explain_freshness,
     plans.ExplainMaintained: explain_maintained,
     plans.ExplainOperators: explain_operators,

@@ -8,7 +8,7 @@ afterwards.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import Literal, assert_never
 
 from foreshore.errors import (
     FeatureNotSupported,
@@ -64,6 +64,7 @@ from foreshore.sql.plan import (
     Execute,
     Explain,
     ExplainAnalyze,
+    ExplainChange,
     ExplainFreshness,
     ExplainMaintained,
     ExplainOperators,
@@ -84,6 +85,7 @@ from foreshore.sql.plan import (
     Unlisten,
     Update,
 )
+from foreshore.sql.plan.reads import query_read_by
 from foreshore.sql.planning import ParameterTypes, Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.session_zone import SessionZone
@@ -407,7 +409,14 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
 
 def _explain(
     planning: Planning, tree: ast.ExplainStatement
-) -> Explain | ExplainAnalyze | ExplainFreshness | ExplainMaintained | ExplainOperators:
+) -> (
+    Explain
+    | ExplainAnalyze
+    | ExplainChange
+    | ExplainFreshness
+    | ExplainMaintained
+    | ExplainOperators
+):
     inner = tree.statement
     if tree.analyze or tree.json:
         return _explain_analyze(planning, tree)
@@ -428,9 +437,17 @@ def _explain(
             planning.in_view, planning.zone = True, SessionZone()
             bound = bind_query(planning, query, None)
             finished = plain_query(bound)
+        case (
+            ast.InsertStatement()
+            | ast.UpdateStatement()
+            | ast.DeleteStatement()
+            | ast.MergeStatement()
+        ):
+            return _explain_change(planning, tree, _change(planning, inner))
         case _:
             raise FeatureNotSupported(
-                "EXPLAIN of anything but a query or a view is not supported", position=tree.at + 1
+                "EXPLAIN of anything but a query, a view or a change of rows is not supported",
+                position=tree.at + 1,
             )
 
     name_of = partial(_full_name, planning)
@@ -478,6 +495,21 @@ def _explain_analyze(planning: Planning, tree: ast.ExplainStatement) -> ExplainA
     select = _select(planning, tree.statement)
     text = _explained(select.query, partial(_full_name, planning))
     return ExplainAnalyze(select, text, tree.analyze, tree.json)
+
+
+def _explain_change(planning: Planning, tree: ast.ExplainStatement, change: Plan) -> ExplainChange:
+    """Return the plan of EXPLAIN of a statement that changes rows."""
+    assert isinstance(change, Insert | Update | Delete | Merge), change
+    if tree.stage not in ("optimized", "physical"):
+        raise FeatureNotSupported(
+            f"EXPLAIN {tree.stage.upper()} of a statement that changes rows is not supported",
+            position=tree.at + 1,
+        )
+    query = query_read_by(change)
+    assert query is not None
+    stage: Literal["optimized", "physical"]
+    stage = "optimized" if tree.stage == "optimized" else "physical"
+    return ExplainChange(stage, change, _explained(query, partial(_full_name, planning)))
 
 
 def _explain_freshness(planning: Planning, of: ast.ObjectRef) -> ExplainFreshness:

@@ -54,7 +54,7 @@ async def explain(context: StatementContext, plan: Explain) -> Selected:
             text = f"{plan.text}{_used(context, peek)}"
         case _:
             text = plan.text
-    return _shown(text)
+    return shown(text)
 
 
 async def explain_maintained(context: StatementContext, plan: ExplainMaintained) -> Selected:
@@ -67,12 +67,13 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     assert isinstance(cluster, Cluster), cluster
     name = partial(name_of, context)
     described = await _maintenance(context, Block(relation), engine_of(cluster.size)[0])
-    shown = explain_relation(relation, name)
+    text = explain_relation(relation, name)
     where = _where(context, item.cluster)
-    return _shown(f"Materialized view, {where}\n{shown}\n\nMaintained:\n{described}")
+    return shown(f"Materialized view, {where}\n{text}\n\nMaintained:\n{described}")
 
 
-def _shown(text: str) -> Selected:
+def shown(text: str) -> Selected:
+    """Return a text as rows, one for each line."""
     rows = pa.RecordBatch.from_arrays([pa.array(text.splitlines(), pa.string())], names=["c0"])
     return Selected(EXPLAIN_DESC, BatchSource(rows), "EXPLAIN")
 
@@ -81,7 +82,7 @@ def _used(context: StatementContext, peek: PeekPlan) -> str:
     """Return the key or index that is used, if any."""
     match peek.path:
         case KeyLookup() as path:
-            return f"\n\nUsed key:\n{_steps(context, path)}"
+            return f"\n\nUsed key:\n{described_steps(context, path)}"
         case IndexRead() as path:
             return f"\n\nUsed index:\n{_index_read(context, path)}"
         case _:
@@ -112,7 +113,8 @@ def _index_read(context: StatementContext, lookup: IndexRead) -> str:
     return "\n".join([*lines, _values(context, key, lookup.keys)])
 
 
-def _steps(context: StatementContext, lookup: KeyLookup) -> str:
+def described_steps(context: StatementContext, lookup: KeyLookup) -> str:
+    """Return the steps of a key look-up as lines."""
     return "\n".join(_step(context, each) for each in lookup.steps)
 
 
@@ -175,23 +177,44 @@ def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
 
 
 async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
-    coordinator = context.coordinator
+    heading = described_path(context, peek)
     match peek.path:
         case KeyLookup() as path:
-            return f"Key look-up, in this process\n{_steps(context, path)}\n{plan.text}"
+            return f"{heading}\n{described_steps(context, path)}\n{plan.text}"
         case Constant():
-            return f"Constant, computed at once\n{plan.text}"
+            return f"{heading}\n{plan.text}"
         case IndexRead() as path:
-            return f"Index\n{_index_read(context, path)}\n\n{plan.text}"
+            return f"{heading}\n{_index_read(context, path)}\n\n{plan.text}"
         case InProcess() | Bulk():
-            cluster = coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
-            where = "in this process" if cluster is None else _where(context, cluster.id)
+            cluster = _cluster_of(context, peek)
             engine = "embedded" if cluster is None else engine_of(cluster.size)[0]
             block = Block(peek.path.relation, peek.query.recursions)
             described = await _maintenance(context, block, engine)
-            return f"Bulk query, {where}\n{plan.text}\n\nIf maintained:\n{described}"
+            return f"{heading}\n{plan.text}\n\nIf maintained:\n{described}"
         case path:
             assert_never(path)
+
+
+def described_path(context: StatementContext, peek: PeekPlan) -> str:
+    """Return the kind of access path of a query, and where it runs."""
+    match peek.path:
+        case KeyLookup():
+            return "Key look-up, in this process"
+        case Constant():
+            return "Constant, computed at once"
+        case IndexRead():
+            return "Index"
+        case InProcess() | Bulk():
+            cluster = _cluster_of(context, peek)
+            where = "in this process" if cluster is None else _where(context, cluster.id)
+            return f"Bulk query, {where}"
+        case path:
+            assert_never(path)
+
+
+def _cluster_of(context: StatementContext, peek: PeekPlan) -> Cluster | None:
+    """Return the cluster that a query asks, if it asks one."""
+    return context.coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
 
 
 async def _maintenance(context: StatementContext, block: Block, engine: str) -> str:

@@ -22,6 +22,7 @@ from foreshore.adapter.session.side_effects import call_nextval, calls_of, resul
 from foreshore.adapter.write.target import Target, lock_before_nextval, target_of
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
+from foreshore.constraint import Unique
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.rows import counted, split_diffs
@@ -73,6 +74,18 @@ async def queried_rows(
     return await read_rows(context, None, given)
 
 
+def changed_key(
+    context: StatementContext, table: GlobalId, changed: ChangedKeys | None
+) -> Unique | None:
+    """Return the unique constraint by which the rows of a change are found and locked, if any."""
+    if changed is None or table not in context.coordinator.state.objects:
+        return None
+    if not can_evaluate_locally(changed.source):
+        return None
+    unique = target_of(context, table).planned.unique
+    return next((each for each in unique if set(each.columns) <= set(changed.columns)), None)
+
+
 async def _rows_by_keys(
     context: StatementContext,
     peek: PeekPlan,
@@ -86,10 +99,7 @@ async def _rows_by_keys(
     lock them one by one.
     """
     coordinator, transaction = context.coordinator, context.transaction
-    if table not in coordinator.state.objects or not can_evaluate_locally(changed.source):
-        return None
-    unique = target_of(context, table).planned.unique
-    constraint = next((e for e in unique if set(e.columns) <= set(changed.columns)), None)
+    constraint = changed_key(context, table, changed)
     if constraint is None:
         return None
     source = bind_relation(changed.source, context.bindings(coordinator.oracle.read_ts()))

@@ -25,6 +25,7 @@ Plan: TypeAlias = (
     | Subscribe
     | Explain
     | ExplainAnalyze
+    | ExplainChange
     | ExplainFreshness
     | ExplainMaintained
     | ExplainOperators
@@ -100,7 +101,7 @@ def result_desc(plan: Plan) -> RelationDesc | None:
             | Merge(returning=returning)
         ):
             return returning.desc if returning is not None else None
-        case Explain() | ExplainMaintained():
+        case Explain() | ExplainChange() | ExplainMaintained():
             return EXPLAIN_DESC
         case ExplainFreshness():
             return FRESHNESS_DESC

@@ -102,6 +102,15 @@ class Merge(WritePlan):
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainChange:
+    """EXPLAIN of a statement that changes rows; `text` renders its optimized relation."""
+
+    stage: OneOf["optimized", "physical"]
+    change: Insert | Update | Delete | Merge
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CopyOptions:
     format: OneOf["text", "csv", "binary"] = "text"
     delimiter: str = "\t"

@@ -8,6 +8,7 @@ from foreshore.sql.plan import (
     Delete,
     Explain,
     ExplainAnalyze,
+    ExplainChange,
     ExplainFreshness,
     InitPlan,
     Insert,
@@ -32,6 +33,8 @@ def query_read_by(plan: Plan) -> Query | None:
             return query
         case CreateTableAs(source=relation, with_data=True):
             return all_rows_of(relation)
+        case ExplainChange(change=change):
+            return query_read_by(change)
         case Insert(source=relation):
             return all_rows_of(relation, plan.init_plans)
         case Update(selection=relation) | Delete(selection=relation) | Merge(selection=relation):

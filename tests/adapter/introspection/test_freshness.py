@@ -313,7 +313,7 @@ def test_explain_freshness_of_unsupported_object_is_refused(run: Run) -> None:
             ("MATERIALIZED VIEW v", '42809: "v" is not a materialized view'),
             ("VIEW t", '42809: "t" is not a view'),
             ("INDEX t", '42809: "t" is not an index'),
-            ("INSERT INTO t VALUES (1)", "0A000: EXPLAIN of anything but a query or a view"),
+            ("INSERT INTO t VALUES (1)", "0A000: EXPLAIN FRESHNESS of a statement that changes"),
             ("SELECT * FROM t AS OF 5", "0A000: EXPLAIN FRESHNESS of a query AS OF a time"),
             ("VIEW v, t", '42601: syntax error at or near ","'),
             ("SEQUENCE s", '42601: syntax error at or near "SEQUENCE"'),
