@@ -200,7 +200,12 @@ class Coordinator:
         await self.compute.create_dataflow(
             item.cluster,
             DataflowDescription(
-                item.id, relation, tuple(sorted(sources_of(relation))), (export,), begins.as_of
+                item.id,
+                relation,
+                tuple(sorted(sources_of(relation))),
+                (export,),
+                begins.as_of,
+                item.memory_limit or None,
             ),
             lost=begins.lost,
         )

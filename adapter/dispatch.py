@@ -84,6 +84,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.Rename: drop.rename,
     plans.SetOwner: owners.set_owner,
     plans.SetSchema: owners.set_schema,
+    plans.LimitMemory: drop.limit_memory,
     plans.Retain: drop.retain,
     plans.Comment: comment,
     plans.Drop: drop.drop,
@@ -200,7 +201,14 @@ def _verb(plan: Any) -> str:
             return tag
         case plans.Truncate():
             return "TRUNCATE TABLE"
-        case plans.Rename() | plans.Retain() | plans.Swap() | plans.SetOwner() | plans.SetSchema():
+        case (
+            plans.Rename()
+            | plans.LimitMemory()
+            | plans.Retain()
+            | plans.Swap()
+            | plans.SetOwner()
+            | plans.SetSchema()
+        ):
             return "ALTER"
         case plans.SetCluster():
             return "ALTER MATERIALIZED VIEW"

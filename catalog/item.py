@@ -163,6 +163,8 @@ class Item(Described, frozen=True):
     stored_names: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     # How far back the item stays readable, in milliseconds, by RETAIN HISTORY.
     retain_ms: int | msgspec.UnsetType = msgspec.UNSET
+    # The bytes that the dataflow of a materialized view or an index may take, by MEMORY LIMIT.
+    memory_limit: int | msgspec.UnsetType = msgspec.UNSET
     # COMMENT ON COLUMN texts by column position, from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     constraints: tuple[NamedConstraint, ...] = ()  # of a table

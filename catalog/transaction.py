@@ -218,6 +218,7 @@ class Transaction:
         on_commit: OnCommit | None = None,
         since: int = 0,
         enum_values: tuple[str, ...] | None = None,
+        memory_limit: int | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
@@ -250,12 +251,18 @@ class Transaction:
                 on_commit=on_commit or msgspec.UNSET,
                 since=since,
                 enum_values=msgspec.UNSET if enum_values is None else enum_values,
+                memory_limit=msgspec.UNSET if memory_limit is None else memory_limit,
             )
         )
 
     def alter_enum(self, type: Item, create_sql: str, values: tuple[str, ...]) -> Item:
         """Change the labels of an enum; `values` are their stored forms."""
         return self._put(msgspec.structs.replace(type, create_sql=create_sql, enum_values=values))
+
+    def limit_memory(self, item: Item, limit: int | None) -> Item:
+        """Set how many bytes the dataflow of `item` may take, None for no limit of its own."""
+        kept = msgspec.UNSET if limit is None else limit
+        return self._put(msgspec.structs.replace(item, memory_limit=kept))
 
     def retain(self, item: Item, retain_ms: int | None) -> Item:
         """Set how far back `item` stays readable, None for the default."""

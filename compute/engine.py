@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
@@ -182,6 +183,10 @@ class Dataflow(Protocol):
 
     def small_window(self, changed: Sequence[GlobalId]) -> int:
         """Return how many updates of the inputs `changed` take a few milliseconds at most."""
+        ...
+
+    def limit_memory(self, budget: MemoryBudget) -> None:
+        """Check a budget during hydration and large steps, if their memory is known."""
         ...
 
     def cancel(self) -> None:

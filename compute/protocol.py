@@ -16,6 +16,7 @@ import msgspec
 
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.ids import GlobalId
+from foreshore.sizes import bytes_of
 
 STATUS_SECONDS = 5.0  # the interval of status reports
 PEEK_WINDOW = 4  # parts of an answer that are sent before one is known to have been taken
@@ -64,6 +65,7 @@ class DataflowDescription(msgspec.Struct, frozen=True):
     imports: tuple[GlobalId, ...]  # the shards that it reads
     exports: tuple[Export, ...]
     as_of: int
+    memory_limit: int | None = None  # in bytes
 
 
 # --- commands ------------------------------------------------------------------------------
@@ -88,6 +90,12 @@ class CreateInstance(Message, frozen=True):
         """Return the minimum time between two steps of a dataflow."""
         seconds = TICK_SECONDS.get(self.engine, 0.0)
         return float(self.options.get("tick_interval_ms", seconds * 1000)) / 1000
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Return the bytes that the replica may take, None if nothing was said."""
+        text = self.options.get("memory_limit")
+        return None if text is None else bytes_of(text)
 
 
 class InitializationComplete(Message, frozen=True):
@@ -127,6 +135,8 @@ class InputSnapshot(msgspec.Struct, frozen=True):
 class CreateDataflow(Message, frozen=True):
     """Hydrate the dataflow as of its `as_of` from the snapshots, then maintain it from Feed.
 
+    It replaces one that is stalled; no effect if it runs already.
+
     `persisted` has the contents of the shards of sinks that have to correct them.
     """
 
@@ -140,6 +150,16 @@ class AllowCompaction(Message, frozen=True):
 
     id: GlobalId
     since: int | None
+
+
+class LimitMemory(Message, frozen=True):
+    """A dataflow may take `limit` bytes from now on; None: as many as there are.
+
+    If it is stalled, it reports that; then CreateDataflow follows with new snapshots.
+    """
+
+    id: GlobalId
+    limit: int | None
 
 
 class SubscribeIndex(Message, frozen=True):
@@ -272,7 +292,7 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     """
 
     id: GlobalId
-    state: str  # pending, hydrating, running, failed
+    state: str  # pending, hydrating, running, failed, stalled
     hydration_ms: int
     steps: int
     step_ms: float
@@ -284,6 +304,8 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     hydration_ns: int = 0
     step_ns: int = 0
     merge_ns: int = 0
+    hint: str | None = None
+    memory_limit: int | None = None  # that it has, or has exceeded
 
 
 class ArrangementStatus(msgspec.Struct, frozen=True):
@@ -358,6 +380,7 @@ Command: TypeAlias = (
     | InitializationComplete
     | CreateDataflow
     | AllowCompaction
+    | LimitMemory
     | SubscribeIndex
     | Feed
     | Peek

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from foreshore.compute.engine import ArrangementSize, OperatorWork
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import IndexExport
 from foreshore.ids import GlobalId
@@ -18,6 +19,9 @@ class WindowedDataflow:
     def small_window(self, changed: Sequence[GlobalId]) -> int:
         """Return 0: any window may take longer than a few milliseconds."""
         return 0
+
+    def limit_memory(self, budget: MemoryBudget) -> None:
+        """Do nothing: the engine limits its own memory."""
 
     def cancel(self) -> None:
         """Do nothing: a window takes a short time."""

@@ -215,6 +215,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return ddl.bind_owner(planning, tree)
         case ast.SetSchemaStatement():
             return ddl.bind_set_schema(planning, tree)
+        case ast.LimitMemoryStatement():
+            return ddl.bind_limit_memory(planning, tree)
         case ast.RetainStatement():
             return ddl.bind_retain(planning, tree)
         case ast.CommentStatement():

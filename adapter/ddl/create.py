@@ -167,6 +167,7 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
     schema = schema_of(context, plan.name)
     if isinstance(plan, CreateMaterializedView):
         fields = {"cluster": cluster_called(context, plan.cluster).id, "retain_ms": plan.retain_ms}
+        fields["memory_limit"] = plan.memory_limit
         refuse_reserved(names)
     change, planned = context.catalog_change(), context.planner.reader().planned
     old = change.state.item_in(schema.id, plan.name.item) if plan.or_replace else None
@@ -243,6 +244,7 @@ def create_index(context: StatementContext, plan: CreateIndex) -> Completed:
         cluster=cluster.id,
         on=plan.on,
         retain_ms=plan.retain_ms,
+        memory_limit=plan.memory_limit,
     )
     return Completed("CREATE INDEX")
 

@@ -12,7 +12,7 @@ from foreshore.catalog.dropped import Dropped, check_identity_sequences
 from foreshore.catalog.item import ColumnOf, Database, Item, Object
 from foreshore.errors import FeatureNotSupported, ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Drop, Rename, Retain
+from foreshore.sql.plan import Drop, LimitMemory, Rename, Retain
 
 
 async def drop(context: StatementContext, plan: Drop) -> Completed:
@@ -79,6 +79,15 @@ async def rename(context: StatementContext, plan: Rename) -> Completed:
         renamed = context.catalog_change().rename(found, plan.to)
         if isinstance(renamed, Item) and renamed.is_type:
             plan_again(context, renamed)
+    return Completed(f"ALTER {plan.kind.upper()}")
+
+
+def limit_memory(context: StatementContext, plan: LimitMemory) -> Completed:
+    """Run ALTER ... SET (MEMORY LIMIT = ...)."""
+    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    if found is not None:
+        assert isinstance(found, Item), found
+        context.catalog_change().limit_memory(found, plan.memory_limit)
     return Completed(f"ALTER {plan.kind.upper()}")
 
 

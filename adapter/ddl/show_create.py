@@ -41,7 +41,7 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
 def _statement(reader: SessionCatalog, item: Item) -> str:
     state = reader.state
     sql = definition_text(state, reader.planned, item)
-    options = statement_heads.retain_option(item.retain_ms or None)
+    options = statement_heads.maintained_options(item.retain_ms or None, item.memory_limit or None)
     name = quote_identifier(item.name)
     cluster = "" if item.cluster is None else state.objects[item.cluster].name
     if item.type == "index":

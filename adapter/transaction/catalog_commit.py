@@ -225,6 +225,7 @@ class CatalogCommits:
         for item in coordinator.state.all(Item):
             if item.id in coordinator.holds.collections:
                 coordinator.holds.retain(item.id, item.retain_ms or None)
+                coordinator.compute.limit_memory(item.id, item.memory_limit or None)
         for each in made.created:
             if isinstance(each, Item) and each.is_collection:
                 if each.type != "table":

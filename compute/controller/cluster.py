@@ -108,6 +108,8 @@ class Replica:
     # Of its newest checkpoint, and whether it makes another one.
     checkpoints: dict[GlobalId, CheckpointStatus] = field(default_factory=dict)
     saving: bool = False
+    # Stalled dataflows that it was sent again, until it reports that they are not.
+    restarted: set[GlobalId] = field(default_factory=set)
     begun: set[GlobalId] = field(default_factory=set)  # sinks whose initial updates it has sent
     away_since: float = 0.0  # when it was created or last disconnected, by the loop's clock
     task: asyncio.Task[None] | None = None
@@ -213,6 +215,7 @@ class Cluster:
         """Note that a replica's connection has ended."""
         replica.connection = None
         replica.uppers = {}
+        replica.restarted = set()
         replica.status = None
         replica.arrangements, replica.operators = (), ()
         replica.saving = False
@@ -244,6 +247,17 @@ class Cluster:
         replica.leases[description.id] = [*imports[0], *persisted[0]]
         command = CreateDataflow(description, imports[1], persisted[1])
         replica.connection.send(command, [*imports[2], *persisted[2]])
+
+    def restart(self, replica: Replica, entry: Entry) -> None:
+        """Send a dataflow anew to a replica where it is stalled."""
+        id = entry.description.id
+        self._flush()
+        replica.restarted.add(id)
+        replica.release(id)
+        for export in entry.description.exports:
+            replica.uppers.pop(export.id, None)
+            replica.begun.discard(export.id)
+        self._create_on(replica, entry)
 
     def drop(self, dataflow: GlobalId) -> None:
         """Forget a dropped dataflow."""

@@ -22,6 +22,8 @@ from functools import partial
 from itertools import count
 from typing import Any, assert_never
 
+import msgspec
+
 from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.background import run_background
 from foreshore.compute.controller.cluster import Prepared
@@ -46,6 +48,7 @@ from foreshore.compute.protocol import (
     DataflowDescription,
     DataflowStatus,
     IndexExport,
+    LimitMemory,
     OperatorStatus,
     SinkExport,
     SubscribeExport,
@@ -345,6 +348,15 @@ class ComputeController:
     def on_stall(self, tell: Callable[[], None]) -> None:
         """Call `tell` when a collection may have stopped advancing; see `maintained`."""
         self._when_still.append(tell)
+
+    def limit_memory(self, id: GlobalId, limit: int | None) -> None:
+        """Change how many bytes a dataflow may take; where it is stalled, it starts again."""
+        dataflow = self._dataflows.get(id)
+        if dataflow is None or dataflow.entry.description.memory_limit == limit:
+            return
+        for each in (dataflow.entry, dataflow):
+            each.description = msgspec.structs.replace(each.description, memory_limit=limit)
+        dataflow.cluster.send(LimitMemory(id, limit))
 
     def drop_dataflow(self, id: GlobalId, *, replaced: bool = False) -> None:
         """End a dataflow and free its resources.

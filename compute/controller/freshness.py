@@ -108,6 +108,8 @@ def delay_reason(progress: Progress, replica: str, cluster: str, *, is_table: bo
         case "hydrating":
             before = f"; before, that failed{failure}" if failure else ""
             return f"it is being filled, for {busy} by now{before}"
+        case "stalled":
+            return f"it stands still on {replica}{failure}"
         case "failed":
             return f"its dataflow failed, and is tried again{failure}"
         case "not written":

@@ -167,7 +167,8 @@ class Maintained:
                 return DatabaseError(
                     f'"{id}" cannot be kept up to date: {first.failure}',
                     sqlstate=first.sqlstate or InternalError.sqlstate,
-                    detail="It is tried again.",
+                    detail="It is tried again." if first.state != "stalled" else None,
+                    hint=first.hint,
                 )
         return None
 

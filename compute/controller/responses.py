@@ -84,6 +84,7 @@ class Responses:
                     replica.operators = message.operators
                 self._suspect(replica, message)
                 self._note_failing(replica, message)
+                self._restart_stalled(replica, message)
             case Checkpoints(dataflows=dataflows, begun=begun):
                 replica.checkpoints = {each.id: each for each in dataflows}
                 replica.saving = begun
@@ -119,9 +120,27 @@ class Responses:
     def _note_failing(self, replica: Replica, status: Status) -> None:
         """Fail readers when a replica newly reports repeated failures."""
         before = replica.failing.keys()
-        replica.failing = {each.id: each for each in status.dataflows if each.failures >= OFTEN}
+        replica.failing = {
+            each.id: each
+            for each in status.dataflows
+            if each.failures >= OFTEN or each.state == "stalled"
+        }
         if not replica.failing.keys() <= before:
             self.fail_readers()
+
+    def _restart_stalled(self, replica: Replica, status: Status) -> None:
+        """Start the stalled dataflows again whose limit is another one than they exceeded."""
+        for each in status.dataflows:
+            dataflow = self._dataflows.get(each.id)
+            if each.state != "stalled":
+                replica.restarted.discard(each.id)
+            elif (
+                dataflow is not None
+                and each.id not in replica.restarted
+                and each.memory_limit != dataflow.entry.description.memory_limit
+                and replica in dataflow.cluster.replicas.values()
+            ):
+                dataflow.cluster.restart(replica, dataflow.entry)
 
     def fail_readers(self) -> None:
         """Fail the readers of collections for which all replicas fail."""

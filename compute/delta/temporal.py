@@ -26,6 +26,7 @@ from foreshore.compute.engine import (
     empty_output,
     rows_schema,
 )
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import IndexRows, Output, TableOutput
 from foreshore.compute.presence import Bits, Ints, presence
 from foreshore.compute.protocol import DataflowDescription, IndexExport
@@ -214,6 +215,9 @@ class TemporalDataflow:
         """Return the last stage's rows, and the errors of all stages."""
         errors = pa.concat_tables([output.errors for output in outputs])
         return TableOutput(outputs[-1].rows, errors)
+
+    def limit_memory(self, budget: MemoryBudget) -> None:
+        """Do nothing: the engine limits its own memory."""
 
     def cancel(self) -> None:
         """Make a call that is under way raise soon, if it can."""

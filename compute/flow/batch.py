@@ -28,6 +28,11 @@ class Batch(Shared):
         return len(self.times)
 
     @property
+    def nbytes(self) -> int:
+        """Return the size in memory."""
+        return int(self.words.nbytes + self.times.nbytes + self.diffs.nbytes)
+
+    @property
     def width(self) -> int:
         """Return the number of words of a row."""
         return int(self.words.shape[1])

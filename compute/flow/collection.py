@@ -32,6 +32,7 @@ from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.spine import Spine, saved_keys
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -93,21 +94,23 @@ class Collection:
 
     # --- writing
 
-    def hydrate(self, input: Input, as_of: Timestamp) -> None:
-        """Read the rows as of a time; nobody else uses the collection yet."""
+    def hydrate(self, input: Input, as_of: Timestamp, budget: MemoryBudget) -> None:
+        """Read the rows as of a time; nobody else uses the collection yet.
+
+        Dataflows share it, so no limit but the replica's concerns it.
+        """
         if not self.spine.keys:
             self.spine.add_key(np.arange(self.layout.words))
         spine, most = self.spine, count_updates(input)
         if most < spines.SORTED_BY_BLOCKS:
-            spine.insert(
-                read_until(input, self.columns, self.picked, self.layout, spine.interner, as_of)
-            )
+            columns, layout, interner = self.columns, self.layout, spine.interner
+            spine.insert(read_until(input, columns, self.picked, layout, interner, as_of))
         else:
-            spine.add_run(self._sorted(input, as_of, most))
+            spine.add_run(self._sorted(input, as_of, most, budget))
         self.upper = as_of + 1
         self.ready = True
 
-    def _sorted(self, input: Input, as_of: Timestamp, most: int) -> Run:
+    def _sorted(self, input: Input, as_of: Timestamp, most: int, budget: MemoryBudget) -> Run:
         """Return the rows as of a time as a run. Those of the key are read twice."""
         spine, layout = self.spine, self.layout
         key, time = spine.keys[0], np.array([as_of])
@@ -118,10 +121,12 @@ class Collection:
         picked = [self.picked[number] for number in numbers]
         sorter = Sorter(spine.seed, most)
         for words, _ in read_blocks(input, self.columns, picked, of_key, spine.interner, as_of):
+            budget.check(0)
             sorter.count(words, key_of_key)
         sorter.begin(layout.words)
         everything = input, self.columns, self.picked, layout, spine.interner, as_of
         for words, diffs in read_blocks(*everything):
+            budget.check(0)
             sorter.add(words, time, diffs, key)
         return spine.run_of(sorter)
 
@@ -281,10 +286,10 @@ class Import(Shared):
         self.frontier = as_of
         self._collections = collections
 
-    def hydrate(self, input: Input, as_of: Timestamp) -> None:
+    def hydrate(self, input: Input, as_of: Timestamp, budget: MemoryBudget) -> None:
         """Make the collection readable as of a time."""
         if not self.collection.ready:
-            self.collection.hydrate(input, as_of)
+            self.collection.hydrate(input, as_of, budget)
         self.frontier = as_of + 1
 
     def rows_at(self, time: Timestamp) -> Batch:

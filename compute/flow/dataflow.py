@@ -32,6 +32,7 @@ from foreshore.compute.flow.operators.window import WindowFunctions
 from foreshore.compute.flow.output import FlowOutput
 from foreshore.compute.flow.program import Kept
 from foreshore.compute.flow.work import Work
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
@@ -41,6 +42,7 @@ from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
 SMALL_WINDOW = 256  # updates
+MANY = 10_000  # updates whose memory is worth a look
 
 
 class FlowDataflow:
@@ -88,7 +90,7 @@ class FlowDataflow:
         as_of = self._description.as_of
         spent, began = self._work.hydration_ns, thread_time_ns()
         for id, each in self._imports.items():
-            each.hydrate(inputs[id], as_of)
+            each.hydrate(inputs[id], as_of, self._context.budget)
             began = self._work.passed(spent, self._source_of.get(id), began)
         hydration = Hydration(
             self._operators, self._rows, self._numbers, self._imports, inputs, as_of,
@@ -143,6 +145,8 @@ class FlowDataflow:
                     continue
                 made = step(number, [updates[i] for i in operator.inputs])
                 updates.append(made)
+                if len(made.diffs) > MANY:
+                    self._check_memory(updates)
                 rows[number] += len(made.diffs)
                 ended = thread_time_ns()
                 spent[number] += ended - began
@@ -167,6 +171,18 @@ class FlowDataflow:
             operator.commit()
         return output
 
+    def _check_memory(self, updates: Sequence[Batch]) -> None:
+        """Raise MemoryLimitExceeded if what a step has made is too much beside the state."""
+        budget = self._context.budget
+        made = 0
+        if budget.limit is not None:
+            made = sum(size.bytes for size in self.sizes()) + sum(b.nbytes for b in updates)
+        budget.check(made)
+
+    def limit_memory(self, budget: MemoryBudget) -> None:
+        """Check a budget during hydration and large steps."""
+        self._context.limit_memory(budget)
+
     def _consolidated(self, batch: Batch) -> Batch:
         return consolidated(batch, self._context.seed) if len(batch) else batch
 
@@ -184,8 +200,9 @@ class FlowDataflow:
         return SMALL_WINDOW
 
     def cancel(self) -> None:
-        """Make a recursion that is under way raise QueryCanceled."""
+        """Make a recursion, or an evaluation in bulk, that is under way raise QueryCanceled."""
         self._context.cancelled = True
+        self._context.cancellation.cancel()
 
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""

@@ -10,7 +10,7 @@ from time import thread_time_ns
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.engine import Cancellation, Engine, Input
+from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow.batch import Batch, Ints, Words, concat, empty
 from foreshore.compute.flow.bulk import Begun, begun
 from foreshore.compute.flow.collection import Import
@@ -121,6 +121,7 @@ class Hydration:
                     source.layout,
                     self._interner,
                     self._as_of,
+                    self._context.budget.check,
                 )
             began = work.passed(work.hydration_ns, number, began)
         return found
@@ -144,9 +145,13 @@ class Hydration:
     def _parts(self, relation: ir.Relation) -> Iterator[pa.Table]:
         """Yield a plan's columns and multiplicities, part by part."""
         inputs = {id: self._inputs[id] for id in ir.sources_of(relation)}
-        return self._engine.evaluate_parts(
-            relation, inputs, self._as_of, Cancellation(), may_fail=False
-        )
+        context, size = self._context, 0
+        for part in self._engine.evaluate_parts(
+            relation, inputs, self._as_of, context.cancellation, may_fail=False
+        ):
+            size += part.nbytes
+            context.budget.check(size)
+            yield part
 
     def _rows(self, relation: ir.Relation, layout: Layout) -> Batch:
         """Return a plan's rows in a layout."""

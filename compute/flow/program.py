@@ -9,6 +9,7 @@ from typing import Literal as OneOf
 import numpy as np
 import pyarrow as pa
 
+from foreshore.compute.engine import Cancellation
 from foreshore.compute.flow.batch import Batch, Ints, empty
 from foreshore.compute.flow.convert import Form, array_of, column_at, flat, words_of_values
 from foreshore.compute.flow.intern import Interner
@@ -18,6 +19,7 @@ from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.memo import Memo, Values
 from foreshore.compute.flow.shared import Shared
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.errors import QueryCanceled
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar, type_of
@@ -103,6 +105,14 @@ class Registers(Shared):
         self.error = np.zeros(shape, np.int64)
 
 
+class Orders(Shared):
+    """What other threads tell a dataflow while it works, and all copies of its operators."""
+
+    def __init__(self) -> None:
+        self.cancellation = Cancellation()
+        self.budget = MemoryBudget(None)
+
+
 class Context:
     """What the operators of a dataflow share: the interner, the hash seed, and errors of a step.
 
@@ -118,6 +128,21 @@ class Context:
         self._failures: dict[int, list[Batch]] = {}
         self._registers = Registers(0)
         self.cancelled = False  # set by another thread
+        self._orders = Orders()
+
+    @property
+    def cancellation(self) -> Cancellation:
+        """Return the handle to stop what a bulk engine evaluates for the dataflow."""
+        return self._orders.cancellation
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """Return what the dataflow may take."""
+        return self._orders.budget
+
+    def limit_memory(self, budget: MemoryBudget) -> None:
+        """Set what the dataflow may take."""
+        self._orders.budget = budget
 
     def own(self, state: K) -> K:
         """Return some state, having noted that it is the dataflow's own."""

@@ -1,6 +1,6 @@
 """Reading a collection's updates up to a time, as batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +26,12 @@ def read_until(
     layout: Layout,
     interner: Interner,
     time: Timestamp,
+    check: Callable[[int], None] = lambda _: None,
 ) -> Batch:
     """Return the updates until a time, all of them at that time and not consolidated.
 
-    Their rows have the columns at `picked`, in `layout`.
+    Their rows have the columns at `picked`, in `layout`. `check` is called with the bytes read so
+    far, and may raise.
     """
     most = count_updates(input)
     words = np.zeros((most, layout.words), np.int64)
@@ -37,6 +39,7 @@ def read_until(
     end = 0
     for arrays, counts in _blocks(input, columns, picked, time):
         start, end = end, end + len(counts)
+        check(end * 8 * (layout.words + 2))
         fill_words(words[start:end], arrays, layout, interner)
         diffs[start:end] = counts
     return Batch(words[:end], np.full(end, time, np.int64), diffs[:end])

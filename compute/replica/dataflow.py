@@ -1,6 +1,7 @@
 """A dataflow on a replica: its input queues, frontier, exports and state.
 
     pending -> hydrating -> running          failed: the last attempt failed and is retried later
+                                             stalled: it took too much memory and has freed it
 
 Each import has a queue of updates received. A *window* [frontier, upper) is taken from all queues
 at once. `upper` is the least of their uppers, or less if there are more times than one step should
@@ -20,6 +21,7 @@ from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from time import thread_time_ns
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -34,6 +36,7 @@ from foreshore.compute.engine import (
     output_schema,
     rows_schema,
 )
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import Output, TableOutput
 from foreshore.compute.protocol import (
     ArrangementStatus,
@@ -62,6 +65,7 @@ from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
 FIRST_STEPS = 2  # are made on the worker, where they may have something to compile
+WEIGHED_SECONDS = 0.1  # between two looks at the memory after small steps
 SMALL_STEP_MS = 5.0  # a dataflow whose last step took longer steps on the worker
 
 logger = logging.getLogger(__name__)
@@ -109,6 +113,8 @@ class DataflowState:
         self._changed: Sent | None = None  # the messages for it
         self._corrections: dict[GlobalId, tuple[Timestamp, pa.Table]] = {}
         self._since: Timestamp | None = None  # to be passed to the engine
+        self.budget = MemoryBudget(description.memory_limit)
+        self._weighed_at = 0.0  # when its memory was last compared with its limit
         as_of = description.as_of
         self.frontier = as_of  # all before it is processed, once hydrated
         self.indexes = {
@@ -163,8 +169,9 @@ class DataflowState:
         if resume is not None and not self._persisted:
             resumed = resume(self.description, self._contents)
         if resumed is not None:
-            return self._resumed(resumed, started)
+            return self._resumed(resumed, started, cpu)
         self._dataflow = engine.create(self.description, schemas)
+        self._dataflow.limit_memory(self.budget)
         for index in list(self.indexes.values()):
             index.rows = self._dataflow.index(index.export, index.since) or index.rows
         with ExitStack() as reading:
@@ -174,6 +181,7 @@ class DataflowState:
         later = {id: contents.after(as_of) for id, contents in self._contents.items()}
         sent = self._initial(output)
         self._insert(output, as_of + 1)
+        self.budget.check(self.memory)
         self.frontier = as_of + 1
         self._precede(as_of + 1, {id: pa.concat_tables(each) for id, each in later.items() if each})
         self._contents = {}
@@ -182,10 +190,11 @@ class DataflowState:
         self.times.hydration_ns += thread_time_ns() - cpu
         return sent
 
-    def _resumed(self, resumed: Resumed, started: float) -> Sent:
+    def _resumed(self, resumed: Resumed, started: float, cpu: int) -> Sent:
         """Take a state over, advance it to `as_of`, and return the messages for it."""
         as_of = self.description.as_of
         self._dataflow, self.errors = resumed.dataflow, resumed.errors
+        self._dataflow.limit_memory(self.budget)
         for id, index in list(self.indexes.items()):
             index.rows = resumed.indexes[id]
         begin = resumed.upper
@@ -201,7 +210,9 @@ class DataflowState:
         rest = {id: at_or_after(table, self.frontier) for id, table in resumed.updates.items()}
         self._precede(self.frontier, {id: table for id, table in rest.items() if table.num_rows})
         self._contents = {}
+        self.budget.check(self.memory)
         self.times.hydration_ms = round(1000 * (time.monotonic() - started))
+        self.times.hydration_ns += max(thread_time_ns() - cpu, 1)
         return initial_messages(self.description, self.errors)
 
     @property
@@ -345,8 +356,27 @@ class DataflowState:
         # A dataflow that is behind does not wait for a tick.
         self.times.stepped_at = ended if window.last else 0.0
         self.times.step_ms = 1000 * (ended - started)
+        self._weigh(ended)
         self.times.step_ns += thread_time_ns() - cpu
         return sent
+
+    def _weigh(self, now: float) -> None:
+        """On the worker: raise MemoryLimitExceeded if the state has become too large.
+
+        Few small steps add little, so not every one is followed by it.
+        """
+        if (
+            self.times.step_ms >= SMALL_STEP_MS
+            or now > self._weighed_at + WEIGHED_SECONDS
+            or self.budget.refusal is not None
+        ):
+            self._weighed_at = now
+            self.budget.check(self.memory if self.budget.limit is not None else 0)
+
+    @property
+    def memory(self) -> int:
+        """Return the bytes of its arrangements and indexes, without what dataflows share."""
+        return sum(each.bytes for each in self.arrangement_status())
 
     def _paced_step(self, dataflow: Dataflow, window: Window) -> Output | None:
         """Return the output of a window, and adjust the batch size to the cost.
@@ -545,6 +575,25 @@ class DataflowState:
         if self._dataflow is not None:
             self._dataflow.cancel()
 
+    def limit_memory(self, limit: int | None) -> None:
+        """Change the limit; a stalled dataflow keeps the one that it has exceeded."""
+        if self.state == "stalled":
+            return
+        self.description = msgspec.structs.replace(self.description, memory_limit=limit)
+        self.budget.limit = limit
+
+    def free(self) -> None:
+        """On the worker: free all that a stalled dataflow has; it only keeps its exports."""
+        self.close()
+        as_of = self.description.as_of
+        for id, index in list(self.indexes.items()):
+            index.rows = table_index(id, self._columns, index.export.key, as_of)
+        self.errors = Arrangement(self.id, rows_schema(ERRORS), (), lambda _: [], as_of)
+        self.queues = {id: ImportQueue(as_of) for id in self.queues}
+        self._window = self._stepped = self._changed = None
+        self._contents, self._persisted, self._corrections = {}, {}, {}
+        self.merging_due = False
+
     def close(self) -> None:
         """On the worker: free the engine's resources."""
         if self._dataflow is not None:
@@ -569,6 +618,8 @@ class DataflowState:
             self.times.hydration_ns,
             self.times.step_ns,
             self.times.merge_ns,
+            None if self.failure is None else self.failure.hint,
+            self.description.memory_limit,
         )
 
     def arrangement_status(self) -> Iterator[ArrangementStatus]:

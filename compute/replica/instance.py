@@ -15,6 +15,7 @@ from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import CreateInstance
 from foreshore.compute.replica.linear import LinearFirst
 from foreshore.errors import InvalidParameterValue
+from foreshore.sizes import bytes_of
 from foreshore.storage.blob import Blob, open_blob
 from foreshore.storage.local_files import LocalFiles
 
@@ -43,7 +44,13 @@ def flow_engine(options: Mapping[str, str]) -> Engine:
     from foreshore.compute.flow.warm import warm
 
     warm()
-    return FlowEngine(duckdb_engine(options))
+    return FlowEngine(duckdb_engine({**options, "memory_limit": _bulk_limit(options)}))
+
+
+def _bulk_limit(options: Mapping[str, str]) -> str:
+    """Return the memory of DuckDB beside arrangements: at most half of the replica's."""
+    text = options.get("memory_limit")
+    return "2GB" if text is None else f"{min(2 * 10**9, bytes_of(text) // 2)}B"
 
 
 def duckdb_engine(options: Mapping[str, str]) -> Engine:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import shutil
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import click
 import uvloop
 
 from foreshore.compute.engine import Engine
+from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.protocol import Command
 from foreshore.compute.replica.instance import ENGINES, EngineFactory
 from foreshore.compute.replica.replica import Replica
@@ -84,9 +86,25 @@ def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] 
     if given is None:  # started by hand
         remove_abandoned()
     scratch = Path(given) if given is not None else Scratch().path
+    _fail_allocations()
     sys.setswitchinterval(0.0005)  # an index lookup does not wait long for a step's Python code
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(address, secret, engines, scratch, lifeline=lifeline))
+
+
+def _fail_allocations() -> None:
+    """Let allocations fail before the machine's memory is exhausted, so that nothing is killed.
+
+    A dataflow whose allocation failed is stalled. An operator may ask for much at once, between
+    two looks at the memory.
+    """
+    machine = machine_bytes()
+    if machine is None or not hasattr(resource, "RLIMIT_DATA"):
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = int(0.9 * machine)
+    if most == resource.RLIM_INFINITY or limit < most:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 @click.command()

@@ -96,6 +96,11 @@ class PendingPeeks:
             if running is None or id not in running.indexes:
                 self._refuse(number, "55000", f'index "{id}" does not exist')
                 return
+            if running.state == "stalled":
+                assert running.failure is not None, id
+                del self._waiting[number]
+                self._refused(number, running.failure)
+                return
             index = running.indexes[id].rows
             if running.state == "failed" and running.failures > 1 and index.upper <= peek.as_of:
                 assert running.failure is not None, id

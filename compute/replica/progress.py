@@ -7,6 +7,7 @@
     pending            other dataflows are hydrated before it
     hydrating          the initial output is being computed
     running            a step follows each change of the inputs
+    stalled            it took more memory than its limit, or its replica's, and has freed it
     failed             the last step failed and is retried, with growing pauses
     not written        the output cannot be appended to its shard
     damaged            its shard, or an input that it has to read to start, is corrupt
@@ -31,6 +32,7 @@ ProgressState = OneOf[
     "pending",
     "hydrating",
     "running",
+    "stalled",
     "failed",
     "not written",
     "damaged",
@@ -41,6 +43,7 @@ _FARTHEST: tuple[ProgressState, ...] = (
     "hydrating",
     "pending",
     "failed",
+    "stalled",
     "replica silent",
     "replica starting",
 )
@@ -100,6 +103,8 @@ def _on(replica: Replica, id: GlobalId, now: float) -> Progress:
 def _state(status: DataflowStatus) -> ProgressState:
     if status.state == "hydrating":
         return "hydrating"
+    if status.state == "stalled":
+        return "stalled"
     if status.failure is not None:  # it has not succeeded since
         return "failed"
     return "pending" if status.state == "pending" else "running"

@@ -36,6 +36,7 @@ from foreshore.compute.protocol import (
     Frontiers,
     Hello,
     InitializationComplete,
+    LimitMemory,
     Message,
     OperatorStatus,
     Peek,
@@ -49,6 +50,7 @@ from foreshore.compute.replica.dataflow import DataflowState, Sent
 from foreshore.compute.replica.indexes import arrangement_status
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import EngineFactory, Instance
+from foreshore.compute.replica.memory import MemoryWatch
 from foreshore.compute.replica.pending_peeks import PendingPeeks
 from foreshore.compute.replica.reconcile import Wanted, catch_up, fits, missed
 from foreshore.compute.transport import (
@@ -56,6 +58,7 @@ from foreshore.compute.transport import (
     Tables,
 )
 from foreshore.ids import GlobalId
+from foreshore.memory import give_back
 from foreshore.storage.local_files import LocalFiles
 
 logger = logging.getLogger(__name__)
@@ -87,6 +90,7 @@ class Replica:
         self._step_slots = asyncio.Semaphore(STEP_THREADS)
         self._hydration = ThreadPoolExecutor(1, "hydration")
         self._queries = ThreadPoolExecutor(QUERY_THREADS, "queries")
+        self._memory = MemoryWatch(self._dataflows, self._stall)
         self._work = asyncio.Event()
         self._hydrations = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
@@ -106,6 +110,7 @@ class Replica:
                 self._tasks.create_task(self._report())
                 self._tasks.create_task(self._checkpoints.run())
                 self._tasks.create_task(self._watch_engine())
+                self._tasks.create_task(self._memory.run())
         finally:
             self._peeks.forget()
             for pool in (self._steps, self._hydration, self._queries):
@@ -159,6 +164,8 @@ class Replica:
                 self._peeks.part_taken(number)
             case AllowCompaction():
                 self._compact(command)
+            case LimitMemory():
+                self._limit_memory(command)
             case CreateDataflow():
                 if self._history is not None:
                     self._history.append((command, tables))
@@ -187,6 +194,8 @@ class Replica:
     def _create_instance(self, command: CreateInstance) -> None:
         before = self._instance.command
         if before is None:
+            if command.engine == "embedded":
+                self._memory.limit(command.memory_limit)
             self._instance.create(command)
             self._tasks.create_task(self._start_engine())
         elif (before.engine, before.options) != (command.engine, command.options):
@@ -255,6 +264,11 @@ class Replica:
             self.deliver(connection, waiting, tables)
 
     def _create(self, wanted: Wanted) -> None:
+        before = self._dataflows.get(wanted.description.id)
+        if before is not None:
+            if before.state != "stalled":
+                return
+            self._drop(before)
         dataflow = DataflowState(wanted.description, wanted.imports, wanted.persisted)
         self._dataflows[dataflow.id] = dataflow
         for export in dataflow.exports:
@@ -270,16 +284,19 @@ class Replica:
         for export in [e for e, r in self._exporters.items() if r is dataflow]:
             del self._exporters[export]
             self._moved.pop(export, None)
+        self._end_imports(dataflow)
+        if dataflow.busy:
+            dataflow.cancel()
+        else:
+            self._close(dataflow)
+
+    def _end_imports(self, dataflow: DataflowState) -> None:
         for id in dataflow.queues:
             importers = self._importers.get(id, [])
             if dataflow in importers:
                 importers.remove(dataflow)
             if not importers:
                 self._importers.pop(id, None)
-        if dataflow.busy:
-            dataflow.cancel()
-        else:
-            self._close(dataflow)
 
     def _close(self, dataflow: DataflowState) -> None:
         dataflow.busy = True
@@ -510,6 +527,9 @@ class Replica:
         if dataflow.dropped:
             self._close(dataflow)
             return
+        if dataflow.budget.refusal is not None or isinstance(error, MemoryError):
+            self._stall(dataflow)
+            return
         failure = failure_of(error)
         logger.error(
             "dataflow failed",
@@ -528,6 +548,32 @@ class Replica:
             dataflow.state = state
             self._work.set()
             self._hydrations.set()
+
+    # --- memory
+
+    def _limit_memory(self, command: LimitMemory) -> None:
+        dataflow = self._dataflows.get(command.id)
+        if dataflow is not None:
+            dataflow.limit_memory(command.limit)
+            self._send_status()
+
+    def _stall(self, dataflow: DataflowState) -> None:
+        """Free what a dataflow has, and let it stand still."""
+        dataflow.failure = failure_of(self._memory.refusal_of(dataflow))
+        dataflow.state = "stalled"
+        logger.error(
+            "dataflow stalled", extra={"dataflow": dataflow.id, "why": dataflow.failure.message}
+        )
+        self._end_imports(dataflow)
+        dataflow.busy = True
+        self._tasks.create_task(self._free(dataflow))
+        self._send_status()
+        self._peeks.wake_waiters()
+
+    async def _free(self, dataflow: DataflowState) -> None:
+        await blocking.run(self._steps, dataflow.free)
+        await blocking.run(self._steps, give_back)
+        dataflow.busy = False
 
     # --- status
 

@@ -54,6 +54,7 @@ StatementSyntax: TypeAlias = (
     | SetSchemaStatement
     | DropStatement
     | RenameStatement
+    | LimitMemoryStatement
     | RetainStatement
     | CommentStatement
     | ShowStatement

@@ -282,6 +282,7 @@ class CreateViewStatement(Syntax):
     retain: "Retain | None" = None
     temporary: bool = False
     as_of: AsOf | None = None  # for materialized views
+    memory_limit: "MemoryLimit | None" = None
 
 
 class CreateIndexStatement(Syntax):
@@ -297,6 +298,7 @@ class CreateIndexStatement(Syntax):
     keys_at: int
     keys_end: int
     retain: "Retain | None" = None
+    memory_limit: "MemoryLimit | None" = None
 
 
 class CreateNamespaceStatement(Syntax):
@@ -403,6 +405,22 @@ class Retain(Syntax):
 
     interval: str
     at: int
+
+
+class MemoryLimit(Syntax):
+    """MEMORY LIMIT and a size's text."""
+
+    size: str
+    at: int
+
+
+class LimitMemoryStatement(Syntax):
+    """ALTER ... SET (MEMORY LIMIT = ...), or RESET (`limit` None)."""
+
+    kind: str
+    name: TableRef
+    limit: MemoryLimit | None
+    if_exists: bool
 
 
 class RetainStatement(Syntax):

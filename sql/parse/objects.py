@@ -119,7 +119,7 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
         name = self.table_name()
         columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
         cluster = self._in_cluster()
-        retain = self._retention() if materialized else None
+        retain, limit = self._maintained_options() if materialized else (None, None)
         if self.accept("with"):
             self.unsupported("options of a view")
         self.expect("as")
@@ -147,6 +147,7 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
             retain,
             temporary,
             as_of,
+            limit,
         )
 
     def _in_cluster(self) -> str | None:
@@ -172,11 +173,11 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
             keys_end = self.last_end
         elif self.at_symbol("("):
             self.fail()
-        retain = self._retention()
+        retain, limit = self._maintained_options()
         if self.at_word("where", "include", "with"):
             self.unsupported(f"CREATE INDEX ... {self.token.value.upper()}")
         return ast.CreateIndexStatement(
-            name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain
+            name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain, limit
         )
 
     def _create_unique_index(self, at: int) -> ast.StatementSyntax:
@@ -283,6 +284,17 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
         if kind == "materialized view" and self.accept("set", "cluster"):
             self.accept_symbol("=")
             return ast.SetClusterStatement(name, self.name(), if_exists)
+        if kind in ("materialized view", "index"):
+            if self.at_word("set") and self.peek(2).value == "memory":
+                self.advance()
+                (limit,) = self.in_parentheses(self._memory_limit)
+                return ast.LimitMemoryStatement(kind, name, limit, if_exists)
+            if self.at_word("reset") and self.peek(2).value == "memory":
+                self.advance()
+                self.expect_symbol("(")
+                self.expect("memory", "limit")
+                self.expect_symbol(")")
+                return ast.LimitMemoryStatement(kind, name, None, if_exists)
         if kind in ("table", "materialized view", "index"):
             if self.at_word("set") and self.peek(2).value == "retain":
                 self.advance()

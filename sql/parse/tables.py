@@ -99,6 +99,31 @@ class TableParser(SequenceParser):
         self.in_parentheses(option)
         return said.get("retain")
 
+    def _maintained_options(self) -> tuple[ast.Retain | None, ast.MemoryLimit | None]:
+        """Parse `WITH (RETAIN HISTORY FOR ..., MEMORY LIMIT = ...)`, if present."""
+        retained: list[ast.Retain] = []
+        limits: list[ast.MemoryLimit] = []
+
+        def option() -> None:
+            at = self.token.start
+            if self.at_word("memory"):
+                limits.append(self._memory_limit())
+            else:
+                retained.append(self._retain())
+            if len(retained) > 1 or len(limits) > 1:
+                raise SyntaxError_("conflicting or redundant options", position=at + 1)
+
+        if self.at_word("with") and self.peek(2).value in ("retain", "memory"):
+            self.advance()
+            self.in_parentheses(option)
+        return next(iter(retained), None), next(iter(limits), None)
+
+    def _memory_limit(self) -> ast.MemoryLimit:
+        self.expect("memory", "limit")
+        self.accept_symbol("=")
+        at = self.token.start
+        return ast.MemoryLimit(self.string(), at)
+
     def _retain(self) -> ast.Retain:
         self.expect("retain", "history")
         self.accept_symbol("=")

@@ -61,6 +61,7 @@ Plan: TypeAlias = (
     | SetSchema
     | Drop
     | Rename
+    | LimitMemory
     | Retain
     | Comment
     | ShowCreate

@@ -25,6 +25,7 @@ from foreshore.sql.plan import (
     CreateTableAs,
     CreateView,
     Drop,
+    LimitMemory,
     Plan,
     Rename,
     Retain,
@@ -98,6 +99,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             return NamedRelations(tuple(names))
         case (
             Rename(kind=kind, name=name)
+            | LimitMemory(kind=kind, name=name)
             | Retain(kind=kind, name=name)
             | SetOwner(kind=kind, name=name)
             | SetSchema(kind=kind, name=name)
@@ -117,6 +119,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | SetCluster()
             | Drop()
             | Rename()
+            | LimitMemory()
             | Retain()
             | SetOwner()
             | SetSchema()

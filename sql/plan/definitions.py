@@ -184,6 +184,7 @@ class CreateMaterializedView(WritePlan):
     sql: str
     retain_ms: int | None = None
     as_of: AsOf | None = None
+    memory_limit: int | None = None  # in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,7 @@ class CreateIndex(WritePlan):
     if_not_exists: bool
     sql: str
     retain_ms: int | None = None
+    memory_limit: int | None = None  # in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,16 @@ class Drop(WritePlan):
     names: tuple[Name, ...]  # the schema of a replica's name is its cluster
     if_exists: bool
     cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LimitMemory(WritePlan):
+    """Set how many bytes the dataflow of an object may take; None: as many as there are."""
+
+    kind: ObjectKind
+    name: Name
+    memory_limit: int | None
+    if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ The planner writes the beginning of a definition in one form, so a regular expre
 import re
 from collections.abc import Iterable, Mapping
 
+from foreshore.sizes import shown
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.text import format_text
 from foreshore.types import INTERVAL
@@ -46,11 +47,15 @@ def materialized_view_in_cluster(sql: str, name: str, cluster: str, options: str
     )
 
 
-def retain_option(retain_ms: int | None) -> str:
-    """Return the option that keeps history for `retain_ms`, nothing for the default."""
-    if not retain_ms:
-        return ""
-    return f" WITH (RETAIN HISTORY FOR '{format_text((0, 0, retain_ms * 1000), INTERVAL)}')"
+def maintained_options(retain_ms: int | None, memory_limit: int | None = None) -> str:
+    """Return the options of how long history is kept, and how many bytes may be taken."""
+    options = []
+    if retain_ms:
+        kept = format_text((0, 0, retain_ms * 1000), INTERVAL)
+        options.append(f"RETAIN HISTORY FOR '{kept}'")
+    if memory_limit:
+        options.append(f"MEMORY LIMIT = '{shown(memory_limit)}'")
+    return f" WITH ({', '.join(options)})" if options else ""
 
 
 def create_cluster(name: str, size: str, replicas: int, options: Mapping[str, str]) -> str:

@@ -27,13 +27,13 @@ def test_index_gets_name_and_cluster() -> None:
 
 def test_materialized_view_gets_name_cluster_and_options() -> None:
     sql = "CREATE MATERIALIZED VIEW a.b.m (x, y) IN CLUSTER c AS SELECT 1, 2"
-    options = heads.retain_option(3_600_000)
+    options = heads.maintained_options(3_600_000)
     assert heads.materialized_view_in_cluster(sql, "a.b.n", "d", options) == (
         "CREATE MATERIALIZED VIEW a.b.n (x, y) IN CLUSTER d"
         " WITH (RETAIN HISTORY FOR '01:00:00') AS SELECT 1, 2"
     )
     plain = heads.materialized_view_in_cluster(
-        "CREATE MATERIALIZED VIEW a.b.m AS SELECT 1", "a.b.m", "c", heads.retain_option(None)
+        "CREATE MATERIALIZED VIEW a.b.m AS SELECT 1", "a.b.m", "c", heads.maintained_options(None)
     )
     assert plain == "CREATE MATERIALIZED VIEW a.b.m IN CLUSTER c AS SELECT 1"
 

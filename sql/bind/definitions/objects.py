@@ -19,6 +19,7 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.temporal import temporal_filters
 from foreshore.interval_text import parse_interval
 from foreshore.item_view import Name
+from foreshore.sizes import bytes_of
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
@@ -37,6 +38,7 @@ from foreshore.sql.plan import (
     CreateSchema,
     CreateView,
     Drop,
+    LimitMemory,
     ObjectKind,
     Query,
     Rename,
@@ -127,6 +129,7 @@ def bind_create_view(
             sql,
             retention(statement.retain),
             as_of,
+            memory_limit(statement.memory_limit),
         )
     return CreateView(
         name,
@@ -220,6 +223,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         statement.if_not_exists,
         sql,
         retention(statement.retain),
+        memory_limit(statement.memory_limit),
     )
 
 
@@ -290,6 +294,27 @@ def retention(retain: ast.Retain | None) -> int | None:
                 hint="Give a positive interval in days or less.",
             )
     return total
+
+
+def memory_limit(limit: ast.MemoryLimit | None) -> int | None:
+    """Return MEMORY LIMIT in bytes, or None if not given."""
+    if limit is None:
+        return None
+    with located(limit.at):
+        try:
+            return bytes_of(limit.size)
+        except ValueError:
+            raise InvalidParameterValue(
+                f'invalid value for MEMORY LIMIT: "{limit.size}"',
+                hint="Give a size such as '500MB' or '4GB'.",
+            ) from None
+
+
+def bind_limit_memory(planning: Planning, statement: ast.LimitMemoryStatement) -> LimitMemory:
+    """Return the plan of ALTER ... SET (MEMORY LIMIT = ...) and of its RESET."""
+    kind = _KINDS[statement.kind]
+    name = name_of(planning, kind, statement.name)
+    return LimitMemory(kind, name, memory_limit(statement.limit), statement.if_exists)
 
 
 def bind_retain(planning: Planning, statement: ast.RetainStatement) -> Retain:

@@ -19,6 +19,7 @@ from foreshore.compute.flow.collection import Collection, Collections, Import
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import OutOfMemory
@@ -230,7 +231,7 @@ def test_altered_columns_are_not_shared(bulk: DuckDbEngine) -> None:
     narrow, wide = (ColumnType(INT4, False),), (ColumnType(INT4, True),)
     schema = pa.schema({"a": pa.int32()})
     first = collections.open(GlobalId("u1"), narrow, (0,), 5)
-    first.hydrate(Input(schema), 5)
+    first.hydrate(Input(schema), 5, MemoryBudget(None))
     second = collections.open(GlobalId("u1"), wide, (0,), 5)
     assert second.collection is not first.collection
     assert second.collection.layout.masks == 1
@@ -266,7 +267,7 @@ def test_threads_share_a_collection(monkeypatch: pytest.MonkeyPatch) -> None:
         reader = Collections(Interner(), trial).open(GlobalId("u1"), columns, (0, 1, 2), 0)
         shared = reader.collection
         shared.add_key(np.array([0]))
-        reader.hydrate(Input(schema), 0)
+        reader.hydrate(Input(schema), 0, MemoryBudget(None))
         ended = Event()
 
         def insert(reader: Import = reader) -> None:

@@ -16,6 +16,7 @@ from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
+from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.ids import GlobalId
 from foreshore.types import INT8, TEXT, ColumnType
 from foreshore.update import update_schema
@@ -80,7 +81,7 @@ def test_collection_is_read_by_blocks(
         monkeypatch.setattr(spines, "SORTED_BY_BLOCKS", many)
         reader = Collections(interner, 1).open(GlobalId("u1"), columns, (0, 1, 2), 5)
         reader.collection.add_key(np.array(key))
-        reader.hydrate(Input(schema, (), (table,)), 5)
+        reader.hydrate(Input(schema, (), (table,)), 5, MemoryBudget(None))
         found = reader.rows_at(5)
         assert Counter(found.diffs.tolist()) == {1: 398, 2: 1, -1: 1}
         spine = reader.collection.spine  # in which few rows are in the tail
