@@ -49,9 +49,13 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.ids import GlobalId, global_id, is_temporary
+from foreshore.types import TYPES
 
 if TYPE_CHECKING:
     from foreshore.catalog.catalog import Planned
+
+# Oids of system types that are in the range of users' oids.
+_SYSTEM_OIDS = {oid for info in TYPES.values() for oid in (info.oid, info.array_oid)}
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
 
@@ -230,6 +234,8 @@ class Transaction:
         self._check_index_names_free(schema, (name,), constraints)
         needs = tuple(sorted(depends_on))
         oid = self.allot("oid")
+        while type in ("type", "domain") and {oid, oid + 1} & _SYSTEM_OIDS:
+            oid = self.allot("oid")
         if type in ("type", "domain"):
             self.allot("oid")  # of its arrays, the next number
         return self._put(

@@ -107,6 +107,12 @@ def utc_offset(zone: tzinfo, micros: int) -> int:
     return 0 if offset is None else round(offset.total_seconds())
 
 
+def zone_abbreviation(zone: tzinfo, micros: int) -> str:
+    """Return the abbreviation of a zone's time at `micros` of UTC, such as CET."""
+    at = _within_python(micros).replace(tzinfo=UTC).astimezone(zone)
+    return at.tzname() or format_offset(utc_offset(zone, micros))
+
+
 def local_offset(zone: tzinfo, micros: int) -> int:
     """Return the offset in seconds of the local time `micros` in `zone`.
 

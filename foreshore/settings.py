@@ -122,19 +122,21 @@ def duration(name: str, value: str) -> str:
     return f"{ms}ms"
 
 
-_STYLES = ("iso", "sql", "postgres", "german")
+_STYLES = {"iso": "ISO", "default": "ISO", "sql": "SQL", "postgres": "Postgres"}
 _ORDERS = ("mdy", "us", "noneuro", "noneuropean")
-_OTHER_ORDERS = ("dmy", "euro", "european", "ymd")
+_OTHER_WORDS = ("german", "dmy", "euro", "european", "ymd")
 
 
 def datestyle(name: str, value: str) -> str:
-    """Take the only supported style and order of fields; PostgreSQL's others are refused."""
+    """Take a style, and the only supported order of fields; PostgreSQL's others are refused."""
+    style = "ISO"
     for word in filter(None, re.split(r"[,\s]+", value.strip().lower())):
-        if word in _OTHER_ORDERS or (word in _STYLES and word != "iso"):
+        if word in _OTHER_WORDS:
             raise FeatureNotSupported(f'date style "{value}" is not supported')
-        if word not in ("iso", "default", *_ORDERS):
+        if word not in _STYLES and word not in _ORDERS:
             raise _invalid(name, value)
-    return "ISO, MDY"
+        style = _STYLES.get(word, style)
+    return f"{style}, MDY"
 
 
 def encoding(name: str, value: str) -> str:

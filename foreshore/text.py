@@ -24,6 +24,7 @@ import numpy as np
 
 from foreshore import calendar
 from foreshore.array_text import SPACES, quote_element, split_array
+from foreshore.date_styles import styled_date, styled_timestamp
 from foreshore.datetime_text import parse_datetime
 from foreshore.enum_labels import label_of
 from foreshore.errors import (
@@ -109,6 +110,7 @@ class OutputStyle(NamedTuple):
     float_digits: int = 1
     names: ObjectNames | None = None  # None: they are shown as numbers
     intervals: str = "postgres"  # IntervalStyle
+    dates: str = "ISO"  # the style of DateStyle
 
 
 _DEFAULT_STYLE = OutputStyle()
@@ -484,13 +486,13 @@ def _parse_interval(text: str, type: SqlType, zone: str, now: int | None) -> tup
 def _format_temporal(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     match type.name, datum:
         case "date", int():
-            return calendar.format_date(datum)
+            return styled_date(datum, style.dates)
         case "time", int():
             return calendar.format_time(datum)
         case "timestamp", int():
-            return calendar.format_timestamp(datum)
+            return styled_timestamp(datum, style.dates)
         case "timestamptz", int():
-            return calendar.format_timestamp(datum, calendar.zone_named(style.zone))
+            return styled_timestamp(datum, style.dates, calendar.zone_named(style.zone))
         case "interval", (int(months), int(days), int(micros)):
             return INTERVAL_STYLES[style.intervals](months, days, micros)
         case _:

@@ -49,6 +49,7 @@ class CopyFormatter:
         plain = options.delimiter + options.quote
         null = options.null if options.format == "csv" else ""
         safe = not set(plain) & _PLAIN_CHARACTERS and (not null or set(null) - _PLAIN_CHARACTERS)
+        safe = safe and (style.dates, style.intervals) == ("ISO", "postgres")
         self._plain = [bool(safe) and type.name in _PLAIN_TYPES for type in self._types]
         self._rows: Callable[[pa.RecordBatch], list[pa.Array]] = {
             "text": self._text_rows,

@@ -111,6 +111,8 @@ def _numeric(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
 
 
 def _date(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
+    if style.dates != "ISO":
+        return _one_by_one(column, type, style)
     days = column.view(pa.int32())
     plain = _between(days, _YEAR_1, _YEAR_10000)
     return _patch(column.cast(pa.string()), column, plain, type, style)
@@ -122,12 +124,16 @@ def _time(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
 
 
 def _timestamp(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
+    if style.dates != "ISO":
+        return _one_by_one(column, type, style)
     micros = column.view(pa.int64())
     plain = _between(micros, _YEAR_1 * calendar.DAY, _YEAR_10000 * calendar.DAY)
     return _patch(_trimmed(column), column, plain, type, style)
 
 
 def _timestamptz(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
+    if style.dates != "ISO":
+        return _one_by_one(column, type, style)
     micros = column.view(pa.int64())
     place = calendar.zone_named(style.zone)
     # Leave a day at either end, so that local times are in range too. Arrow knows a zone's rules

@@ -129,6 +129,7 @@ class Session:
                 self.time_zone,
                 int(self.variables["extra_float_digits"]),
                 intervals=self.variables["intervalstyle"],
+                dates=self.variables["datestyle"].partition(",")[0],
             )
             self._style = (self.variables.version, style)
         if not names:

@@ -39,6 +39,13 @@ from foreshore.ranges import (
     upper_bound,
 )
 
+_POSITION_NAMES = {
+    "<<": "range_before",
+    ">>": "range_after",
+    "&<": "range_overleft",
+    "&>": "range_overright",
+    "-|-": "range_adjacent",
+}
 _FLAGS = {"[]": (True, True), "[)": (True, False), "(]": (False, True), "()": (False, False)}
 
 
@@ -173,15 +180,31 @@ def _declare_common(type: str, many: str) -> None:
     pairs = [(type, type), (type, many), (many, type), (many, many)]
     for a, b in pairs:
         args = f"{a} {b}"
-        _operator("@>", args, "bool", type, contains, stem="range_contains")
-        _operator("<@", args, "bool", type, lambda x, y: contains(y, x), stem="range_contained")
-        _operator("&&", args, "bool", type, overlap, stem="range_overlaps")
-        for name, test in POSITIONS.items():
-            _operator(name, args, "bool", type, test, stem=f"range {name} ")
-    for each in (type, many):
-        _operator("@>", f"{each} {element}", "bool", type, contains, stem="range_contains")
+
+        def named(operator: str, name: str, both: bool = (a, b) == (type, type)) -> str:
+            return f"{operator} {name}" if both else operator
+
+        contain = named("@>", "range_contains")
+        _operator(contain, args, "bool", type, contains, stem="range_contains")
         _operator(
-            *("<@", f"{element} {each}", "bool", type),
+            *(named("<@", "range_contained_by"), args, "bool", type),
+            lambda x, y: contains(y, x),
+            stem="range_contained",
+        )
+        _operator(named("&&", "range_overlaps"), args, "bool", type, overlap, stem="range_overlaps")
+        for name, test in POSITIONS.items():
+            names = named(name, _POSITION_NAMES[name])
+            _operator(names, args, "bool", type, test, stem=f"range {name} ")
+    for each in (type, many):
+        is_range = each == type
+        _operator(
+            "@> range_contains_elem" if is_range else "@>",
+            *(f"{each} {element}", "bool", type, contains),
+            stem="range_contains",
+        )
+        _operator(
+            "<@ elem_contained_by_range" if is_range else "<@",
+            *(f"{element} {each}", "bool", type),
             lambda x, y: contains(y, x),
             stem="range_contained",
         )
@@ -196,14 +219,21 @@ def _declare_ranges(type: str) -> None:
     declare(type, f"{args} text", type, construct, strict=False, fallible=True)
     both = f"{type} {type}"
     _operator(
-        *("+", both, type, type),
+        *("+ range_union", both, type, type),
         lambda a, b: _one("union", union((*a, *b))),
         stem="range_union",
         fallible=True,
     )
-    _operator("*", both, type, type, lambda a, b: _one("", intersection(a, b)), stem="range_both")
     _operator(
-        *("-", both, type, type),
+        "* range_intersect",
+        both,
+        type,
+        type,
+        lambda a, b: _one("", intersection(a, b)),
+        stem="range_both",
+    )
+    _operator(
+        *("- range_minus", both, type, type),
         lambda a, b: _one("difference", difference(a, b)),
         stem="range_without",
         fallible=True,
