@@ -1,6 +1,8 @@
 """The architecture, as a test: which layer may import which, and that all of them are shipped."""
 
 import ast
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,3 +56,9 @@ def test_every_package_is_shipped() -> None:
     assert sorted(listed) == sorted(
         p if p.split(".")[0] == "foreshore" else f"foreshore.{p}" for p in paths
     )
+
+
+def test_a_server_loads_no_kernels() -> None:
+    """They take a second to load, and only replicas run them."""
+    check = "import sys, foreshore.server.main; sys.exit('numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)

@@ -53,6 +53,8 @@ INTERVAL_MS = 60_000
 LEAST_BYTES = 64 << 20  # of all state, from which on it is worth while
 SHARE = 4  # the writing thread pauses so many times as long as it works, less one
 SELDOM = 5  # a round begins at the earliest so many times as long after the last one as that took
+WAIT_SECONDS = 0.5  # for the engine
+LOOK_SECONDS = 5.0  # between looks at whether there is enough state
 PATIENCE_SECONDS = 10.0  # for a dataflow to be between two steps
 MANY_STRINGS = 8  # files of strings, beyond which they are written anew as one
 
@@ -177,8 +179,11 @@ class Checkpointer:
         pause = 0.1
         while True:
             await asyncio.sleep(pause)
-            if self._engine is None or not self._is_worth_while(self._engine):
-                pause = min(1.0, self._pace.interval_seconds or 1.0)
+            if self._engine is None:
+                pause = WAIT_SECONDS
+                continue
+            if not self._is_worth_while(self._engine):
+                pause = min(LOOK_SECONDS, self._pace.interval_seconds)
                 continue
             began = time.monotonic()
             try:
