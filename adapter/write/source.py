@@ -13,7 +13,7 @@ from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.bind import Given, bind_peek, call_side_effects, counted_each
 from foreshore.adapter.read.execute import computed
 from foreshore.adapter.read.in_process import grows_long_values
-from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows
+from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows, rows_over
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.read.timestamp import tables_below
@@ -121,6 +121,8 @@ async def _rows_by_keys(
         if can_evaluate_locally(under) and not grows_long_values([under], {table: rows}):
             return evaluate_linear(under, {table: counted(rows)})
     bound = await bind_peek(context, peek.in_process(), time, {**given, table: rows})
+    if bound.block.sources() <= bound.given.keys():
+        return await rows_over(context, bound)
     return await computed(context, bound)
 
 

@@ -24,7 +24,7 @@ from foreshore.compute.local.small.rows import (
     require_countable,
     require_few,
 )
-from foreshore.expr.cost import cost_of, has_growing_call, is_heavy
+from foreshore.expr.cost import LIGHT, cost_of, has_growing_call, is_heavy
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     Column,
@@ -72,7 +72,9 @@ def is_small_plan(relation: Relation) -> bool:
             return False
         if isinstance(node, Reduce) and any(a.function not in _AGGREGATES for a in node.aggregates):
             return False
-        if any(cost_of(scalar).size > MOST_SIZE for scalar in scalars_of(node)):
+        is_list = isinstance(node, FlatMap) and node.input == Join(())  # its arrays are rows
+        most = LIGHT if is_list else MOST_SIZE
+        if any(cost_of(scalar).size > most for scalar in scalars_of(node)):
             return False
     return not has_growing_call(relation) and not is_heavy(relation)
 

@@ -15,15 +15,18 @@ from foreshore.compute.local.small.rows import MOST_ROWS, NotSmall, SmallRows
 from foreshore.errors import QueryCanceled
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
+    IN_STEP,
     Call,
     Column,
     Constant,
     Filter,
+    FlatMap,
     Get,
     Join,
     Let,
     Literal,
     LocalGet,
+    Map,
     OrderKey,
     Project,
     Reduce,
@@ -35,7 +38,7 @@ from foreshore.expr.ir import (
     sources_of,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
+from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType, array_of
 from tests.compute.cases import Contents, random_history, rows_of
 from tests.compute.plans import PLANS, U1
 from tests.effort import examples
@@ -160,3 +163,15 @@ def test_cancelled_evaluation_ends() -> None:
     cancellation.cancel()
     with pytest.raises(QueryCanceled):
         evaluate_small(KV, lambda _: kv([1], ["a"], [1]), cancellation.check)
+
+
+def test_plan_over_long_arrays_is_small_only_if_they_are_rows() -> None:
+    arrays = (Literal(tuple(range(1000)), array_of(INT4)), Literal((7,), array_of(INT4)))
+    added = (ColumnType(INT4), ColumnType(INT4))
+    rows = FlatMap(Join(()), IN_STEP, arrays, added)
+    assert is_small_plan(rows)
+    found = evaluate_small(rows, lambda get: SmallRows((), np.empty(0, np.int64)))
+    assert found.num_rows == 1000
+    assert found.column(1).null_count == 999
+    assert not is_small_plan(FlatMap(U1, IN_STEP, arrays, added)), "they would be copied into rows"
+    assert not is_small_plan(Map(U1, arrays))
