@@ -208,8 +208,10 @@ class Program(Shared):
         if not rows:
             return empty(self.width)
         if self.picked is not None:
-            words = np.empty((rows, self.width), np.int64)
-            pick_words(batch.words, self.picked, words)
+            words = batch.words
+            if self.width != batch.width or (self.picked != np.arange(self.width)).any():
+                words = np.empty((rows, self.width), np.int64)
+                pick_words(batch.words, self.picked, words)
             return Batch(words, batch.times, batch.diffs if self.sign > 0 else -batch.diffs)
         given, given_null, given_error = self._given(batch, interner) if self.given else _NONE
         words = np.empty((rows, self.width), np.int64)

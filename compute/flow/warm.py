@@ -16,6 +16,7 @@ from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.tail import Tail
 from foreshore.compute.protocol import DataflowDescription, IndexExport
@@ -127,6 +128,8 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
     ones = np.ones(1, np.int64)
     tail.append([np.ones(1, np.uint64)], Batch(np.ones((1, 1), np.int64), ones, ones))
     tail.cut(0)
+    one = np.ones((1, 1), np.int64)
+    pick_words(one, np.zeros(1, np.int64), one.copy())
     sorter, words = Sorter(np.uint64(1), 1), np.ones((1, 1), np.int64)
     sorter.count(words, np.arange(1))
     sorter.begin(1)
