@@ -1,11 +1,12 @@
 """The outputs of dataflows: changes in a window, and indexes of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from foreshore.compute.span import Span
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 
@@ -105,6 +106,16 @@ class IndexRows(Protocol):
 
     def scan(self, time: Timestamp, most: int | None = None) -> pa.RecordBatch:
         """Return all rows at `time`, as `look_up` does."""
+        ...
+
+    def in_range(
+        self, span: Span, time: Timestamp, few: int, most: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows at `time` in a span, and perhaps more rows, part by part.
+
+        If the span is ordered, so are the parts, and the first one has about `few` rows, or there
+        is one part. Raises TooManyRows as `look_up` does.
+        """
         ...
 
     def updates(self, as_of: Timestamp) -> pa.Table:

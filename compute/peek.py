@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.engine import Cancellation, Engine, Input
-from foreshore.compute.finish import MAX_RESULT_BYTES, finish, finished_parts
+from foreshore.compute.finish import MAX_RESULT_BYTES, empty_rows, finish, finished_parts
 from foreshore.compute.linear import Rows, apply
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import Failure, Peek
 from foreshore.compute.replica.inputs import Contents, with_times
+from foreshore.compute.span import Span
 from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled, disk_fault
 from foreshore.expr.ir import Finishing, Get, Literal, Relation, columns_of
 from foreshore.expr.split import split_errors
@@ -75,7 +76,12 @@ class IndexPeek(Protocol):
 
     @property
     def keys(self) -> Sequence[tuple[Literal, ...]] | None:
-        """The keys of the rows; None is all rows."""
+        """The keys of the rows; None is all rows, or those in `span`."""
+        ...
+
+    @property
+    def span(self) -> Span | None:
+        """The part of the index that has the rows."""
         ...
 
 
@@ -86,22 +92,49 @@ def answer_from_index(peek: IndexPeek, index: LocalIndex, *, small: bool = False
     """
     index.check(peek.as_of)
     most = FEW_ROWS if small else None
-    if peek.keys is None:
-        rows = index.rows.scan(peek.as_of, most)
+    if peek.span is not None:
+        rows = _rows_in_span(peek, peek.span, index.rows, most)
+    elif peek.keys is None:
+        rows = _applied(peek.relation, index.rows.scan(peek.as_of, most))
     else:
         if small and len(peek.keys) > FEW_KEYS:
             raise TooManyRows
-        rows = index.rows.look_up(list(map(_datums, peek.keys)), peek.as_of, most)
-    if not isinstance(peek.relation, Get):
-        plan, errors = _split(peek.relation)
-        if errors is not None:
-            texts = _apply(errors, rows).column(0)
-            if len(texts):
-                raise DataError.parse(pc.min(texts).as_py())
-        rows = _apply(plan, rows)
-    if peek.finishing is not None:
-        rows = finish(rows, peek.finishing)
-    return rows
+        found = index.rows.look_up(list(map(_datums, peek.keys)), peek.as_of, most)
+        rows = _applied(peek.relation, found)
+    return rows if peek.finishing is None else finish(rows, peek.finishing)
+
+
+def _rows_in_span(
+    peek: IndexPeek, span: Span, index: IndexRows, most: int | None
+) -> pa.RecordBatch:
+    """Return the rows in a span, if they are ordered no more than LIMIT and OFFSET need."""
+    finishing = peek.finishing
+    wanted = None
+    if span.is_ordered and finishing is not None and finishing.limit is not None:
+        wanted = finishing.offset + finishing.limit
+    few = FEW_ROWS if wanted is None else max(wanted, 1)
+    parts: list[pa.RecordBatch] = []
+    count = 0
+    for found in index.in_range(span, peek.as_of, few, most):
+        parts.append(_applied(peek.relation, found))
+        count += parts[-1].num_rows
+        if wanted is not None and count >= wanted:
+            break
+    if not parts[0].num_columns:  # Arrow does not count such rows
+        return empty_rows(count)
+    return pa.concat_batches(parts)
+
+
+def _applied(relation: Relation, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a linear relation over the rows of its collection; raises the least error."""
+    if isinstance(relation, Get):
+        return rows
+    plan, errors = _split(relation)
+    if errors is not None:
+        texts = _apply(errors, rows).column(0)
+        if len(texts):
+            raise DataError.parse(pc.min(texts).as_py())
+    return _apply(plan, rows)
 
 
 def answer_by_engine(

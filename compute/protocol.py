@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from foreshore.compute.span import Span
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sizes import bytes_of
@@ -189,9 +190,9 @@ class Peek(Message, frozen=True):
     """Answer a query as of a time, by one of two access paths.
 
     With `index`, `relation` is Map, Filter and Project over the Get of the indexed collection; the
-    rows are those whose key is in `keys`, or all rows if that is None. Without, the engine
-    evaluates `relation` over the snapshots, and over the local index `indexes[id]` for each `id`
-    that has one.
+    rows are those whose key is in `keys`, or if that is None those in `span`, or all. Without, the
+    engine evaluates `relation` over the snapshots, and over the local index `indexes[id]` for each
+    `id` that has one.
     """
 
     number: int
@@ -202,6 +203,7 @@ class Peek(Message, frozen=True):
     keys: tuple[tuple[Literal, ...], ...] | None = None
     snapshots: tuple[InputSnapshot, ...] = ()
     indexes: dict[GlobalId, GlobalId] = {}
+    span: Span | None = None
 
 
 class CancelPeek(Message, frozen=True):

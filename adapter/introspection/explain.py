@@ -32,6 +32,7 @@ from foreshore.expr.ir import Column, sources_of
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.ids import GlobalId
+from foreshore.sql.optimize.key_range import KeyRange
 from foreshore.sql.optimize.key_steps import Step, WholeStep
 from foreshore.sql.optimize.lookup import Key
 from foreshore.sql.parse.keywords import quote_identifier
@@ -103,14 +104,35 @@ def _index_read(context: StatementContext, lookup: IndexRead) -> str:
         f"  {name_of(context, lookup.index)} on {name_of(context, lookup.on)}",
         f"    {_where(context, item.cluster)}",
     ]
-    if lookup.keys is None:
+    if lookup.keys is None and lookup.range is None:
         return "\n".join([*lines, "    read whole"])
     names = reader.planned[lookup.on].desc.names
     key = [
         names[scalar.index] if isinstance(scalar, Column) else explain_scalar(scalar)
         for scalar in reader.planned[lookup.index].key
     ]
+    if lookup.range is not None:
+        return "\n".join([*lines, _range(key, lookup.range)])
+    assert lookup.keys is not None, lookup
     return "\n".join([*lines, _values(context, key, lookup.keys)])
+
+
+def _range(key: Sequence[str], range: KeyRange) -> str:
+    """Return the ends of a range, and whether it is read in order."""
+    ends = [
+        f"    {_row(key[: len(end.values)])} {sign}{'=' * end.inclusive}"
+        f" {_row(list(map(explain_scalar, end.values)))}"
+        for end, sign in ((range.low, ">"), (range.high, "<"))
+        if end.values
+    ]
+    if range.is_ordered:
+        names = [name + " DESC" * range.descending for name in key]
+        ends.append(f"    in the order of {', '.join(names)}, until there are enough rows")
+    return "\n".join(ends)
+
+
+def _row(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def described_steps(context: StatementContext, lookup: KeyLookup) -> str:

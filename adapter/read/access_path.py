@@ -19,6 +19,7 @@ from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.expr.cost import is_heavy, is_large
 from foreshore.expr.ir import Relation, Scalar, single_input, sources_of
 from foreshore.ids import GlobalId, is_builtin, is_user
+from foreshore.sql.optimize.key_range import KeyRange, key_range
 from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKeys
 from foreshore.sql.optimize.lookup import Key, literal_lookup
 from foreshore.sql.optimize.restrict import restricted
@@ -49,9 +50,10 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True)
 class IndexRead:
-    """`relation` (Map, Filter, Project) over the rows of `on` in an index: under `keys`, or all.
+    """`relation` (Map, Filter, Project) over rows of `on` in an index: under `keys`, or in `range`.
 
-    `whole` is the query over all rows, which are read if there are too many keys.
+    Without either all rows are read. `whole` is the query over all rows, which are read if there
+    are too many keys.
     """
 
     index: GlobalId
@@ -59,6 +61,7 @@ class IndexRead:
     keys: tuple[Key, ...] | None
     relation: Relation
     whole: Relation
+    range: KeyRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
     elif query.recursions or not (sources or query.changes) or any(map(is_builtin, sources)):
         path = InProcess(query.relation)
     else:
-        path = find_index(query.relation, indexes, by_keys=by_keys) or Bulk(query.relation)
+        path = find_index(query, indexes, by_keys=by_keys) or Bulk(query.relation)
         if by_keys and not calls:
             given = read - sources | {each.id for each in query.changes}
             few = restricted(query.relation, lambda id: GIVEN_ROWS if id in given else keys(id))
@@ -201,8 +204,12 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
     )
 
 
-def find_index(relation: Relation, indexes: Indexes, *, by_keys: bool) -> IndexRead | None:
-    """Return the index read that answers `relation`, if there is one: by most keys, else whole."""
+def find_index(query: Query, indexes: Indexes, *, by_keys: bool) -> IndexRead | None:
+    """Return the index read that answers a query, if there is one.
+
+    It looks up most columns of a key, else reads a range, else all.
+    """
+    relation = query.relation
     get = single_input(relation)
     if get is None:
         return None
@@ -214,4 +221,21 @@ def find_index(relation: Relation, indexes: Indexes, *, by_keys: bool) -> IndexR
     ]
     if lookups:
         return max(lookups, key=lambda each: each[0])[1]
-    return IndexRead(ready[0].id, get.id, None, relation, relation) if ready else None
+    if not ready:
+        return None
+    is_cut = query.limit is not None or query.finishing.limit is not None
+    order = query.finishing.order_by if is_cut and not query.row_outputs else ()
+    ranges = [
+        (_selectivity(part), IndexRead(index.id, get.id, None, relation, relation, part))
+        for index in (ready if by_keys else ())
+        if (part := key_range(relation, index.key, order)) is not None
+    ]
+    if ranges:
+        return max(ranges, key=lambda each: each[0])[1]
+    return IndexRead(ready[0].id, get.id, None, relation, relation)
+
+
+def _selectivity(found: KeyRange) -> tuple[int, int, bool]:
+    """Return how few rows a range probably has: more for fewer."""
+    ends = sorted((len(found.low.values), len(found.high.values)))
+    return ends[0], ends[1], found.is_ordered

@@ -9,6 +9,7 @@ from foreshore import blocking
 from foreshore.adapter.read.access_path import Bulk, Constant, IndexRead, InProcess, KeyLookup
 from foreshore.adapter.read.bind import BoundPeek, counted_each, timestamp_of
 from foreshore.adapter.read.bound_keys import literal_keys
+from foreshore.adapter.read.bound_spans import bound_span
 from foreshore.adapter.read.cluster_choice import (
     answering_cluster,
     index_of,
@@ -66,9 +67,10 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
         case InProcess():
             context.ran("Evaluation, in this process")
             return await result_in_process(context, bound)
-        case IndexRead(index=index, keys=keys, relation=relation):
+        case IndexRead(index=index, keys=keys, relation=relation, range=range):
             literals = None if keys is None else literal_keys(keys, bound.bindings)
-            if literals == ():
+            span = None if range is None else bound_span(range, bound.bindings)
+            if literals == () or (range is not None and span is None):
                 return Result.of(empty_batch(rows_schema(bound.plan.query.desc.columns)))
             replica = pinned_replica(context)
             request = PeekRequest(
@@ -77,10 +79,12 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 finishing,
                 index,
                 literals,
+                span,
                 replica=replica,
                 is_repeated=not bound.plan.is_open,
             )
-            how = "whole" if literals is None else f"{len(literals)} keys"
+            part = "whole" if span is None else "in part"
+            how = part if literals is None else f"{len(literals)} keys"
             context.ran(f"Read of index {index}, {how}, on cluster {context.cluster}")
             return await _ask_cluster(context, request)
         case Bulk(relation=relation):

@@ -33,6 +33,7 @@ from foreshore.compute.arrange.key import (
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat, sort_and_consolidate
 from foreshore.compute.checkpoint.state import Reader, Writer
+from foreshore.compute.span import Span
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.types import Datum, SqlType
 from foreshore.update import Timestamp, update_schema
@@ -263,6 +264,12 @@ class Arrangement:
         if most is not None:
             _cost(parts, most)
         return self._contents(parts, time)
+
+    def in_range(
+        self, span: Span, time: Timestamp, few: int, most: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows at `time` in one part; raises TooManyRows as `look_up` does."""
+        yield self.scan(time, most)
 
     def under(self, hash: int) -> list[Updates]:
         """Return the updates at all times whose key has this hash; the keys may differ."""

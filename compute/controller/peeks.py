@@ -23,6 +23,7 @@ from foreshore.compute.protocol import (
 )
 from foreshore.compute.replica.inputs import describe_rows
 from foreshore.compute.result import KEPT_BYTES, Result, one_batch
+from foreshore.compute.span import Span
 from foreshore.compute.transport import Tables
 from foreshore.errors import DatabaseError, DataError, UndefinedObject
 from foreshore.expr.ir import Finishing, Literal, Relation
@@ -35,8 +36,9 @@ from foreshore.update import Timestamp
 class PeekRequest:
     """A query to a cluster as of a time.
 
-    With `index`: the rows of that index whose key is in `keys`, or all; `relation` is Map, Filter
-    and Project over the Get of the indexed collection. Otherwise the engine evaluates `relation`:
+    With `index`: the rows of that index whose key is in `keys`, or those in `span`, or all;
+    `relation` is Map, Filter and Project over the Get of the indexed collection. Otherwise the
+    engine evaluates `relation`:
     over the shards, over the cluster's index `indexes[id]` for each `id` that has one, and over
     `tables[id]`, rows provided by the caller. If `replica` is given, only it is asked. If it
     `is_repeated`, `relation` and `finishing` are the same objects each time that it is asked.
@@ -47,6 +49,7 @@ class PeekRequest:
     finishing: Finishing | None = None
     index: GlobalId | None = None
     keys: tuple[tuple[Literal, ...], ...] | None = None
+    span: Span | None = None
     imports: tuple[GlobalId, ...] = ()
     indexes: Mapping[GlobalId, GlobalId] = field(default_factory=dict)
     tables: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
@@ -158,6 +161,7 @@ class Peeks:
                 request.keys,
                 messages,
                 dict(request.indexes),
+                request.span,
             )
             if request.replica is not None and request.replica not in cluster.replicas:
                 raise _dropped(cluster, request.replica)

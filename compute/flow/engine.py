@@ -12,11 +12,14 @@ from foreshore.compute.checkpoint.state import Mismatch, Reader
 from foreshore.compute.engine import ArrangementSize, Dataflow, Engine
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.index import index_key
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.over_engine import OverEngine
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.linear import is_linear
+from foreshore.expr.ir import columns_of
 from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
@@ -32,8 +35,11 @@ class FlowEngine(OverEngine):
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
     ) -> Dataflow:
-        """Return a dataflow, of the bulk engine if it is linear, or a part has no operator."""
-        if is_linear(description.relation):
+        """Return a dataflow, of the bulk engine if it is linear, or a part has no operator.
+
+        Indexes of linear plans are owned by this engine, which keeps them at a third of the cost.
+        """
+        if is_linear(description.relation) and not _has_own_indexes(description):
             return self._engine.create(description, schemas)
         try:
             return FlowDataflow(description, self._engine, self._collections)
@@ -89,6 +95,13 @@ class FlowEngine(OverEngine):
         """Share nothing of the present dataflows with later ones."""
         self._collections = _new_collections()
         super().forget()
+
+
+def _has_own_indexes(description: DataflowDescription) -> bool:
+    """Whether there are indexes, all of which a dataflow of operators owns."""
+    layout = layout_of(columns_of(description.relation))
+    exports = [each for each in description.exports if isinstance(each, IndexExport)]
+    return bool(exports) and None not in [index_key(each.key, layout) for each in exports]
 
 
 def _new_collections() -> Collections:

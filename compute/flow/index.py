@@ -4,7 +4,7 @@ Any thread may read. Runs are immutable; the tail's chains, and the list of runs
 which is held for short times only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
@@ -17,12 +17,16 @@ from foreshore.compute.engine import rows_schema
 from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Words, concat
 from foreshore.compute.flow.convert import columns_of, int64_array, is_direct, words_of_values
+from foreshore.compute.flow.in_order import Sorted, slices
 from foreshore.compute.flow.intern import Interner, KnownStrings
+from foreshore.compute.flow.key_order import MOST_TEXT, KeyOrder, has_order, text_size
 from foreshore.compute.flow.layout import Layout, Place, kind_of
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.output import FlowOutput
+from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
 from foreshore.compute.output import Output
+from foreshore.compute.span import Span
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import Column, Scalar
@@ -70,6 +74,7 @@ class FlowIndex:
         self._interner = interner
         self._known = KnownStrings(interner)
         self._lock = Lock()
+        self._orders: dict[Run, KeyOrder] = {}  # of the runs that were read in order
 
     @property
     def since(self) -> Timestamp:
@@ -79,7 +84,8 @@ class FlowIndex:
     @property
     def size(self) -> tuple[int, int, int]:
         """Return the numbers of updates, runs and bytes."""
-        return len(self._spine), len(self._spine.runs), self._spine.nbytes
+        orders = sum(order.nbytes for order in self._orders.values())
+        return len(self._spine), len(self._spine.runs), self._spine.nbytes + orders
 
     # --- the inserting thread
 
@@ -167,6 +173,49 @@ class FlowIndex:
         """
         self._check(time)
         return self._rows(self._until(time, most))
+
+    def in_range(
+        self, span: Span, time: Timestamp, few: int, most: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows at `time` in a span, in an ordered one slice after slice, at least one.
+
+        About `few` updates are in the first slice. Raises TooManyRows if more than about `most`
+        updates are examined.
+        """
+        self._check(time)
+        parts = self._sorted_parts(most)
+        if parts is None:
+            yield self.scan(time, most)
+            return
+        examined = 0
+        for found in slices(parts, span, self._key, few):
+            examined += len(found)
+            if most is not None and examined > most:
+                raise TooManyRows
+            if len(found) and found.times.max() > time:
+                found = found.take(found.times <= time)
+            yield self._rows(found)
+
+    def _sorted_parts(self, most: int | None) -> list[Sorted] | None:
+        """Return all updates by the key; None if they cannot be put in its order.
+
+        Raises TooManyRows if more than `most` updates are to be sorted first.
+        """
+        with self._lock:
+            runs, tail = self._spine.runs, self._spine.tail.contents()
+        if not all(map(has_order, self._key)):
+            return None
+        known = {run: order for run in runs if (order := self._orders.get(run)) is not None}
+        missing = [run for run in runs if run not in known]
+        if most is not None and len(tail) + sum(map(len, missing)) > most:
+            raise TooManyRows
+        for run in missing:
+            if text_size(run.words, self._key, self._interner) > MOST_TEXT:
+                return None
+            known[run] = KeyOrder(run.words, self._key, self._interner)
+        self._orders = known  # those of other runs are forgotten
+        parts = [Sorted(run.updates(), known[run]) for run in runs]
+        return [*parts, Sorted(tail, KeyOrder(tail.words, self._key, self._interner))]
 
     def updates(self, as_of: Timestamp) -> pa.Table:
         """Return all updates, those before `as_of` moved to it: rows' columns, times, diffs."""

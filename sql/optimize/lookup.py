@@ -92,7 +92,7 @@ def literal_lookup(
     found: list[Scalar] = []
     if not index_key or _gather(relation, found) is None:
         return None
-    parts = _as_read(relation, index_key)
+    parts = as_read(relation, index_key)
     conditions = [each for p in found if (each := _condition(p, parts)) is not None]
     keys: list[dict[int, Constant | Elements]] = [{}]
     used: list[_Condition] = []
@@ -188,7 +188,7 @@ def _equality(predicate: Scalar, parts: Sequence[Scalar]) -> _Condition | None:
     return None
 
 
-def _as_read(relation: Relation, index_key: Sequence[Scalar]) -> list[Scalar]:
+def as_read(relation: Relation, index_key: Sequence[Scalar]) -> list[Scalar]:
     """Return the index key with its columns as the Get in the relation declares them."""
     while isinstance(relation, Project | Filter | Map):
         relation = relation.input
@@ -265,6 +265,12 @@ def definitions_of(relation: Relation) -> list[Scalar] | None:
     return _gather(relation, [])
 
 
+def predicates_of(relation: Relation) -> list[Scalar]:
+    """Return the predicates of Map, Filter and Project over a Get, over the columns of that."""
+    found: list[Scalar] = []
+    return found if _gather(relation, found) is not None else []
+
+
 def without_widening(scalar: Scalar) -> Scalar:
     """Return what is below casts that preserve equality."""
     while isinstance(scalar, Call) and is_widening(scalar.function):
@@ -278,7 +284,7 @@ def _strip_widening(value: Scalar) -> Literal | Parameter | Environment | None:
     return value if isinstance(value, Literal | Parameter | Environment) else None
 
 
-def _is_part(scalar: Scalar, part: Scalar) -> bool:
+def is_part(scalar: Scalar, part: Scalar) -> bool:
     """Return whether `scalar` is `part`, perhaps below casts that preserve equality."""
     while scalar != part:
         match scalar:
@@ -295,7 +301,7 @@ def _constant(
     scalar: Scalar, value: Literal | Parameter | Environment, part: Scalar
 ) -> Constant | None:
     """Return `value` in the type of `part` if `scalar` is `part` below a widening cast."""
-    return _of_type(value, type_of(part)) if _is_part(scalar, part) else None
+    return _of_type(value, type_of(part)) if is_part(scalar, part) else None
 
 
 def _elements(scalar: Scalar, array: Scalar, part: Scalar) -> Elements | None:
@@ -310,7 +316,7 @@ def _elements(scalar: Scalar, array: Scalar, part: Scalar) -> Elements | None:
         and below.name in TEXTS
     ):
         inner = inner.args[0]
-    if type is None or not isinstance(inner, Literal | Parameter) or not _is_part(scalar, part):
+    if type is None or not isinstance(inner, Literal | Parameter) or not is_part(scalar, part):
         return None
     return Elements(array, type) if is_comparable(type, type_of(part)) else None
 
