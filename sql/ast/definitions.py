@@ -299,6 +299,7 @@ class CreateIndexStatement(Syntax):
     keys_end: int
     retain: "Retain | None" = None
     memory_limit: "MemoryLimit | None" = None
+    included: tuple[tuple[str, int], ...] = ()  # columns of INCLUDE, with offsets
 
 
 class CreateNamespaceStatement(Syntax):

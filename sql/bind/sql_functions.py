@@ -32,6 +32,8 @@ from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
 from foreshore.types import (
     BOOL,
+    DATE,
+    FLOAT8,
     INT2,
     INT4,
     INT8,
@@ -43,6 +45,7 @@ from foreshore.types import (
     REGPROC,
     REGTYPE,
     TEXT,
+    TIME_OF_DAY,
     TIMESTAMP,
     TIMESTAMPTZ,
     ColumnType,
@@ -68,6 +71,10 @@ _TYPES = {
     "regtype": REGTYPE,
     "timestamp": TIMESTAMP,
     "timestamptz": TIMESTAMPTZ,
+    "date": DATE,
+    "time": TIME_OF_DAY,
+    "interval": INTERVAL,
+    "float8": FLOAT8,
 }
 
 
@@ -490,6 +497,31 @@ define("age", "timestamptz", INTERVAL, "age(current_date::timestamptz, $1)")
 define("mz_is_superuser", "", BOOL, "true")
 define("txid_current", "", INT8, "mz_now()::int8")
 define("pg_tablespace_location", "oid", TEXT, "''")
+for _moment, _later in (
+    ("timestamp", "timestamp"),
+    ("timestamptz", "timestamptz"),
+    ("time", "time"),
+    ("date", "timestamp"),
+):
+    for _first in ("interval", _moment):
+        for _second in ("interval", _moment):
+            _ends = [
+                f"(${place - 1} + ${place})" if type == "interval" else f"${place}"
+                for place, type in ((2, _first), (4, _second))
+            ]
+            define(
+                "overlaps",
+                f"{_moment} {_first} {_moment} {_second}",
+                BOOL,
+                f"_overlaps($1::{_later}, {_ends[0]}::{_later},"
+                f" $3::{_later}, {_ends[1]}::{_later})",
+            )
+define(
+    "make_timestamptz",
+    "int4 int4 int4 int4 int4 float8 text",
+    TIMESTAMPTZ,
+    "timezone($7, make_timestamp($1, $2, $3, $4, $5, $6))",
+)
 for _definition in server_functions():
     define(*_definition)
 

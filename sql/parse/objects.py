@@ -173,12 +173,16 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
             keys_end = self.last_end
         elif self.at_symbol("("):
             self.fail()
+        included: tuple[tuple[str, int], ...] = ()
+        if self.accept("include"):
+            included = self.in_parentheses(self.name_at)
         retain, limit = self._maintained_options()
-        if self.at_word("where", "include", "with"):
+        if self.at_word("where", "with"):
             self.unsupported(f"CREATE INDEX ... {self.token.value.upper()}")
         return ast.CreateIndexStatement(
-            name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain, limit
-        )
+            name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain, limit,
+            included,
+        )  # fmt: skip
 
     def _create_unique_index(self, at: int) -> ast.StatementSyntax:
         self.expect("index")

@@ -51,6 +51,7 @@ _FAMILIES = (
     "datetime",
     "fields",
     "bins",
+    "overlapping",
     "templates",
     "octets",
     "identifiers",

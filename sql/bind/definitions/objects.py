@@ -25,7 +25,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query
-from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.scope import Scope, Slot, Table, resolve_column
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.type_names import qualified_types
@@ -192,6 +192,8 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
     slots = [Slot(column, i) for i, column in enumerate(item.desc.names)]
     table = Table(*alias_of(statement.on, item), tuple(slots))
     scope = Scope(list(columns), [table], slots)
+    for name, at in statement.included:  # an index has all columns anyway
+        resolve_column(scope, (name,), at)
     key: tuple[Scalar, ...]
     if statement.default:
         positions = item.desc.keys[0] if item.desc.keys else range(len(columns))

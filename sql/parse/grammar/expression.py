@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
+from foreshore.errors import SyntaxError_
 from foreshore.keywords import RESERVED
 from foreshore.sql.parse.grammar.base import (
     AND,
@@ -211,8 +212,18 @@ class OperatorParser(TypeParser):
             return self._range(left, True, token)
         if word in ("between", "in", "like", "ilike", "similar") and level <= RANGE:
             return self._range(left, False, token)
-        if word == "overlaps" and level <= RANGE:
-            self.unsupported("OVERLAPS", token.start)
+        if word == "overlaps" and level <= RANGE and isinstance(left, exp.Tuple | RowOf):
+            self._advance()
+            right = self._need(RANGE + 1)
+            sides = (left, right)
+            for side, which in zip(sides, ("left", "right"), strict=True):
+                if not isinstance(side, exp.Tuple | RowOf) or len(side.expressions) != 2:
+                    raise SyntaxError_(
+                        f"wrong number of parameters on {which} side of OVERLAPS expression",
+                        position=token.start + 1,
+                    )
+            ends = [end for side in sides for end in side.expressions]
+            return located(KeywordCall(this="overlaps", expressions=ends), token)
         if word == "operator" and level <= OTHER and self._next and self._next.text == "(":
             return self._infix(left, self._qualified_operator(), OTHER, token)
         if word == "at" and level <= ZONE and self._take("at", "time", "zone"):
