@@ -69,6 +69,9 @@ class Part:
     items: frozenset[str] = frozenset()
 
 
+MOST_ASKED = 1024  # sets of items for which a state keeps what is under them
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """All objects at one version."""
@@ -81,6 +84,10 @@ class State:
     allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     parts: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({PERMANENT: Part()}))
     oids: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))  # oid -> id
+    # What was asked of this version; see `altered_below`.
+    _altered: dict[frozenset[GlobalId], dict[GlobalId, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def get(self, id: str) -> Object | None:
         """Return the object `id`, or None."""
@@ -207,9 +214,19 @@ class State:
             return None
         return max(item.since, item.constrained_since or 0) or None
 
-    def altered_below(self, ids: Iterable[GlobalId]) -> dict[GlobalId, int]:
-        """Return when the altered tables among `ids`, and under the views there, were altered."""
-        return {id: at for id in self.tables_named(ids) if (at := self.altered(id)) is not None}
+    def altered_below(self, ids: frozenset[GlobalId]) -> Mapping[GlobalId, int]:
+        """Return when the altered tables among `ids`, and under the views there, were altered.
+
+        Each statement asks, so the answers are kept.
+        """
+        found = self._altered.get(ids)
+        if found is None:
+            named = self.tables_named(ids)
+            found = {id: at for id in named if (at := self.altered(id)) is not None}
+            if len(self._altered) >= MOST_ASKED:
+                self._altered.clear()
+            self._altered[ids] = found
+        return found
 
     def tables_named(self, ids: Iterable[GlobalId]) -> set[GlobalId]:
         """Return the tables among `ids` and under the views among them."""

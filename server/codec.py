@@ -81,11 +81,8 @@ class RowEncoder:
             for type, format in zip(self._types, self._formats, strict=True)
         ]
         self.description = row_description(desc, formats)
-
-    @property
-    def shows_names(self) -> bool:
-        """Whether a column shows names in place of oids, as text."""
-        return any(
+        # Whether a column shows names in place of oids, as text.
+        self.shows_names = any(
             format == TEXT_FORMAT and (type.element or type).name in REG_NAMES
             for type, format in zip(self._types, self._formats, strict=True)
         )

@@ -1,4 +1,4 @@
-"""Queries of the rows under one key of a maintained index, as tuples out of its mirror.
+"""Queries of a maintained index that its mirror answers: of the rows under one key, or of all.
 
 The plan is compiled when the statement is prepared, as that of a row of a table is (`point.py`). A
 query whose mirror does not know the rows, or whose rows give an error, is read by the pipeline.
@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import pyarrow as pa
+
 from foreshore.adapter.read.access_path import IndexRead, PeekPlan
 from foreshore.adapter.read.cluster_choice import answering_cluster
 from foreshore.adapter.read.timestamp import notify_of_waiting, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED
+from foreshore.compute.arrange.arrangement import TooManyRows
+from foreshore.compute.controller.mirror import Mirror
+from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import DataError
 from foreshore.expr.cost import LONG, has_growing_call, is_heavy, size_of
 from foreshore.expr.ir import Map, single_input, walk_relations
@@ -23,6 +28,7 @@ from foreshore.sql.optimize.lookup import Elements
 from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.table_rows import Row
 from foreshore.types import Datum
+from foreshore.update import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +100,61 @@ def plan_index_point(peek: PeekPlan) -> IndexPoint | None:
     )
 
 
+def plan_index_whole(peek: PeekPlan) -> IndexRead | None:
+    """Return the read of `peek`, if it is the same each time: of a whole index, with nothing open.
+
+    Its answer is remembered by the mirror.
+    """
+    path, query = peek.path, peek.query
+    if not isinstance(path, IndexRead) or path.keys is not None:
+        return None
+    if peek.is_open or peek.is_large or peek.has_side_effects:
+        return None
+    return None if query.changes or query.row_outputs else path
+
+
 async def rows_of_index(context: StatementContext, point: IndexPoint) -> list[Row] | None:
     """Return the selected columns of the rows under a key; None if they are read another way."""
-    coordinator, transaction, index = context.coordinator, context.transaction, point.index
+    found = await _mirror(context, point.index, point.of)
+    if found is None:
+        return None
+    mirror, time = found
+    givens = point.givens.values(context.args, context.session_value(time))
+    key = point.key(givens)
+    if key is None:
+        return []
+    rows = mirror.rows_under(key, time) if mirror.has_tuples else None
+    if rows is None:
+        return None
+    context.ran(f"Read of index {point.index}, 1 key, in this process")
+    return point.selected(givens, rows)
+
+
+async def whole_index(context: StatementContext, read: IndexRead) -> pa.RecordBatch | None:
+    """Return the finished rows of a whole index; None if they are read another way."""
+    peek = context.prepared.peek
+    assert peek is not None
+    found = await _mirror(context, read.index, peek.shards)
+    if found is None:
+        return None
+    mirror, time = found
+    request = PeekRequest(time, read.relation, peek.query.finishing, read.index)
+    try:
+        rows = mirror.answer(request, is_repeated=True)
+    except TooManyRows:
+        return None
+    context.ran(f"Read of index {read.index}, whole, in this process")
+    return rows
+
+
+async def _mirror(
+    context: StatementContext, index: GlobalId, of: frozenset[GlobalId]
+) -> tuple[Mirror, Timestamp] | None:
+    """Return the mirror of an index on `of`, and the time at which the statement reads it.
+
+    None if there is none, if it does not know that time soon, or if the statement may not use it.
+    """
+    coordinator, transaction = context.coordinator, context.transaction
     if transaction.staged is not NOTHING_STAGED or context.variables["cluster_replica"]:
         return None
     mirrors = coordinator.compute.mirrors
@@ -105,23 +163,16 @@ async def rows_of_index(context: StatementContext, point: IndexPoint) -> list[Ro
     if transaction.time is not None and coordinator.holds.since(index) > transaction.time:
         return None
     answering_cluster(context)
-    time = read_time(context, (index,), None, also=point.of, at_once=True)
+    ends = context.alone and not transaction.block  # so what it reads conflicts with nothing
+    time = read_time(context, (index,), None, also=of, by_key=ends, at_once=True)
     mirror = mirrors.of(index, time)
-    if mirror is None or not mirror.has_tuples:
+    if mirror is None:
         return None
     if not mirror.knows(time):
-        if not transaction.block and context.alone:
+        if ends:
             coordinator.holds.hold_for(transaction, (index,), time, context.pid)
         notify_of_waiting(context, (index,), time)
         if not await mirror.passed(time, mirrors.bounds.patience_s):
             return None
     await coordinator.compute.maintained.check_errors((index,), time)
-    givens = point.givens.values(context.args, context.session_value(time))
-    key = point.key(givens)
-    if key is None:
-        return []
-    rows = mirror.rows_under(key, time) if mirror.knows(time) else None
-    if rows is None:
-        return None
-    context.ran(f"Read of index {index}, 1 key, in this process")
-    return point.selected(givens, rows)
+    return (mirror, time) if mirror.knows(time) else None

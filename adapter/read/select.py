@@ -6,7 +6,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.read.bind import Given
-from foreshore.adapter.read.index_point import rows_of_index
+from foreshore.adapter.read.index_point import rows_of_index, whole_index
 from foreshore.adapter.read.pipeline import prepared_peek, read_result
 from foreshore.adapter.read.point import row_by_key
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected, TupleSource, all_rows
@@ -35,6 +35,10 @@ async def select(context: StatementContext, plan: Select) -> Selected:
         elif prepared.index_point is not None:
             rows = await rows_of_index(context, prepared.index_point)
             exact = prepared.index_point.is_exact
+        elif prepared.index_whole is not None:
+            batch = await whole_index(context, prepared.index_whole)
+            if batch is not None:
+                return Selected(plan.desc, BatchSource(batch), "SELECT")
         if rows is not None:
             return Selected(plan.desc, _source(rows, plan.desc.columns, exact=exact), "SELECT")
     return await selected(context, plan, "SELECT")

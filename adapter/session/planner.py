@@ -18,7 +18,7 @@ from foreshore.adapter.read.access_path import (
     PeekPlan,
     plan_peek,
 )
-from foreshore.adapter.read.index_point import plan_index_point
+from foreshore.adapter.read.index_point import plan_index_point, plan_index_whole
 from foreshore.adapter.read.point import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared
@@ -202,6 +202,7 @@ class SessionPlanner:
         """Compile the parts of a plan that run on tuples."""
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = prepared.index_point = None
+        prepared.index_whole = None
         prepared.tables_only = False
         if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
             if plan.row_outputs or plan.order_by:
@@ -216,6 +217,7 @@ class SessionPlanner:
             prepared.point = plan_point(peek, planned)
             if isinstance(plan, Select):
                 prepared.index_point = plan_index_point(peek)
+                prepared.index_whole = plan_index_whole(peek)
             if prepared.point is not None and isinstance(plan, Update):
                 prepared.rules = rules_of(planned[plan.table])
         by_key = prepared.point is not None and peek is not None and peek.index is None

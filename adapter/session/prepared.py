@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.access_path import IndexRead, PeekPlan
 from foreshore.adapter.read.index_point import IndexPoint
 from foreshore.adapter.read.point import PointPlan
 from foreshore.adapter.write.stage import RowRules
@@ -65,6 +65,7 @@ class Prepared(Struct, eq=False):
     tables_only: bool = False  # its plan uses tables and nothing maintained over them
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
     index_point: IndexPoint | None = None  # of a query of rows under a key of an index, compiled
+    index_whole: IndexRead | None = None  # of a query of a whole index, with nothing open
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone
     # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
