@@ -197,15 +197,18 @@ class Coordinator:
             if item.type == "index"
             else SinkExport(item.id)
         )
+        imports = tuple(sorted(sources_of(relation)))
+        refresh = (item.refresh or None) if imports else None  # constants never change
         await self.compute.create_dataflow(
             item.cluster,
             DataflowDescription(
                 item.id,
                 relation,
-                tuple(sorted(sources_of(relation))),
+                imports,
                 (export,),
                 begins.as_of,
                 item.memory_limit or None,
+                refresh,
             ),
             lost=begins.lost,
         )

@@ -15,6 +15,7 @@ from foreshore import blocking
 from foreshore.adapter.ddl import alter, clusters, create, drop, enums, owners
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
+from foreshore.adapter.ddl.refresh import refresh_view
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.introspection.explain import explain, explain_maintained
@@ -59,6 +60,7 @@ ROWS: Mapping[type, Statement] = {
     plans.ExplainOperators: explain_operators,
     plans.ShowCreate: show_create,
     plans.LockTable: lock_table,
+    plans.RefreshView: refresh_view,
 }
 DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateDatabase: create.create_database,

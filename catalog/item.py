@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from foreshore.ids import GlobalId, is_temporary
+from foreshore.refresh import Refresh
 from foreshore.types import SqlType
 
 ItemType = OneOf[
@@ -165,6 +166,8 @@ class Item(Described, frozen=True):
     retain_ms: int | msgspec.UnsetType = msgspec.UNSET
     # The bytes that the dataflow of a materialized view or an index may take, by MEMORY LIMIT.
     memory_limit: int | msgspec.UnsetType = msgspec.UNSET
+    # Of a materialized view: when it is refreshed, if not at every change.
+    refresh: Refresh | msgspec.UnsetType = msgspec.UNSET
     # COMMENT ON COLUMN texts by column position, from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     constraints: tuple[NamedConstraint, ...] = ()  # of a table

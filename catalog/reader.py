@@ -154,6 +154,9 @@ class Reader(Names, ABC):
         planned = self.planned.get(id)
         if self.own is None or planned is None or planned.definition is None:
             return None
+        item = self.state.get(id)
+        if isinstance(item, Item) and item.refresh and not self.own(id):
+            return None  # its rows are those of its last refresh
         if id not in self._own_definitions:
             definition = planned.definition
             sources = sources_of(definition)

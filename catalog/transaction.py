@@ -49,6 +49,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.ids import GlobalId, global_id, is_temporary
+from foreshore.refresh import Refresh
 from foreshore.types import TYPES
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ class Transaction:
         owned_by: OwnedBy | None = None,
         on_commit: OnCommit | None = None,
         since: int = 0,
+        refresh: Refresh | None = None,
         enum_values: tuple[str, ...] | None = None,
         memory_limit: int | None = None,
     ) -> Item:
@@ -256,6 +258,7 @@ class Transaction:
                 owned_by=owned_by or msgspec.UNSET,
                 on_commit=on_commit or msgspec.UNSET,
                 since=since,
+                refresh=refresh or msgspec.UNSET,
                 enum_values=msgspec.UNSET if enum_values is None else enum_values,
                 memory_limit=msgspec.UNSET if memory_limit is None else memory_limit,
             )

@@ -17,6 +17,7 @@ import msgspec
 from foreshore.compute.span import Span
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.ids import GlobalId
+from foreshore.refresh import Refresh
 from foreshore.sizes import bytes_of
 
 STATUS_SECONDS = 5.0  # the interval of status reports
@@ -59,7 +60,10 @@ Export: TypeAlias = IndexExport | SinkExport | SubscribeExport
 
 
 class DataflowDescription(msgspec.Struct, frozen=True):
-    """A plan to maintain from `as_of` on, and the exports of its output."""
+    """A plan to maintain from `as_of` on, and the exports of its output.
+
+    With a `refresh` schedule, changes of the imports count from the next refresh on.
+    """
 
     id: GlobalId
     relation: Relation  # lowered and optimized, over shards
@@ -67,6 +71,7 @@ class DataflowDescription(msgspec.Struct, frozen=True):
     exports: tuple[Export, ...]
     as_of: int
     memory_limit: int | None = None  # in bytes
+    refresh: Refresh | None = None  # of a sink that does not follow every change at once
 
 
 # --- commands ------------------------------------------------------------------------------
@@ -161,6 +166,13 @@ class LimitMemory(Message, frozen=True):
 
     id: GlobalId
     limit: int | None
+
+
+class AddRefresh(Message, frozen=True):
+    """Refresh the dataflow at `time` too, which is not before the upper of any of its imports."""
+
+    dataflow: GlobalId
+    time: int
 
 
 class SubscribeIndex(Message, frozen=True):
@@ -383,6 +395,7 @@ Command: TypeAlias = (
     | CreateDataflow
     | AllowCompaction
     | LimitMemory
+    | AddRefresh
     | SubscribeIndex
     | Feed
     | Peek

@@ -27,6 +27,7 @@ from foreshore.sql.bind.definitions import (
     cluster,
     domains,
     enums,
+    refresh,
     sequence,
     table,
     table_as,
@@ -192,7 +193,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.AlterSequenceStatement():
             return sequence.bind_alter_sequence(planning, tree)
         case ast.CreateViewStatement():
-            return ddl.bind_create_view(planning, tree)
+            plan = ddl.bind_create_view(planning, tree)
+            return refresh.with_options(planning, tree, plan)
+        case ast.RefreshViewStatement():
+            return refresh.bind_refresh_view(planning, tree)
         case ast.CreateIndexStatement():
             return ddl.bind_create_index(planning, tree)
         case ast.CreateNamespaceStatement():

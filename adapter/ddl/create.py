@@ -12,6 +12,7 @@ from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
+from foreshore.adapter.ddl.refresh import schedule_of
 from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.pipeline import wait_until_requested
@@ -168,6 +169,7 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
     if isinstance(plan, CreateMaterializedView):
         fields = {"cluster": cluster_called(context, plan.cluster).id, "retain_ms": plan.retain_ms}
         fields["memory_limit"] = plan.memory_limit
+        fields["refresh"] = schedule_of(context, plan.refresh)
         refuse_reserved(names)
     change, planned = context.catalog_change(), context.planner.reader().planned
     old = change.state.item_in(schema.id, plan.name.item) if plan.or_replace else None

@@ -51,5 +51,8 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
         return statement_heads.with_temporary_name(sql, name) + options + on_commit
     name = dotted(state.full_name(item))
     if item.type == "materialized view":
+        options = statement_heads.view_options(
+            item.retain_ms or None, item.memory_limit or None, item.refresh or None
+        )
         return statement_heads.materialized_view_in_cluster(sql, name, cluster, options)
     return statement_heads.with_name(sql, name) + options

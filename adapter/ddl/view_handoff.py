@@ -92,6 +92,11 @@ class ViewHandoff:
             await coordinator.downgrade(item.id, max(as_of, known))
             began = min(coordinator.as_ofs.get(item.id, as_of), known or as_of)
             return Beginning(as_of, began if began < as_of else None)
+        if item.refresh and inputs:
+            # The shard has the contents until the next refresh. If the inputs of that time are
+            # gone, the view is refreshed as of the first time at which they are known.
+            refresh = item.refresh.at_or_after(upper)
+            return Beginning(refresh) if refresh >= since else Beginning(since, refresh)
         as_of = max(since, min(upper - 1, readable))
         return Beginning(as_of, upper if upper < as_of else None)
 

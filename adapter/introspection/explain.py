@@ -32,11 +32,13 @@ from foreshore.expr.ir import Column, sources_of
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.ids import GlobalId
+from foreshore.refresh import Refresh
 from foreshore.sql.optimize.key_range import KeyRange
 from foreshore.sql.optimize.key_steps import Step, WholeStep
 from foreshore.sql.optimize.lookup import Key
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain, ExplainMaintained
+from foreshore.sql.rewrite import statement_heads
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.sql.rewrite.full_names import dotted
 
@@ -70,7 +72,14 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     described = await _maintenance(context, Block(relation), engine_of(cluster.size)[0])
     text = explain_relation(relation, name)
     where = _where(context, item.cluster)
-    return shown(f"Materialized view, {where}\n{text}\n\nMaintained:\n{described}")
+    refreshed = f", {_refreshed(item.refresh)}" if item.refresh else ""
+    return shown(f"Materialized view, {where}{refreshed}\n{text}\n\nMaintained:\n{described}")
+
+
+def _refreshed(refresh: Refresh) -> str:
+    """Return when and how a view is refreshed."""
+    how = "computed anew" if refresh.policy == "full" else "by the changes since the last refresh"
+    return f"refreshed{statement_heads.view_options(None, None, refresh)}, {how}"
 
 
 def shown(text: str) -> Selected:

@@ -15,6 +15,7 @@ from foreshore.catalog.builtin.relation import Frontier, Row
 from foreshore.catalog.item import Item, Replica
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId
+from foreshore.refresh import NEVER
 from foreshore.storage.controller import ReadCapability
 from foreshore.update import EMPTY, Timestamp
 
@@ -85,6 +86,21 @@ def _replica_statuses(context: StatementContext) -> Iterator[Row]:
             "status": "online" if status.get("ready") else "offline",
             "reason": status.get("failure"),
         }
+
+
+def _refreshes(context: StatementContext) -> Iterator[Row]:
+    """Yield the last and the next refresh of materialized views with a schedule."""
+    coordinator = context.coordinator
+    for item in coordinator.state.all(Item):
+        schedule = coordinator.compute.schedule(item.id) if item.refresh else None
+        if schedule is not None:
+            upper = coordinator.upper(item.id)
+            last, following = schedule.at_or_before(upper - 1), schedule.at_or_after(upper)
+            yield {
+                "materialized_view_id": item.id,
+                "last_completed_refresh": last if upper and last >= 0 else None,
+                "next_refresh": None if following == NEVER else following,
+            }
 
 
 def _pending_replicas(context: StatementContext) -> Iterator[Row]:
@@ -164,6 +180,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_storage_sizes": _storage_sizes,
     "mz_cluster_replica_statuses": _replica_statuses,
     "mz_pending_cluster_replicas": _pending_replicas,
+    "mz_materialized_view_refreshes": _refreshes,
     "mz_message_loop_latency": _loop_latencies,
     "mz_read_holds": _read_holds,
     "mz_write_capabilities": _writers,

@@ -104,6 +104,26 @@ def _materialized_views(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         yield {**_view_row(snapshot, item), "cluster_id": item.cluster}
 
 
+def _refresh_strategies(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield one row for each view that follows every change, and for each part of a schedule."""
+    for item in _items(snapshot, "materialized view"):
+        id = {"materialized_view_id": item.id}
+        if not item.refresh:
+            yield {**id, "type": "on-commit"}
+            continue
+        refresh = item.refresh
+        yield {**id, "type": "at-creation"}
+        for at in refresh.at:
+            yield {**id, "type": "at", "at": at * 1000}
+        if refresh.every_ms is not None:
+            yield {
+                **id,
+                "type": "target-lag" if refresh.is_lag else "every",
+                "interval": _span(refresh.every_ms),
+                "aligned_to": refresh.aligned_to * 1000,
+            }
+
+
 def _subscriptions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, "subscription"):
         position, behind_ms = snapshot.subscription_state_of(item.id) or (None, None)
@@ -189,9 +209,12 @@ def _frontiers(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def _lag(upper: int | None, than: int) -> dict[str, int] | None:
     """Return how far `upper` is behind `than`, as an interval; None if it is not known."""
-    if not upper:
-        return None
-    return {"months": 0, "days": 0, "micros": max(than - upper, 0) * 1000}
+    return _span(max(than - upper, 0)) if upper else None
+
+
+def _span(milliseconds: int) -> dict[str, int]:
+    """Return an interval."""
+    return {"months": 0, "days": 0, "micros": milliseconds * 1000}
 
 
 def _wallclock_lags(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -537,6 +560,20 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "mz_compute_hydration_statuses",
         "replica_id text, object_id text, hydrated bool, hydration_time interval?",
         live("mz_compute_hydration_statuses"),
+    ),
+    (
+        "mz_internal",
+        "mz_materialized_view_refresh_strategies",
+        "materialized_view_id text, type text, interval interval?, aligned_to timestamptz?,"
+        "at timestamptz?",
+        _refresh_strategies,
+    ),
+    (
+        "mz_internal",
+        "mz_materialized_view_refreshes",
+        "materialized_view_id text, last_completed_refresh mz_timestamp?,"
+        "next_refresh mz_timestamp?",
+        live("mz_materialized_view_refreshes"),
     ),
     (
         "mz_internal",

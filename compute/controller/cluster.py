@@ -110,6 +110,8 @@ class Replica:
     saving: bool = False
     # Stalled dataflows that it was sent again, until it reports that they are not.
     restarted: set[GlobalId] = field(default_factory=set)
+    # Dataflows that it was sent over this connection, and their as_of.
+    created: dict[GlobalId, Timestamp] = field(default_factory=dict)
     begun: set[GlobalId] = field(default_factory=set)  # sinks whose initial updates it has sent
     away_since: float = 0.0  # when it was created or last disconnected, by the loop's clock
     task: asyncio.Task[None] | None = None
@@ -200,7 +202,8 @@ class Cluster:
         replica.uppers = {}
         connection.send(replica.instance)
         for id, entry in self.history.dataflows.items():
-            if id in self.ready:
+            # One with a schedule begins at its next refresh.
+            if id in self.ready and entry.description.refresh is None:
                 self._create_on(replica, entry)
         for command in self.history.compactions():
             connection.send(command)
@@ -219,15 +222,16 @@ class Cluster:
         replica.status = None
         replica.arrangements, replica.operators = (), ()
         replica.saving = False
+        replica.created = {}
         for id in list(replica.leases):
             replica.release(id)
 
     def create(self, entry: Entry) -> None:
-        """Send a dataflow whose imports have become readable to all replicas."""
+        """Send a dataflow whose imports are readable to all replicas that do not have it."""
         self._flush()
         self.ready.add(entry.description.id)
         for replica in self.replicas.values():
-            if replica.connection is not None:
+            if replica.connection is not None and entry.description.id not in replica.created:
                 self._create_on(replica, entry)
 
     def _create_on(self, replica: Replica, entry: Entry) -> None:
@@ -244,6 +248,7 @@ class Cluster:
                 extra={"dataflow": description.id, "cluster": self.id},
             )
             return
+        replica.created[description.id] = description.as_of
         replica.leases[description.id] = [*imports[0], *persisted[0]]
         command = CreateDataflow(description, imports[1], persisted[1])
         replica.connection.send(command, [*imports[2], *persisted[2]])
@@ -257,12 +262,16 @@ class Cluster:
         for export in entry.description.exports:
             replica.uppers.pop(export.id, None)
             replica.begun.discard(export.id)
-        self._create_on(replica, entry)
+        if entry.description.refresh is None:
+            self._create_on(replica, entry)
+        else:
+            replica.created.pop(id, None)  # it begins at the next refresh
 
     def drop(self, dataflow: GlobalId) -> None:
         """Forget a dropped dataflow."""
         self.ready.discard(dataflow)
         for replica in self.replicas.values():
+            replica.created.pop(dataflow, None)
             replica.release(dataflow)
 
     def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:

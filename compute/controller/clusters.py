@@ -39,7 +39,8 @@ class Clusters:
 
     `snapshots` returns what a dataflow hydrates from. `fail_waiters` fails the readers of
     collections that corruption stops. `saved` has the dataflows of checkpoints that earlier
-    environments have left, by the prefix of their replica.
+    environments have left, by the prefix of their replica. `on_connected` is called after a replica
+    was sent the history.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Clusters:
         snapshots: Callable[[DataflowDescription], tuple[Prepared, Prepared]],
         fail_waiters: Callable[[], None],
         saved: Mapping[str, tuple[CheckpointStatus, ...]],
+        on_connected: Callable[[], None],
     ) -> None:
         self._storage = storage
         self._dataflows = dataflows
@@ -65,6 +67,7 @@ class Clusters:
         self._snapshots = snapshots
         self._fail_waiters = fail_waiters
         self._saved = dict(saved)
+        self._on_connected = on_connected
         self._clusters: dict[str, Cluster] = {}
 
     def __iter__(self) -> Iterator[Cluster]:
@@ -151,6 +154,7 @@ class Clusters:
         logger.info("replica connected", extra={"replica": replica.link.name})
         compact_sinks(self._storage, self._dataflows)
         cluster.connected(replica, connection)
+        self._on_connected()
         self.apply_backpressure(cluster)
         if self._storage.corruptions.messages:
             self._fail_waiters()

@@ -39,6 +39,7 @@ from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
 from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.controller.readiness import Readiness
+from foreshore.compute.controller.refreshes import Refreshes
 from foreshore.compute.controller.responses import Responses
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
@@ -66,6 +67,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.ids import GlobalId, global_id
+from foreshore.refresh import Refresh
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
     ReadCapability,
@@ -119,6 +121,7 @@ class ComputeController:
             self._peeks,
             lambda dataflow: self._spawn(storage.examine(dataflow.reads)),
         )
+        self._refreshes = Refreshes(storage, self._dataflows)
         self._clusters = Clusters(
             storage,
             self._dataflows,
@@ -130,6 +133,7 @@ class ComputeController:
             self._hydration_snapshots,
             self._fail_waiters,
             checkpoints or {},
+            self._refreshes.advance_all,
         )
         self._moves = Moves(
             storage, self._dataflows, self._clusters, self._feeds, self.upper, self._spawn
@@ -218,6 +222,8 @@ class ComputeController:
                 hold = await self._storage.clone_capability(self._capabilities(id)[0])
                 holds[id] = hold
                 needed = self._clusters.saved_since(owner, description.id, description.as_of)
+                if description.refresh is not None:  # another one may be added before the first
+                    needed = min(needed, max(hold.frontier, self._storage.upper(id) - 1))
                 if hold.frontier < needed:
                     holds[id] = await self._storage.downgrade_capability(hold, needed)
                 elif hold.frontier > description.as_of:
@@ -285,7 +291,7 @@ class ComputeController:
         """Send the dataflow to the replicas once its imports are readable as of its as_of."""
         description = dataflow.description
         try:
-            for id in description.imports:
+            for id in description.imports if description.refresh is None else ():
                 await self.wait_upper(id, description.as_of)
         except DatabaseError as error:  # an import was dropped, or stopped
             logger.warning("a dataflow cannot begin: %s", error, extra={"dataflow": description.id})
@@ -293,7 +299,10 @@ class ComputeController:
             return
         for id in description.imports:
             self._feeds.add(id, dataflow.description.id, dataflow.cluster)
-        dataflow.cluster.create(dataflow.entry)
+        if description.refresh is None:
+            dataflow.cluster.create(dataflow.entry)
+        else:
+            self._refreshes.add(dataflow)
         if not dataflow.created.done():
             dataflow.created.set_result(None)
         if self.maintained.corruption_of(dataflow) is not None:
@@ -375,6 +384,7 @@ class ComputeController:
     def _forget(self, dataflow: Dataflow, *, replaced: bool = False) -> None:
         id = dataflow.description.id
         self._moves.end(dataflow)
+        self._refreshes.remove(dataflow)
         del self._dataflows[id]
         for task in dataflow.tasks:
             task.cancel()
@@ -426,6 +436,14 @@ class ComputeController:
         return hydration_snapshots(self._storage, self._capabilities, dataflow, description)
 
     # --- frontiers
+
+    def schedule(self, id: GlobalId) -> Refresh | None:
+        """Return the schedule of refreshes of a view, with those that were added."""
+        return self._refreshes.schedule(id)
+
+    def refresh_now(self, id: GlobalId, at_least: Timestamp) -> Timestamp:
+        """Let a view with a schedule be refreshed at `at_least` or soon after; return the time."""
+        return self._refreshes.refresh_now(id, at_least)
 
     def progress(self, id: GlobalId) -> Progress:
         """Return the progress of the dataflow that maintains an index, or a sink's shard."""

@@ -148,9 +148,11 @@ class ErrorLog:
         self, lower: Timestamp, upper: Timestamp, errors: pa.Table | None, *, initial: bool
     ) -> None:
         """Add the errors' updates in [lower, upper), or if `initial` all errors before upper."""
-        if self.upper is None:
-            if not initial:
-                return
+        if self.upper is None and not initial:
+            return
+        if self.upper is None or (initial and upper > self.upper):
+            # A replica that begins at a refresh has all errors of a time that is not known yet.
+            self._errors = Errors()
             self._begin(upper - 1, errors)
         elif upper > self.upper:
             fresh = new_part(min(lower, self.upper), upper, errors, self.upper)

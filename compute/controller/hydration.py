@@ -45,7 +45,7 @@ def hydration_snapshots(
     reads = [(dataflow.holds[id], description.as_of) for id in description.imports]
     fresh: list[InputSnapshot] = []
     for shard, writer in dataflow.writers.items():
-        if writer.corrected:
+        if writer.corrected and description.refresh is None:
             continue
         upper = storage.upper(shard)
         if upper == 0:

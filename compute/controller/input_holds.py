@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import msgspec
 
 from foreshore.compute.controller.maintained import Dataflow
+from foreshore.compute.controller.refreshes import next_beginning, readable_imports
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import StorageController
-from foreshore.update import EMPTY, Timestamp
+from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ async def _downgrade_holds(
         since = _needed_since(dataflow, now)
         if since is None:
             continue
+        if dataflow.description.refresh is not None:  # another one may be added before the next
+            since = min(since, readable_imports(storage, dataflow.holds))
         for id, hold in list(dataflow.holds.items()):
             if hold.frontier < since and storage.exists(id):
                 try:
@@ -73,14 +76,11 @@ def compact_sinks(storage: StorageController, dataflows: Mapping[GlobalId, Dataf
     """Note the time at which a new replica has to start sinks and subscriptions."""
     for dataflow in dataflows.values():
         histories = [cluster.history for cluster in dataflow.clusters]
-        for shard, writer in dataflow.writers.items():
-            shards = [shard, *dataflow.holds]
-            # a dropped shard takes the dataflow with it, soon
-            if all(map(storage.exists, shards)) and writer.corrected:
-                upper = min(map(storage.upper, shards))
-                if upper != EMPTY:  # otherwise it is complete and can start at any time
-                    for history in histories:
-                        history.allow_compaction(shard, upper - 1)
+        for shard in dataflow.writers:
+            begins = next_beginning(storage, dataflow, shard)
+            if begins is not None:
+                for history in histories:
+                    history.allow_compaction(shard, begins)
         follows = dataflow.cluster.history.follows  # only dataflows of sinks move
         for id, subscription in dataflow.subscriptions.items():
             dataflow.cluster.history.allow_compaction(id, subscription.since)

@@ -63,10 +63,14 @@ class Dataflow:
         return [each for cluster in self.clusters for each in cluster.replicas.values()]
 
     @property
+    def entries(self) -> Sequence[Entry]:
+        """Return its entries in the histories of `clusters`."""
+        return [self.entry] if self.leaving is None else [self.entry, self.leaving[1]]
+
+    @property
     def since(self) -> Timestamp:
         """Return the time from which its inputs have to be readable."""
-        entries = [self.entry] if self.leaving is None else [self.entry, self.leaving[1]]
-        return min(entry.since for entry in entries)
+        return min(entry.since for entry in self.entries)
 
     def stream(self, id: GlobalId) -> Stream | None:
         """Return the subscription `id`; None: it is not one."""

@@ -56,7 +56,8 @@ class Moves:
             return
         for shard in dataflow.description.imports:
             self._feeds.add(shard, dataflow.description.id, owner)
-        owner.create(entry)
+        if entry.description.refresh is None:  # otherwise it begins at the next refresh
+            owner.create(entry)
         self._clusters.apply_backpressure(owner)
         dataflow.tasks.append(self._spawn(self._end_when_ready(dataflow)))
 

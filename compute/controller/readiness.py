@@ -55,7 +55,8 @@ class Readiness:
     def _exports(self) -> Iterator[GlobalId]:
         """Yield the exports that the cluster keeps up to date and that can advance."""
         for dataflow in self._dataflows.values():
-            if dataflow.cluster is self._cluster:
+            # The shard of a view with a schedule has what is read before the next refresh.
+            if dataflow.cluster is self._cluster and dataflow.description.refresh is None:
                 for export in dataflow.description.exports:
                     if self._maintained.obstacle([export.id]) is None:
                         yield export.id

@@ -44,7 +44,6 @@ from foreshore.compute.protocol import (
     DataflowStatus,
     Failure,
     IndexExport,
-    IndexStatus,
     Message,
     OperatorStatus,
     SinkExport,
@@ -54,9 +53,9 @@ from foreshore.compute.protocol import (
     SubscribeResponse,
 )
 from foreshore.compute.replica.correction import difference
-from foreshore.compute.replica.indexes import Index, arrangement_status
+from foreshore.compute.replica.indexes import Index, arrangement_status, asked
 from foreshore.compute.replica.inputs import Contents, conform, moved
-from foreshore.compute.replica.queues import ImportQueue, Part, Window, at_or_after, before
+from foreshore.compute.replica.queues import Part, Window, at_or_after, before, import_queue
 from foreshore.compute.replica.resume import Resume, Resumed, initial_messages
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import columns_of
@@ -103,7 +102,9 @@ class DataflowState:
         self.dropped = False
         self.merging_due = False
         self.times = _Times()
-        self.queues = {id: ImportQueue(c.snapshot.upper) for id, c in imports.items()}
+        self.queues = {
+            id: import_queue(c.snapshot.upper, description.refresh) for id, c in imports.items()
+        }
         self._contents: Mapping[GlobalId, Contents] = imports
         self._persisted: Mapping[GlobalId, Contents] = persisted
         self._columns = columns_of(description.relation)
@@ -220,6 +221,7 @@ class DataflowState:
         """Whether the state can be saved now."""
         return (
             self.state == "running"
+            and self.description.refresh is None  # else it begins at the next refresh
             and not self.busy
             and not self.dropped
             and self._window is None
@@ -468,7 +470,7 @@ class DataflowState:
         failed.
         """
         index = self.indexes.get(request.index)
-        return max(_asked(request), index.rows.since if index is not None else 0)
+        return max(asked(request), index.rows.since if index is not None else 0)
 
     def begin_subscriptions(self) -> None:
         """Select the subscribers whose initial contents can be sent, for `beginnings`."""
@@ -484,7 +486,7 @@ class DataflowState:
                 if request.most is not None and index.rows.size[0] > request.most:
                     sent.append((SubscribeResponse(request.id, 0, 0, overflow=True), ()))
                     continue
-                lower = request.lower if begin == _asked(request) else begin + 1
+                lower = request.lower if begin == asked(request) else begin + 1
                 tables = tuple(
                     at_or_after(arranged.updates(begin), lower)
                     for arranged in (index.rows, self.errors)
@@ -550,6 +552,11 @@ class DataflowState:
         self.times.merge_ns += thread_time_ns() - cpu
         return any(more)
 
+    def add_refresh(self, time: Timestamp) -> None:
+        """Let updates take effect at `time` too, which no import has passed."""
+        for queue in self.queues.values():
+            queue.add_refresh(time, self.frontier)
+
     # --- the end of things
 
     def allow_compaction(self, id: GlobalId, since: Timestamp | None) -> None:
@@ -589,7 +596,7 @@ class DataflowState:
         for id, index in list(self.indexes.items()):
             index.rows = table_index(id, self._columns, index.export.key, as_of)
         self.errors = Arrangement(self.id, rows_schema(ERRORS), (), lambda _: [], as_of)
-        self.queues = {id: ImportQueue(as_of) for id in self.queues}
+        self.queues = {id: import_queue(as_of, self.description.refresh) for id in self.queues}
         self._window = self._stepped = self._changed = None
         self._contents, self._persisted, self._corrections = {}, {}, {}
         self.merging_due = False
@@ -612,7 +619,7 @@ class DataflowState:
             self.times.step_ms,
             busy_ms,
             None if self.failure is None else self.failure.message,
-            tuple(self._index_status()),
+            tuple(index.status(id) for id, index in self.indexes.items()),
             None if self.failure is None else self.failure.sqlstate,
             self.failures,
             self.times.hydration_ns,
@@ -634,16 +641,6 @@ class DataflowState:
         """Yield what each of its operators has done."""
         for work in self._dataflow.work() if self._dataflow is not None else ():
             yield OperatorStatus(self.id, *astuple(work))
-
-    def _index_status(self) -> Iterator[IndexStatus]:
-        for id, index in self.indexes.items():
-            rows, runs, size = index.rows.size
-            yield IndexStatus(id, index.rows.since, index.rows.upper, rows, runs, size)
-
-
-def _asked(request: SubscribeIndex) -> Timestamp:
-    """Return the time of the initial contents that a subscriber requests."""
-    return max(request.as_of, request.lower - 1)
 
 
 def _nothing(columns: tuple[ColumnType, ...]) -> Output:

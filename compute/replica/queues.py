@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from foreshore.compute.replica.inputs import times_of
 from foreshore.ids import GlobalId
+from foreshore.refresh import Refresh
 from foreshore.update import Timestamp
 
 
@@ -90,6 +91,9 @@ class ImportQueue:
         """On the worker: insert earlier updates at the front."""
         self._parts.appendleft(part)
 
+    def add_refresh(self, time: Timestamp, since: Timestamp) -> None:
+        """Let updates take effect at `time` too; those of a plain queue do so at once."""
+
     def times(self, upper: Timestamp, most: int) -> list[np.ndarray]:
         """Return the times before `upper` with updates, or the first `most` of them."""
         found: list[np.ndarray] = []
@@ -103,8 +107,11 @@ class ImportQueue:
 
     def take(self, upper: Timestamp) -> list[pa.Table]:
         """Remove and return the updates before `upper`."""
+        return self._take(upper)
+
+    def _take(self, upper: Timestamp) -> list[pa.Table]:
         taken = []
-        while self.changes_before(upper):
+        while self._parts and self._parts[0].lower < upper:
             part = self._parts.popleft()
             end = self._parts[0].lower if self._parts else self.upper
             updates, later = (part.updates, None) if end <= upper else part.cut(upper)
@@ -112,6 +119,51 @@ class ImportQueue:
                 self._parts.appendleft(later)
             taken.append(updates)
         return [table for table in taken if table.num_rows]
+
+
+class ScheduledQueue(ImportQueue):
+    """A queue whose updates take effect at the next refresh of a schedule.
+
+    Updates are kept at their own times until then, as a refresh may be added.
+    """
+
+    def __init__(self, upper: Timestamp, schedule: Refresh) -> None:
+        super().__init__(upper)
+        self.schedule = schedule
+
+    def add_refresh(self, time: Timestamp, since: Timestamp) -> None:
+        """Let updates take effect at `time` too; all before `since` have been taken."""
+        self.schedule = self.schedule.and_at(time, since)
+
+    def _end(self, upper: Timestamp) -> Timestamp:
+        """Return the time before which updates take effect before `upper`."""
+        return self.schedule.at_or_before(upper - 1) + 1
+
+    def changes_before(self, upper: Timestamp) -> bool:
+        """Whether updates take effect before `upper`."""
+        return super().changes_before(self._end(upper))
+
+    def times(self, upper: Timestamp, most: int) -> list[np.ndarray]:
+        """Return the refreshes before `upper` with updates, or the first `most` of them."""
+        found = super().times(self._end(upper), self.pending)
+        if not found:
+            return []
+        return [np.unique(self.schedule.round_up(np.concatenate(found)))[:most]]
+
+    def take(self, upper: Timestamp) -> list[pa.Table]:
+        """Remove and return the updates that take effect before `upper`, at their refreshes."""
+        taken = []
+        end = self._end(upper)
+        for table in self._take(end):
+            times = self.schedule.round_up(times_of(table).to_numpy())
+            place = table.num_columns - 2
+            taken.append(table.set_column(place, table.schema[place], pa.array(times)))
+        return taken
+
+
+def import_queue(upper: Timestamp, schedule: Refresh | None) -> ImportQueue:
+    """Return an empty queue."""
+    return ImportQueue(upper) if schedule is None else ScheduledQueue(upper, schedule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.peek import failure_of
 from foreshore.compute.protocol import (
     STATUS_SECONDS,
+    AddRefresh,
     AllowCompaction,
     ArrangementStatus,
     CancelPeek,
@@ -171,6 +172,10 @@ class Replica:
                     self._history.append((command, tables))
                 else:
                     self._create(_wanted(command, tables, self._instance.files))
+            case AddRefresh(dataflow=id, time=time):
+                # The description of one that is created later has it.
+                if self._history is None and (found := self._dataflows.get(id)) is not None:
+                    found.add_refresh(time)
             case SubscribeIndex():
                 if self._history is not None:
                     self._requested.append(command)

@@ -43,6 +43,7 @@ StatementSyntax: TypeAlias = (
     | CreateSequenceStatement
     | AlterSequenceStatement
     | CreateViewStatement
+    | RefreshViewStatement
     | CreateIndexStatement
     | CreateNamespaceStatement
     | CreateClusterStatement

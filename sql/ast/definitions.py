@@ -267,6 +267,29 @@ class AlterSequenceStatement(Syntax):
     if_exists: bool
 
 
+class RefreshOption(Syntax):
+    """REFRESH ..., or TARGET LAG: an interval's text, and the time of AT or ALIGNED TO."""
+
+    kind: OneOf["commit", "creation", "at", "every", "lag"]
+    interval: str | None
+    time: Expression | None
+    at: int
+
+
+class RefreshOptions(Syntax):
+    """The options of a materialized view that say when it is refreshed."""
+
+    refreshes: tuple[RefreshOption, ...]
+    policy: str | None
+    at: int
+
+
+class RefreshViewStatement(Syntax):
+    """REFRESH MATERIALIZED VIEW."""
+
+    view: TableRef
+
+
 class CreateViewStatement(Syntax):
     """CREATE [MATERIALIZED] VIEW; `at` and `end` enclose the query's text."""
 
@@ -283,6 +306,7 @@ class CreateViewStatement(Syntax):
     temporary: bool = False
     as_of: AsOf | None = None  # for materialized views
     memory_limit: "MemoryLimit | None" = None
+    refresh: RefreshOptions | None = None
 
 
 class CreateIndexStatement(Syntax):

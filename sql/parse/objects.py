@@ -7,6 +7,7 @@ from foreshore.sql import ast
 from foreshore.sql.parse.clusters import ClusterParser
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.query import first_select
+from foreshore.sql.parse.refresh import RefreshParser
 from foreshore.sql.parse.subscribe import SubscribeParser
 from foreshore.sql.parse.types import TypeDefinitionParser
 
@@ -41,7 +42,7 @@ _SHOWN = (
 )
 
 
-class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
+class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinitionParser):
     """Parse statements about objects."""
 
     # --- CREATE
@@ -119,7 +120,7 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
         name = self.table_name()
         columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
         cluster = self._in_cluster()
-        retain, limit = self._maintained_options() if materialized else (None, None)
+        retain, limit, refresh = self._view_options() if materialized else (None, None, None)
         if self.accept("with"):
             self.unsupported("options of a view")
         self.expect("as")
@@ -148,6 +149,7 @@ class ObjectParser(ClusterParser, SubscribeParser, TypeDefinitionParser):
             temporary,
             as_of,
             limit,
+            refresh,
         )
 
     def _in_cluster(self) -> str | None:

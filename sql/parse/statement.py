@@ -25,7 +25,6 @@ _UNSUPPORTED_WORDS = frozenset(
         "load",
         "notify",
         "reassign",
-        "refresh",
         "reindex",
         "revoke",
         "security",
@@ -485,6 +484,7 @@ _STATEMENTS: dict[str, Parse] = {
     "analyze": StatementParser._analyze,
     "analyse": StatementParser._analyze,
     "checkpoint": StatementParser._checkpoint,
+    "refresh": StatementParser.refresh_view,
 }
 
 

@@ -82,6 +82,7 @@ Plan: TypeAlias = (
     | Unlisten
     | Discard
     | Maintain
+    | RefreshView
 )
 
 

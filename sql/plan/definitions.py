@@ -172,6 +172,17 @@ class CreateView(WritePlan):
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshOptions:
+    """When a materialized view is refreshed; see `foreshore.refresh`. The times are scalars."""
+
+    every_ms: int | None
+    aligned_to: Scalar | None
+    at: tuple[Scalar, ...]
+    is_lag: bool
+    policy: str  # auto, incremental or full
+
+
+@dataclass(frozen=True, slots=True)
 class CreateMaterializedView(WritePlan):
     """A view whose rows are kept; `as_of` is the first readable time, None: the creation time."""
 
@@ -185,6 +196,7 @@ class CreateMaterializedView(WritePlan):
     retain_ms: int | None = None
     as_of: AsOf | None = None
     memory_limit: int | None = None  # in bytes
+    refresh: RefreshOptions | None = None  # None: it follows every change at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,13 @@ class Discard:
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshView:
+    """REFRESH MATERIALIZED VIEW, with or without CONCURRENTLY."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
 class Maintain:
     """VACUUM and CHECKPOINT, which compact storage, and ANALYZE, which has no effect."""
 

@@ -6,10 +6,11 @@ The planner writes the beginning of a definition in one form, so a regular expre
 import re
 from collections.abc import Iterable, Mapping
 
+from foreshore.refresh import Refresh
 from foreshore.sizes import shown
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.text import format_text
-from foreshore.types import INTERVAL
+from foreshore.types import INTERVAL, TIMESTAMPTZ
 
 _NAME = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
@@ -56,6 +57,34 @@ def maintained_options(retain_ms: int | None, memory_limit: int | None = None) -
     if memory_limit:
         options.append(f"MEMORY LIMIT = '{shown(memory_limit)}'")
     return f" WITH ({', '.join(options)})" if options else ""
+
+
+def view_options(retain_ms: int | None, memory_limit: int | None, refresh: Refresh | None) -> str:
+    """Return the options of a materialized view, nothing if all are the default ones."""
+    options = []
+    if retain_ms:
+        options.append(f"RETAIN HISTORY FOR '{_interval(retain_ms)}'")
+    if memory_limit:
+        options.append(f"MEMORY LIMIT = '{shown(memory_limit)}'")
+    if refresh is not None:
+        if refresh.is_lag and refresh.every_ms is not None:
+            options.append(f"TARGET LAG = '{_interval(refresh.every_ms)}'")
+        elif refresh.every_ms is not None:
+            aligned = _time(refresh.aligned_to)
+            options.append(f"REFRESH EVERY '{_interval(refresh.every_ms)}' ALIGNED TO {aligned}")
+        options += [f"REFRESH AT {_time(at)}" for at in refresh.at]
+        if refresh.every_ms is None and not refresh.at:
+            options.append("REFRESH AT CREATION")
+        options.append(f"REFRESH POLICY = {refresh.policy.upper()}")
+    return f" WITH ({', '.join(options)})" if options else ""
+
+
+def _interval(milliseconds: int) -> str:
+    return format_text((0, 0, milliseconds * 1000), INTERVAL)
+
+
+def _time(milliseconds: int) -> str:
+    return f"'{format_text(milliseconds * 1000, TIMESTAMPTZ)}'"
 
 
 def create_cluster(name: str, size: str, replicas: int, options: Mapping[str, str]) -> str:

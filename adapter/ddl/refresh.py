@@ -1,0 +1,60 @@
+"""Refresh schedules of materialized views, and REFRESH MATERIALIZED VIEW."""
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.read.bind import timestamp_of
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.item import Item
+from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.refresh import Refresh, RefreshPolicy
+from foreshore.sql.plan import RefreshOptions, RefreshView
+
+# The interval from which on the policy auto computes views anew: their state would take memory for
+# a long time to save little work.
+LONG_MS = 3_600_000
+
+
+def schedule_of(context: StatementContext, options: RefreshOptions | None) -> Refresh | None:
+    """Return the schedule that a new view's options describe.
+
+    An interval is aligned to the present unless it says otherwise; a lag to 1970, so that views
+    with the same lag are refreshed together.
+    """
+    if options is None:
+        return None
+    aligned = 0
+    if options.aligned_to is not None:
+        aligned = timestamp_of(context, options.aligned_to)
+    elif options.every_ms is not None and not options.is_lag:
+        aligned = context.coordinator.oracle.read_ts()
+    policy: RefreshPolicy = "incremental"
+    is_rare = options.every_ms is None or options.every_ms >= LONG_MS
+    if options.policy == "full" or (options.policy == "auto" and is_rare):
+        policy = "full"
+    at = tuple(sorted({timestamp_of(context, each) for each in options.at}))
+    return Refresh(options.every_ms, aligned, at, options.is_lag, policy)
+
+
+async def refresh_view(context: StatementContext, plan: RefreshView) -> Completed:
+    """Run REFRESH MATERIALIZED VIEW: return once the view has all that is committed now.
+
+    A view with a schedule gets another refresh; others are only waited for.
+    """
+    found = find_if_exists(context, "materialized view", plan.name, if_exists=False, altered=True)
+    assert isinstance(found, Item), found
+    context.require_writable("REFRESH MATERIALIZED VIEW")
+    coordinator = context.coordinator
+    if found.id not in coordinator.as_ofs:  # of this transaction
+        return Completed("REFRESH MATERIALIZED VIEW")
+    assert found.cluster is not None, found
+    if not coordinator.has_replica(found.cluster):
+        cluster = coordinator.state.objects[found.cluster].name
+        raise ObjectNotInPrerequisiteState(
+            f'cluster "{cluster}" has no replicas available to refresh "{found.name}"'
+        )
+    time = coordinator.oracle.read_ts()
+    if coordinator.compute.schedule(found.id) is not None:
+        time = coordinator.compute.refresh_now(found.id, time)
+    await coordinator.group.reached(time)
+    await coordinator.wait_readable(found.id, time)
+    return Completed("REFRESH MATERIALIZED VIEW")

@@ -1,0 +1,77 @@
+"""Parse the options of a materialized view: REFRESH, TARGET LAG, REFRESH POLICY, RETAIN HISTORY."""
+
+from foreshore.errors import SyntaxError_
+from foreshore.sql import ast
+from foreshore.sql.parse.tables import TableParser
+
+
+class RefreshParser(TableParser):
+    """Parse WITH (...) of CREATE MATERIALIZED VIEW, and REFRESH MATERIALIZED VIEW."""
+
+    def _view_options(
+        self,
+    ) -> tuple[ast.Retain | None, ast.MemoryLimit | None, ast.RefreshOptions | None]:
+        """Parse `WITH (option, ...)` of a materialized view, if present."""
+        if not (self.at_word("with") and self.peek().value == "("):
+            return None, None, None
+        self.advance()
+        at = self.token.start
+        retain: list[ast.Retain] = []
+        limits: list[ast.MemoryLimit] = []
+        refreshes: list[ast.RefreshOption] = []
+        policies: list[str] = []
+
+        def option() -> None:
+            if self.at_word("retain"):
+                retain.append(self._retain())
+            elif self.at_word("memory"):
+                limits.append(self._memory_limit())
+            elif self.accept("refresh", "policy"):
+                self.accept_symbol("=")
+                policies.append(self.advance().value.lower())
+            elif self.at_word("refresh"):
+                refreshes.append(self._refresh())
+            elif self.at_words("target", "lag") or self.at_word("freshness"):
+                if self.advance().value == "target":
+                    self.advance()
+                self.accept_symbol("=")
+                start = self.token.start
+                refreshes.append(ast.RefreshOption("lag", self.string(), None, start))
+            else:
+                self.unsupported(f"WITH ({self.token.value})")
+
+        self.in_parentheses(option)
+        if len(retain) > 1 or len(limits) > 1 or len(policies) > 1:
+            raise SyntaxError_("conflicting or redundant options", position=at + 1)
+        found = None
+        if refreshes or policies:
+            found = ast.RefreshOptions(tuple(refreshes), next(iter(policies), None), at)
+        return next(iter(retain), None), next(iter(limits), None), found
+
+    def _refresh(self) -> ast.RefreshOption:
+        """Parse `REFRESH [=] ON COMMIT | AT CREATION | AT time | EVERY '...' [ALIGNED TO time]`."""
+        self.expect("refresh")
+        self.accept_symbol("=")
+        at = self.token.start
+        if self.accept("on", "commit"):
+            return ast.RefreshOption("commit", None, None, at)
+        if self.accept("at", "creation"):
+            return ast.RefreshOption("creation", None, None, at)
+        if self.accept("at"):
+            return ast.RefreshOption("at", None, self.expression(), at)
+        self.expect("every")
+        at = self.token.start
+        interval = self.string()
+        aligned = self.expression() if self.accept("aligned", "to") else None
+        return ast.RefreshOption("every", interval, aligned, at)
+
+    def refresh_view(self) -> ast.StatementSyntax:
+        """Parse REFRESH MATERIALIZED VIEW."""
+        self.expect("refresh", "materialized", "view")
+        self.accept("concurrently")
+        view = self.table_name()
+        if self.accept("with"):
+            if self.accept("no", "data"):
+                self.unsupported("REFRESH MATERIALIZED VIEW ... WITH NO DATA")
+            self.expect("data")
+        return ast.RefreshViewStatement(view)
