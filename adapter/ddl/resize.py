@@ -39,20 +39,20 @@ class Resizes:
 
     def __init__(self, coordinator: "Coordinator") -> None:
         self._coordinator = coordinator
-        self._pending: dict[Transaction, Pending] = {}
+        self.owned: dict[Transaction, Pending] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def of(self, transaction: "Transaction") -> Pending | None:
         """Return the new replicas of a transaction."""
-        return self._pending.get(transaction)
+        return self.owned.get(transaction)
 
     def on(self, cluster: str) -> Pending | None:
         """Return the new replicas of a cluster."""
-        return next((each for each in self._pending.values() if each.cluster == cluster), None)
+        return next((each for each in self.owned.values() if each.cluster == cluster), None)
 
     def pending(self) -> list[Pending]:
         """Return all new replicas."""
-        return list(self._pending.values())
+        return list(self.owned.values())
 
     def begin(
         self,
@@ -66,7 +66,7 @@ class Resizes:
         coordinator = self._coordinator
         numbers = coordinator.catalog.transaction()
         replicas = {name: f"r{numbers.allot('r')}" for name in names}
-        pending = self._pending[owner] = Pending(cluster, replicas, size, options)
+        pending = self.owned[owner] = Pending(cluster, replicas, size, options)
         for id in replicas.values():
             coordinator.compute.create_replica(cluster, id, size=size, options=options)
         return pending
@@ -90,7 +90,7 @@ class Resizes:
 
     def end(self, owner: "Transaction") -> None:
         """End the new replicas of a transaction that are not in the catalog at its end."""
-        pending = self._pending.pop(owner, None)
+        pending = self.owned.pop(owner, None)
         if pending is None:
             return
         for id in pending.replicas.values():

@@ -191,7 +191,8 @@ class Transactions:
             coordinator.holds.release(transaction)
         if coordinator.sequences.private:
             coordinator.sequences.forget_private(transaction)
-        coordinator.resizes.end(transaction)
+        if transaction in coordinator.resizes.owned:
+            coordinator.resizes.end(transaction)
         self._release_locks(transaction, 0, advisory)
 
     def _release_locks(self, transaction: Transaction, locks: int, advisory: int) -> None:
