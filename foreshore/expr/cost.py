@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     Union,
     inputs_of,
     operands_of,
+    type_of,
     walk_relations,
     walk_scalars,
 )
@@ -45,6 +46,7 @@ PATTERN = 50  # per character, for compiling a regular expression
 MATCH = 40  # of a match, in addition to its characters
 MANY_PARTS = 1000  # of a relation
 MANY_ROWS = 1_000_000  # of a join or a series
+MANY_GIVEN = 250_000  # elements of an array of literals
 MOST = 1 << 62
 
 Values = Sequence[Datum]  # of arguments; None if unknown
@@ -248,7 +250,7 @@ def is_heavy(relation: Relation) -> bool:
     for node in nodes:
         scalars = list(scalars_of(node))
         if isinstance(node, FlatMap):
-            scalars = [*scalars, *node.arrays]
+            scalars = [each for each in node.arrays if not _is_given(each)]
         for scalar in scalars:
             cost = cost_of(scalar)
             calls = calls or cost.calls > 0
@@ -257,6 +259,23 @@ def is_heavy(relation: Relation) -> bool:
         if isinstance(node, Join) and cost_of_relation(node)[0] > MANY_ROWS:
             return True
     return calls and any(isinstance(node, Constant) and _has_long_datum(node) for node in nodes)
+
+
+def _is_given(array: Scalar) -> bool:
+    """Whether `array` is a literal, or the elements of one, that is quickly made a column."""
+    while isinstance(array, Call) and (
+        array.function == "unnest(anyarray)" or _is_cast_of_integers(array)
+    ):
+        (array,) = array.args
+    return isinstance(array, Literal) and size_of(array.value) < SMALL * MANY_GIVEN
+
+
+def _is_cast_of_integers(call: Call) -> bool:
+    """Whether `call` is a cast between arrays of integers, which drivers send as they fit."""
+    elements = call.type.element, type_of(call.args[0]).element
+    return call.function == "cast_array(anyarray)" and all(
+        each is not None and each.name in ("int2", "int4", "int8") for each in elements
+    )
 
 
 def has_growing_call(relation: Relation) -> bool:

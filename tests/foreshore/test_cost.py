@@ -5,8 +5,19 @@ import pytest
 from foreshore.errors import StatementTooComplex
 from foreshore.expr.cost import cost_of, is_heavy, is_large, is_light
 from foreshore.expr.evaluate import constant, is_constant
-from foreshore.expr.ir import Call, Column, Constant, FlatMap, Join, Literal, Map, Scalar, Union
-from foreshore.types import INT4, TEXT, ColumnType, array_of
+from foreshore.expr.ir import (
+    IN_STEP,
+    Call,
+    Column,
+    Constant,
+    FlatMap,
+    Join,
+    Literal,
+    Map,
+    Scalar,
+    Union,
+)
+from foreshore.types import INT2, INT4, INT8, TEXT, ColumnType, SqlType, array_of
 
 A, B = Literal("a", TEXT), Literal("%b", TEXT)
 
@@ -76,6 +87,19 @@ def test_series_is_heavy_if_it_is_long_or_something_is_computed_of_it() -> None:
     assert is_heavy(series(number(1_000_000)))
     assert is_heavy(series(Column(0, INT4)))
     assert is_heavy(Join((series(number(2000)), series(number(2000))), ()))
+
+
+def test_arrays_of_rows_are_not_heavy_as_drivers_send_them() -> None:
+    def rows(count: int, element: SqlType) -> FlatMap:
+        given = Literal(tuple(range(count)), array_of(element))
+        wide = Call("cast_array(anyarray)", (given,), array_of(INT8))
+        return FlatMap(
+            Join((), ()), IN_STEP, (given, wide), (ColumnType(element), ColumnType(INT8))
+        )
+
+    assert not is_heavy(rows(100_000, INT2))
+    assert is_heavy(rows(400_000, INT2))
+    assert is_heavy(rows(100_000, TEXT))
 
 
 def test_long_datum_is_heavy_where_something_is_made_of_it() -> None:
