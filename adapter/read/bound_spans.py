@@ -17,19 +17,26 @@ def bound_span(range: KeyRange, bindings: Replace) -> Span | None:
     An end that cannot be computed is left open: the query's own condition has the error.
     """
     low, high = _values(range.low, bindings), _values(range.high, bindings)
-    if any(value.value is None for value in (*(low or ()), *(high or ()))):
-        return None  # a comparison with NULL is not TRUE
+    for end, values in ((range.low, low), (range.high, high)):
+        if any(value.value is None for value in (values or ())[: end.decisive]):
+            return None  # a comparison with NULL is not TRUE
     high_inclusive = range.high.inclusive
     if high is not None and range.high.before_null:
         high, high_inclusive = (*high, _NULL), False
-    return Span(
-        low or (),
-        range.low.inclusive,
-        high or (),
-        high_inclusive,
-        range.descending,
-        range.is_ordered,
-    )
+    low, low_inclusive = _before_null(low or (), range.low, range.low.inclusive)
+    high, high_inclusive = _before_null(high or (), range.high, high_inclusive)
+    return Span(low, low_inclusive, high, high_inclusive, range.descending, range.is_ordered)
+
+
+def _before_null(values: Values, end: End, inclusive: bool) -> tuple[Values, bool]:
+    """Return an end without a later value that is NULL and what follows it.
+
+    Where the values before it are equal, the comparison is not TRUE.
+    """
+    for place, value in enumerate(values[end.decisive :], end.decisive):
+        if value.value is None and value is not _NULL:
+            return values[:place], False
+    return values, inclusive
 
 
 def _values(end: End, bindings: Replace) -> Values | None:

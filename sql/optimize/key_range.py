@@ -44,12 +44,15 @@ _PLAIN = frozenset("bool int2 int4 int8 date time timestamp timestamptz numeric 
 class End:
     """An end of a range: values of the first columns of the key.
 
-    With `before_null` it is before the rows in which the next column is NULL.
+    If one of the first `decisive` values is NULL, no row is in the range; of a later one, which is
+    compared where those before it are equal, the rest decides. With `before_null` the end is before
+    the rows in which the next column is NULL.
     """
 
     values: tuple[Scalar, ...] = ()
     inclusive: bool = True
     before_null: bool = False
+    decisive: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +123,17 @@ def _equal_values(comparisons: Sequence[_Comparison]) -> tuple[Scalar, ...]:
 
 def _ends(comparisons: Sequence[_Comparison], equal: tuple[Scalar, ...]) -> tuple[End, End]:
     """Return the ends of the rows whose key begins with `equal`, as the comparisons bound them."""
-    low, high = End(equal), End(equal)
+    low = high = End(equal, decisive=len(equal))
     for each in comparisons:
         if each.first != len(equal) or each.function == "eq":
             continue
-        end = End((*equal, *each.values), each.function in ("ge", "le"))
+        end = End((*equal, *each.values), each.function in ("ge", "le"), decisive=len(equal) + 1)
         if each.function in ("gt", "ge") and len(low.values) == len(equal):
             low = end
         elif each.function in ("lt", "le") and len(high.values) == len(equal):
             high = end
     if len(low.values) > len(equal) == len(high.values):
-        high = End(equal, before_null=True)
+        high = End(equal, before_null=True, decisive=len(equal))
     return low, high
 
 

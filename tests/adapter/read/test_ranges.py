@@ -104,5 +104,12 @@ async def test_first_rows_in_order_are_read_alone(
         await env.query("s", "PREPARE p AS SELECT id FROM shown WHERE id > $1 ORDER BY id LIMIT $2")
         assert await env.query("s", "EXECUTE p (4997, 1)") == "4998\nSELECT 1"
         assert await env.query("s", "EXECUTE p (NULL, 1)") == "SELECT 0"
+        rows = "SELECT count(*) FROM shown WHERE (who, at) {} ($1, $2)"
+        for name, sign in (("after", ">"), ("before", "<=")):
+            await env.query("s", f"PREPARE {name} AS {rows.format(sign)}")
+        null = "NULL::timestamp"
+        assert await env.query("s", f"EXECUTE after ('user 5', {null})") == "1\nSELECT 1"
+        assert await env.query("s", f"EXECUTE before ('user 5', {null})") == "5\nSELECT 1"
+        assert await env.query("s", f"EXECUTE after (NULL, {null})") == "0\nSELECT 1"
     finally:
         await env.close()
