@@ -11,6 +11,7 @@ Both are of the newest rows, and good from the last change on.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
 
@@ -25,7 +26,7 @@ from foreshore.compute.engine import ERRORS, rows_schema
 from foreshore.compute.keys.layout import PLAIN
 from foreshore.compute.peek import FEW_ROWS, IndexPeek, LocalIndex, answer_from_index
 from foreshore.compute.replica.inputs import times_of
-from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState
+from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState
 from foreshore.expr.cost import is_light
 from foreshore.expr.datum import from_array
 from foreshore.expr.ir import Column, Finishing, Get, Relation, Scalar, type_of, walk_relations
@@ -34,6 +35,8 @@ from foreshore.ids import GlobalId
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
 
 FEW = 64  # changed rows up to which their keys alone are forgotten
 MOST_KEYS = 16_384  # keys that are remembered
@@ -127,9 +130,12 @@ class Mirror:
 
     def _take(self, window: Window) -> None:
         self.upper = window[1]
-        if self._arranging is None and _is_small(window):
-            self._insert(window)
-            self._inserted(window)
+        if self._arranging is None and not self._queue and _is_small(window):
+            try:
+                self._insert(window)
+                self._inserted(window)
+            except Exception as error:  # part of the window may be lost
+                self._fail_for(error)
             return
         self._queue.append(window)
         if self._arranging is None:
@@ -146,8 +152,16 @@ class Mirror:
                     await blocking.run(None, self._insert, window)
                 if not self.failed:
                     self._inserted(window)
+        except Exception as error:  # part of the window may be lost
+            self._arranging = None
+            self._fail_for(error)
         finally:
             self._arranging = None
+
+    def _fail_for(self, error: Exception) -> None:
+        """Stop for good, as the rows may not be those of the index."""
+        logger.error("a mirror has lost rows", exc_info=error, extra={"index": self.index})
+        self.fail(InternalError(f"rows could not be arranged: {type(error).__name__}"))
 
     def _insert(self, window: Window) -> None:
         _, upper, rows, errors = window

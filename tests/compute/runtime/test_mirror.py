@@ -172,3 +172,33 @@ def test_a_read_waits_for_its_time_as_long_as_it_is_patient() -> None:
         assert not subject._waiting
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_window_that_cannot_be_arranged_ends_it(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """One row is inserted on the event loop, five on a thread."""
+    monkeypatch.setattr(module, "TAIL_ROWS", 3)
+
+    async def scenario() -> None:
+        subject, ended = mirror(), list[DatabaseError]()
+        subject.when_failed(lambda _, error: ended.append(error))
+        subject.put(0, 1, table([((1, "a"), 0, 1)]), NO_ERRORS)
+        with monkeypatch.context() as exhausted:
+            exhausted.setattr(subject._rows, "insert", out_of_memory)
+            subject.put(1, 2, table([((n, "b"), 1, 1) for n in range(size)]), NO_ERRORS)
+            waiting = asyncio.create_task(subject.passed(2, 60))
+            while subject._arranging is not None:
+                await asyncio.wait([subject._arranging])
+        subject.put(2, 3, table([((9, "c"), 2, 1)]), NO_ERRORS)
+        assert not await waiting
+        assert subject.failed
+        assert not subject.knows(2)
+        assert len(ended) == 1
+
+    asyncio.run(scenario())
+
+
+def out_of_memory(*_: object) -> None:
+    raise MemoryError
