@@ -254,7 +254,7 @@ class Cluster:
         replica.connection.send(command, [*imports[2], *persisted[2]])
 
     def restart(self, replica: Replica, entry: Entry) -> None:
-        """Send a dataflow anew to a replica where it is stalled."""
+        """Send a dataflow anew to a replica where it is stalled, and who follows its indexes."""
         id = entry.description.id
         self._flush()
         replica.restarted.add(id)
@@ -264,6 +264,10 @@ class Cluster:
             replica.begun.discard(export.id)
         if entry.description.refresh is None:
             self._create_on(replica, entry)
+            indexes = {export.id for export in entry.description.exports}
+            for subscribe_index in self.history.follows.values():
+                if subscribe_index.index in indexes and replica.connection is not None:
+                    replica.connection.send(subscribe_index)
         else:
             replica.created.pop(id, None)  # it begins at the next refresh
 

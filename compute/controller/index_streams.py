@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from foreshore.compute.protocol import AllowCompaction, SubscribeIndex
@@ -82,6 +83,13 @@ def forget(exporters: "MutableMapping[GlobalId, Dataflow]", id: GlobalId) -> "Da
         del dataflow.index_subscriptions[id]
         del dataflow.cluster.history.follows[id]
     return dataflow
+
+
+def note_received(dataflow: "Dataflow") -> None:
+    """Note in the history from where on another replica has to send to streams."""
+    follows = dataflow.cluster.history.follows  # only dataflows of sinks move
+    for id, stream in dataflow.index_subscriptions.items():
+        follows[id] = msgspec.structs.replace(follows[id], lower=stream.upper)
 
 
 def holds(dataflow: "Dataflow", index: GlobalId) -> Iterator[Timestamp]:

@@ -8,8 +8,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-import msgspec
-
+from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.maintained import Dataflow
 from foreshore.compute.controller.refreshes import next_beginning, readable_imports
 from foreshore.errors import DatabaseError
@@ -81,9 +80,6 @@ def compact_sinks(storage: StorageController, dataflows: Mapping[GlobalId, Dataf
             if begins is not None:
                 for history in histories:
                     history.allow_compaction(shard, begins)
-        follows = dataflow.cluster.history.follows  # only dataflows of sinks move
         for id, subscription in dataflow.subscriptions.items():
             dataflow.cluster.history.allow_compaction(id, subscription.since)
-        for id, stream in dataflow.index_subscriptions.items():
-            request = follows[id]
-            follows[id] = msgspec.structs.replace(request, lower=stream.upper)
+        index_streams.note_received(dataflow)

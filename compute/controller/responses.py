@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
+from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.cluster import Replica
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.peeks import Peeks
@@ -140,6 +141,7 @@ class Responses:
                 and each.memory_limit != dataflow.entry.description.memory_limit
                 and replica in dataflow.cluster.replicas.values()
             ):
+                index_streams.note_received(dataflow)
                 dataflow.cluster.restart(replica, dataflow.entry)
 
     def fail_readers(self) -> None:

@@ -160,3 +160,39 @@ async def test_invalid_size_is_refused(env: TestEnvironment, size: str) -> None:
         "s", f"CREATE MATERIALIZED VIEW v WITH (MEMORY LIMIT = '{size}') AS {OF}"
     )
     assert answer.startswith(f'ERROR 22023: invalid value for MEMORY LIMIT: "{size}"')
+
+
+async def test_who_follows_an_index_goes_on_when_its_limit_is_raised(env: TestEnvironment) -> None:
+    """A client's subscription and a mirror receive what came while the index stood still."""
+    await begun(env)
+    await env.ran(
+        "s",
+        f"CREATE VIEW grouped AS {OF}",
+        "CREATE INDEX by_k ON grouped (k) WITH (MEMORY LIMIT = '200kB')",
+    )
+    await mirrored(env, 100)
+    await env.ran("f", "BEGIN", "DECLARE c CURSOR FOR SUBSCRIBE grouped")
+    assert (await env.query("f", "FETCH 100 c")).count("|") == 400
+    await env.ran("s", "INSERT INTO t SELECT i, i FROM generate_series(101, 9000) AS i")
+    await becomes(env, "by_k", "stalled")
+    await env.ran("s", "ALTER INDEX by_k RESET (MEMORY LIMIT)")
+    await becomes(env, "by_k", "running")
+    async with asyncio.timeout(30):
+        found = 0
+        while found < 8900:
+            answer = await env.query("f", "FETCH ALL c WITH (TIMEOUT = '500ms')")
+            found += sum("|" in line for line in answer.splitlines())
+    assert found == 8900
+    await mirrored(env, 9000)
+
+
+async def mirrored(env: TestEnvironment, rows: int) -> None:
+    """Read the view until its index has a mirror with so many rows."""
+    sizes = (
+        "SELECT s.records FROM mz_introspection.mz_arrangement_sizes s JOIN mz_objects o"
+        " ON o.id = s.object_id WHERE o.name = 'by_k' AND s.name = 'mirror'"
+    )
+    async with asyncio.timeout(30):
+        while await env.ran("s", sizes) != f"{rows}\nSELECT 1":
+            await env.ran("s", "SELECT * FROM grouped WHERE k = 5")
+            await asyncio.sleep(0.01)
