@@ -126,6 +126,7 @@ async def rows_of_index(context: StatementContext, point: IndexPoint) -> list[Ro
     rows = mirror.rows_under(key, time) if mirror.has_tuples else None
     if rows is None:
         return None
+    context.coordinator.compute.mirrors.note_use(mirror)
     context.ran(f"Read of index {point.index}, 1 key, in this process")
     return point.selected(givens, rows)
 
@@ -134,6 +135,9 @@ async def whole_index(context: StatementContext, read: IndexRead) -> pa.RecordBa
     """Return the finished rows of a whole index; None if they are read another way."""
     peek = context.prepared.peek
     assert peek is not None
+    mirrors = context.coordinator.compute.mirrors
+    if mirrors.is_beyond(read.index, read.relation, whole=True):
+        return None
     found = await _mirror(context, read.index, peek.shards)
     if found is None:
         return None
@@ -143,6 +147,7 @@ async def whole_index(context: StatementContext, read: IndexRead) -> pa.RecordBa
         rows = mirror.answer(request, is_repeated=True)
     except TooManyRows:
         return None
+    mirrors.note_use(mirror)
     context.ran(f"Read of index {read.index}, whole, in this process")
     return rows
 
@@ -172,7 +177,7 @@ async def _mirror(
         if ends:
             coordinator.holds.hold_for(transaction, (index,), time, context.pid)
         notify_of_waiting(context, (index,), time)
-        if not await mirror.passed(time, mirrors.bounds.patience_s):
+        if not await mirrors.knows_soon(mirror, time):
             return None
     await coordinator.compute.maintained.check_errors((index,), time)
     return (mirror, time) if mirror.knows(time) else None

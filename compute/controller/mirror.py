@@ -66,7 +66,9 @@ class Mirror:
         self.index = index
         self.upper: Timestamp = 0  # all updates before it have been received
         self.failed = False
-        self.unread = 0  # updates since the last read
+        self.unread = 0  # updates since it last answered a read
+        self.is_used = False  # whether it has answered one
+        self._late: tuple[Timestamp, float] | None = None  # see `is_late`
         self._as_of = as_of
         self._columns = columns
         self._rows = table_index(index, columns, key, as_of)
@@ -256,6 +258,24 @@ class Mirror:
                     self._waiting = [each for each in self._waiting if each[1] is not passed]
         return self.knows(time)
 
+    def is_late(self, time: Timestamp, seconds: float) -> bool:
+        """Note that `time` did not come in a read's patience, though the index is past it.
+
+        Return whether nothing has been received for so long since a read was first let down.
+        """
+        if time < self.upper:  # it is being arranged
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._late is None or self._late[0] != self.upper:
+            self._late = self.upper, now
+        return now - self._late[1] >= seconds
+
+    def is_beyond(self, relation: Relation, *, whole: bool) -> bool:
+        """Whether a read, of the `whole` index or not, is surely too much for the event loop."""
+        if whole and self._rows.size[0] > FEW_ROWS:
+            return True
+        return not isinstance(relation, Get) and not _is_light(relation)
+
     def answer(self, peek: IndexPeek, *, is_repeated: bool = False) -> pa.RecordBatch:
         """Return the answer of a peek at a time that it knows.
 
@@ -263,7 +283,8 @@ class Mirror:
         Raises DataError, and TooManyRows if the work is too much for the event loop.
         """
         finishing = peek.finishing
-        if not isinstance(peek.relation, Get) and not _is_light(peek.relation):
+        whole = peek.keys is None and peek.span is None
+        if self.is_beyond(peek.relation, whole=whole):
             raise TooManyRows
         if not is_repeated or finishing is None or peek.keys is not None:
             return answer_from_index(peek, self._local, small=True)

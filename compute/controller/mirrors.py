@@ -9,7 +9,8 @@ it first, survives the loss of replicas, and knows the exact rows at each time f
 cluster's answer is the same, and what hinders it is known there.
 
 A mirror costs memory here, and messages. It ends if it outgrows its bounds, if much changes and
-nobody reads, or if another one needs its place; reads are then answered by the cluster again.
+it answers no reads, if it lags behind, or if another one needs its place; reads are then answered
+by the cluster again.
 
 All methods belong on the event loop.
 """
@@ -26,12 +27,13 @@ from foreshore.compute.controller.maintained import Dataflow
 from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.controller.uppers import Uppers
+from foreshore.compute.peek import FEW_ROWS
 from foreshore.compute.protocol import IndexExport, SubscribeIndex
 from foreshore.compute.result import Result
-from foreshore.errors import DatabaseError
-from foreshore.expr.ir import columns_of
+from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState
+from foreshore.expr.ir import Relation, columns_of
 from foreshore.ids import GlobalId
-from foreshore.update import Timestamp
+from foreshore.update import EMPTY, Timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ class Bounds:
     reads: int = 3  # of an index, until it gets a mirror
     retry: int = 1_000  # reads of an index that had no room, until it is tried again
     unread: int = 50_000  # updates that nobody reads, until a mirror ends
+    late_s: float = 2.0  # how long it may lag behind an index that is read
     patience_s: float = 0.1  # how long a read waits before it asks the cluster
 
 
@@ -73,28 +76,49 @@ class Mirrors:
         self._exporters = exporters
         self._uppers = uppers
         self._new_id = new_id
-        self._mirrors: OrderedDict[GlobalId, Mirror] = OrderedDict()  # last read last, by index
+        self._mirrors: OrderedDict[GlobalId, Mirror] = OrderedDict()  # last used last, by index
         self._reads: dict[GlobalId, int] = {}  # of indexes without a mirror
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- reading
 
-    def of(self, index: GlobalId, time: Timestamp) -> Mirror | None:
-        """Return the mirror of an index that knows or will know the rows at `time`; note the read.
+    def of(self, index: GlobalId, time: Timestamp, *, whole: bool = False) -> Mirror | None:
+        """Return the mirror of an index that knows or will know the rows at `time`.
 
-        None if there is none; there may be one soon.
+        None if there is none; there may be one soon, as the read is noted, of the `whole` or not.
         """
         mirror = self._mirrors.get(index)
         if mirror is None:
-            self._note_read(index)
+            self._note_read(index, whole=whole)
             return None
-        self._mirrors.move_to_end(index)
-        mirror.unread = 0
         return mirror if mirror.readable_from <= time else None
 
     def has(self, index: GlobalId) -> bool:
         """Whether an index has a mirror."""
         return index in self._mirrors
+
+    def is_beyond(self, index: GlobalId, relation: Relation, *, whole: bool) -> bool:
+        """Whether the mirror of an index, if it has one, surely leaves a read to the cluster."""
+        mirror = self._mirrors.get(index)
+        return mirror is not None and mirror.is_beyond(relation, whole=whole)
+
+    async def knows_soon(self, mirror: Mirror, time: Timestamp) -> bool:
+        """Return whether a mirror knows the rows at `time`, perhaps after waiting a little.
+
+        One that receives nothing while replicas pass the times that are read ends.
+        """
+        if await mirror.passed(time, self.bounds.patience_s):
+            return True
+        lags = mirror.upper > 0 and not mirror.failed and self._uppers[mirror.index] > time
+        if lags and mirror.is_late(time, self.bounds.late_s):
+            mirror.fail(ObjectNotInPrerequisiteState("it lags behind its index"))
+        return False
+
+    def note_use(self, mirror: Mirror) -> None:
+        """Note that a mirror has answered a read."""
+        mirror.is_used, mirror.unread = True, 0
+        if mirror.index in self._mirrors:
+            self._mirrors.move_to_end(mirror.index)
 
     async def answer(self, request: PeekRequest) -> Result | None:
         """Return the answer of a mirror, None if there is none that knows it soon.
@@ -103,13 +127,18 @@ class Mirrors:
         """
         if request.index is None or request.replica is not None:
             return None
-        mirror = self.of(request.index, request.as_of)
-        if mirror is None or not await mirror.passed(request.as_of, self.bounds.patience_s):
+        whole = request.keys is None and request.span is None
+        mirror = self.of(request.index, request.as_of, whole=whole)
+        if mirror is None or mirror.is_beyond(request.relation, whole=whole):
+            return None
+        if not await self.knows_soon(mirror, request.as_of):
             return None
         try:
-            return Result.of(mirror.answer(request, is_repeated=request.is_repeated))
+            rows = mirror.answer(request, is_repeated=request.is_repeated)
         except TooManyRows:
             return None
+        self.note_use(mirror)
+        return Result.of(rows)
 
     def sizes(self) -> Iterator[MirrorSize]:
         """Yield the size of each mirror."""
@@ -124,21 +153,29 @@ class Mirrors:
 
     # --- their lives
 
-    def _note_read(self, index: GlobalId) -> None:
+    def _note_read(self, index: GlobalId, *, whole: bool) -> None:
         reads = self._reads.get(index, 0) + 1
         self._reads[index] = reads
         if reads >= self.bounds.reads:
             self._reads[index] = -self.bounds.retry
-            self._begin(index)
+            self._begin(index, whole=whole)
 
-    def _begin(self, index: GlobalId) -> None:
-        """Begin a mirror of an index, if it is small and there is room."""
+    def _begin(self, index: GlobalId, *, whole: bool) -> None:
+        """Begin a mirror of an index, if it is small and there is room.
+
+        One that is read as a `whole` must be so small that the mirror answers that.
+        """
         dataflow = self._exporters.get(index)
         size = None if dataflow is None else _size_of(dataflow, index)
         if dataflow is None or size is None:
             self._reads[index] = 0  # it has just begun
             return
         rows, bytes = size
+        if whole and rows > FEW_ROWS:
+            self._reads[index] = 0  # reads by key may come
+            return
+        if self._uppers[index] == EMPTY:
+            return  # it is complete: no changes come that would tell of a later time
         if rows > self.bounds.rows or bytes > self.bounds.bytes:
             return
         while self._mirrors and self._bytes() + bytes > self.bounds.all_bytes:
@@ -165,7 +202,7 @@ class Mirrors:
         too_large = rows > self.bounds.rows or bytes > self.bounds.bytes
         if too_large or mirror.unread > self.bounds.unread:
             self._end(mirror)
-            if not too_large:
+            if not too_large and mirror.is_used:
                 self._reads.pop(mirror.index, None)
             return
         if self._bytes() > self.bounds.all_bytes:

@@ -8,9 +8,13 @@ from random import Random
 
 import pytest
 
+from foreshore.compute.controller import mirror as mirror_module
+from foreshore.compute.controller import mirrors as mirrors_module
+from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import DatabaseError
 from foreshore.expr.ir import Get, Relation, columns_of
+from foreshore.update import EMPTY
 from tests.compute.in_process import InProcessLauncher
 from tests.compute.runtime.harness import (
     Environment,
@@ -148,6 +152,69 @@ def test_a_mirror_that_outgrows_its_bounds_ends(tmp_path: Path, most: int) -> No
                     await env.write({"u1": [((9, "z"), 1)]})
                     await asyncio.sleep(0.01)
             assert len(await env.index_rows("c", "u9", RELATION, later)) == 9
+            assert not env.compute._clusters["c"].history.follows
+
+    run(scenario)
+
+
+def test_a_mirror_that_receives_nothing_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            first = await begin(env)
+            env.compute.mirrors.bounds = replace(
+                env.compute.mirrors.bounds, patience_s=0.01, late_s=0.1
+            )
+            await mirrored(env, first)
+            for name in ("put", "progress"):
+                monkeypatch.setattr(Mirror, name, lambda *_: None)
+            last = await env.write({"u1": [((1, "a"), 1)]})
+            async with asyncio.timeout(60):
+                while list(env.compute.mirrors.sizes()):
+                    assert await env.index_rows("c", "u9", RELATION, last) == {
+                        ("a", 3): 1,
+                        ("b", 1): 1,
+                    }
+
+    run(scenario)
+
+
+def test_an_index_too_large_to_be_read_whole_gets_a_mirror_for_reads_by_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (mirror_module, mirrors_module):
+        monkeypatch.setattr(module, "FEW_ROWS", 1)
+
+    async def scenario() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            last = await begin(env)
+            for _ in range(10):
+                assert len(await env.index_rows("c", "u9", RELATION, last)) == 2
+                await asyncio.sleep(0.05)  # a status may come
+            assert not list(env.compute.mirrors.sizes())
+            async with asyncio.timeout(60):
+                while not is_mirrored(env, last):
+                    await env.index_rows("c", "u9", RELATION, last, "a")
+                    await asyncio.sleep(0.01)
+            env.compute.mirrors.bounds = replace(env.compute.mirrors.bounds, unread=6)
+            async with asyncio.timeout(60):  # what it does not answer is no use of it
+                while list(env.compute.mirrors.sizes()):
+                    last = await env.write({"u1": [((1, "a"), 1)]})
+                    assert len(await env.index_rows("c", "u9", RELATION, last)) == 2
+
+    run(scenario)
+
+
+def test_a_complete_index_gets_no_mirror(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            first = await begin(env)
+            env.compute._uppers.advance(id_("u9"), EMPTY)
+            for _ in range(10):
+                assert len(await env.index_rows("c", "u9", RELATION, first)) == 2
+                await asyncio.sleep(0.05)  # a status may come
+            assert not list(env.compute.mirrors.sizes())
             assert not env.compute._clusters["c"].history.follows
 
     run(scenario)
