@@ -136,17 +136,16 @@ class Arrangement:
     # --- checkpoints
 
     def save(self, to: Writer) -> None:
-        """Write all updates."""
-        since = min(self.since, max(self.upper - 1, 0))
-        to.numbers("times", since, self.upper)
+        """Write all updates; `since` may be beyond them, as that of a replica that is behind."""
+        to.numbers("times", self.since, self.upper)
         to.numbers("rows", self.rows)
         if self.rows:
-            to.table("updates", self.updates(since))
+            to.table("updates", self._updates_from(self.since))
 
     def load(self, saved: Reader) -> None:
         """Take saved updates over; there are none yet."""
         self.since, upper = saved.numbers("times")
-        self._state = State((), (), np.empty(0, np.uint64), self.since)
+        self._state = State((), (), np.empty(0, np.uint64), min(self.since, upper))
         if saved.numbers("rows") != [0]:
             self.insert(saved.table("updates"), upper)
         self.advance(upper)
@@ -282,12 +281,16 @@ class Arrangement:
 
     def updates(self, as_of: Timestamp) -> pa.Table:
         """Return all updates, those before `as_of` moved to it: rows' columns, times, diffs."""
-        state = self._readable(as_of)
-        parts = [*(run.updates for run in state.runs), *state.tail]
+        self._readable(as_of)
+        return self._updates_from(as_of)
+
+    def _updates_from(self, since: Timestamp) -> pa.Table:
+        """Return all updates, those before `since` moved to it."""
+        parts = self.parts()
         schema = update_schema(self.schema)
         if not parts:
             return schema.empty_table()
-        found = sort_and_consolidate(concat(parts), as_of)
+        found = sort_and_consolidate(concat(parts), since)
         arrays = [*found.rows.columns, pa.array(found.times), pa.array(found.diffs)]
         return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+import foreshore
+from foreshore import compute
 from foreshore.compute.protocol import CheckpointStatus, DataflowDescription
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -123,17 +125,34 @@ class Manifest(msgspec.Struct, frozen=True):
 
 @cache
 def engine_version() -> str:
-    """Return a digest of the engine's code, which decides what operators a plan becomes."""
-    root = Path(__file__).parent.parent
+    """Return a digest of all code that decides what state a plan has and what it evaluates to.
+
+    It reads some hundred files the first time, so not on the event loop.
+    """
+    return digest_of(Path(foreshore.__file__).parent, Path(compute.__file__).parent)
+
+
+def digest_of(package: Path, engine: Path) -> str:
+    """Return a digest of the code of the modules and expressions of a package, and of its engine.
+
+    Names are digested too, and all lengths, so that no two sets of files look the same.
+    """
+    files = [*package.glob("*.py"), *package.glob("expr/**/*.py"), *engine.glob("**/*.py")]
+    roots = (package, engine)
     digest = hashlib.sha256()
-    for file in sorted([*root.glob("checkpoint/*.py"), *root.glob("flow/**/*.py")]):
-        digest.update(file.read_bytes())
+    for root in roots:
+        inside = [file for file in files if file.is_relative_to(root)]
+        for file in sorted(inside):
+            content = file.read_bytes()
+            digest.update(f"{file.relative_to(root)} {len(content)}\n".encode())
+            digest.update(content)
     return digest.hexdigest()
 
 
 def fingerprint(description: DataflowDescription) -> str:
     """Return a digest of a dataflow's plan and exports."""
-    whole = msgspec.msgpack.encode(msgspec.structs.replace(description, as_of=0))
+    plan = msgspec.structs.replace(description, as_of=0, memory_limit=None)
+    whole = msgspec.msgpack.encode(plan)
     return hashlib.sha256(whole).hexdigest()
 
 

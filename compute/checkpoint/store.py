@@ -59,6 +59,7 @@ class CheckpointStore:
         # With the number of indexes that were written.
         self._run_files: WeakKeyDictionary[Run, tuple[File, int]] = WeakKeyDictionary()
         self._written: set[str] | None = None  # keys; None: all that is there
+        self._kept: set[str] | None = None  # keys not to be deleted yet; None: all
 
     # --- writing
 
@@ -67,7 +68,7 @@ class CheckpointStore:
         runs: dict[str, File] = {}
         for name, run in captured.runs.items():
             file, indexes = self._run_files.get(run, (None, 0))
-            if file is None or indexes < _indexes_made(run):
+            if file is None or not self._is_kept(file) or indexes < _indexes_made(run):
                 indexes = _indexes_made(run)
                 file = self._put(write_arrays, arrays_of(run))
                 self._run_files[run] = file, indexes
@@ -89,10 +90,14 @@ class CheckpointStore:
             self._blob.put_file(key, path)
         finally:
             path.unlink(missing_ok=True)
-        if self._written is not None:
-            self._written.add(key)
+        for keys in (self._written, self._kept):
+            if keys is not None:
+                keys.add(key)
         reached("checkpoint.file")
         return File(key, size, checksum)
+
+    def _is_kept(self, file: File) -> bool:
+        return self._kept is None or file.key in self._kept
 
     def put(self, manifest: Manifest) -> None:
         """Store a manifest in place of the one before."""
@@ -103,6 +108,7 @@ class CheckpointStore:
     def collect(self, manifest: Manifest) -> None:
         """Delete the files that the manifest, which was just stored, does not name."""
         named = {file.key for file in manifest.files}
+        self._kept = set(named)  # before any is deleted, as that may fail halfway
         if self._written is None:  # whatever earlier processes have left
             self._written = {key for key, _ in self._blob.list(self._prefix)}
             self._written.discard(self._prefix + NAME)

@@ -4,8 +4,11 @@
              between two of its steps, and written; then what they share; then the manifest
 
 A dataflow that made no step since the last round is not written again, nor are large runs that are
-there still. Writing is done by one thread of low priority, which works a share of the time only. A
-round begins when the interval has passed, and not before many times as long as the last one took.
+there still. One that cannot be captured, as a step failed or takes long, keeps its state of the
+last round for a while. No round begins before all dataflows had their chance to be resumed.
+
+Writing is done by one thread of low priority, which works a share of the time only. A round begins
+when the interval has passed, and not before many times as long as the last one took.
 """
 
 import asyncio
@@ -56,6 +59,7 @@ SELDOM = 5  # a round begins at the earliest so many times as long after the las
 WAIT_SECONDS = 0.5  # for the engine
 LOOK_SECONDS = 5.0  # between looks at whether there is enough state
 PATIENCE_SECONDS = 10.0  # for a dataflow to be between two steps
+CARRIED_MS = 3_600_000  # a dataflow that cannot be saved keeps its last state, and holds inputs
 MANY_STRINGS = 8  # files of strings, beyond which they are written anew as one
 
 
@@ -197,10 +201,20 @@ class Checkpointer:
     def _is_worth_while(self, engine: SavingEngine) -> bool:
         if not any(each.state == "running" for each in self._dataflows.values()):
             return False
+        if any(each.state in ("pending", "hydrating") for each in self._resumable()):
+            return False
         if self._manifest is not None or self._loaded is not None:
             return True
         sizes = [status.bytes for each in self._states() for status in each.arrangement_status()]
         return sum(size.bytes for size in engine.sizes()) + sum(sizes) >= self._pace.least_bytes
+
+    def _resumable(self) -> list[DataflowState]:
+        """Return the dataflows of the checkpoint that was loaded."""
+        loaded = self._loaded
+        if loaded is None:
+            return []
+        ids = {each.id for each in loaded.dataflows}
+        return [each for id, each in self._dataflows.items() if id in ids]
 
     def _states(self) -> list[DataflowState]:
         return list(self._dataflows.values())
@@ -209,12 +223,13 @@ class Checkpointer:
         assert self._store is not None
         before = self._manifest or self._loaded
         self._send(Checkpoints(before.status() if before is not None else (), begun=True))
-        engine.forget_unread()
+        if all(each.state in ("running", "stalled") for each in self._resumable()):
+            engine.forget_unread()  # else a dataflow that failed is going to read it
         await blocking.run(self._steps, engine.hold)
         try:
             written: dict[GlobalId, _Written] = {}
             for dataflow in self._states():
-                found = await self._save(dataflow)
+                found = await self._saved(dataflow)
                 if found is not None:
                     written[dataflow.id] = found
             dataflows = tuple(each.saved for each in written.values())
@@ -227,7 +242,34 @@ class Checkpointer:
             return  # it works for another database
         self._manifest, self._written = manifest, written
         self._send(Checkpoints(manifest.status()))
-        await blocking.run(self._writing, self._store.collect, manifest)
+        try:
+            await blocking.run(self._writing, self._store.collect, manifest)
+        except Exception:  # the checkpoint is complete; the next round tries again
+            logger.exception("files of old checkpoints are not deleted")
+
+    async def _saved(self, dataflow: DataflowState) -> _Written | None:
+        """Write a dataflow, or else keep what the last round has of it; None if that is nothing."""
+        try:
+            found = await self._save(dataflow)
+        except Exception:
+            logger.exception("a dataflow is not saved", extra={"dataflow": dataflow.id})
+            found = None
+        return found or self._carried(dataflow)
+
+    def _carried(self, dataflow: DataflowState) -> _Written | None:
+        """Return the last state of a dataflow that cannot be saved, unless it has got old.
+
+        Its inputs are held from there on. What it shares with others may be compacted, if it made
+        steps since; then it is not resumed but hydrated.
+        """
+        saved = None if self._manifest is None else self._manifest.dataflow(dataflow.id)
+        if saved is None or dataflow.dropped or dataflow.state == "stalled":
+            return None
+        if saved.saved_at < _now() - CARRIED_MS:
+            return None
+        last = self._written.get(dataflow.id)
+        steps = last.steps if last is not None and last.state is dataflow else -1
+        return _Written(dataflow, steps, saved)
 
     async def _save(self, dataflow: DataflowState) -> _Written | None:
         """Capture a dataflow between two steps and write it; None if it cannot be saved."""

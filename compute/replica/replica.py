@@ -486,8 +486,10 @@ class Replica:
                 dataflow.busy = True
                 try:
                     dataflow.merging_due = await blocking.run(self._steps, dataflow.maintain)
-                finally:
-                    dataflow.busy = False
+                except MemoryError as error:
+                    await self._step_failed(dataflow, error)
+                    return True
+                dataflow.busy = False
                 if dataflow.dropped:
                     self._close(dataflow)
                 else:

@@ -119,6 +119,8 @@ def _loaded(
         errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         errors.load(reader.part("errors"))
         errors.advance(upper)
+        if errors.since > description.as_of:
+            raise Mismatch(f"its errors are readable from {errors.since}")
         reader.check_all_read()
         parts = {id: each.after(as_of) for id, each in contents.items()}
     except BaseException:

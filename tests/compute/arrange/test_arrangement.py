@@ -15,6 +15,7 @@ from foreshore.compute.arrange.arrangement import Arrangement, consolidate
 from foreshore.compute.arrange.key import hash_columns, hash_words, key_words
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Run, sort_and_consolidate
+from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.expr.datum import to_array
 from foreshore.types import (
@@ -120,6 +121,21 @@ def test_reads_outside_since_and_upper_fail() -> None:
         with pytest.raises(ObjectNotInPrerequisiteState):
             subject.scan(time)
     assert contents(subject.scan(7)) == {(1, "a"): 1}
+
+
+def test_an_arrangement_behind_its_since_is_saved_and_goes_on() -> None:
+    subject, loaded = arrangement(), arrangement()
+    subject.insert(table([(1, "a", 1, 1), (2, "b", 3, 1)]), 5)
+    subject.compact(8)
+    to = Writer()
+    subject.save(to)
+    loaded.load(Reader(to.captured))
+    assert (loaded.since, loaded.upper) == (8, 5)
+    loaded.insert(table([(1, "a", 6, -1), (3, "c", 9, 1)]), 10)
+    assert contents(loaded.scan(8)) == Counter({(2, "b"): 1})
+    assert contents(loaded.scan(9)) == Counter({(2, "b"): 1, (3, "c"): 1})
+    with pytest.raises(ObjectNotInPrerequisiteState):
+        loaded.scan(7)
 
 
 def test_compacted_arrangement_has_size_of_live_rows() -> None:

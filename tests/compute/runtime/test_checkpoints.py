@@ -2,17 +2,23 @@
 
 import asyncio
 import logging
+import time as clock
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from foreshore.compute.checkpoint.manifest import Manifest
+from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.controller.cluster import Replica
 from foreshore.compute.controller.input_holds import _downgrade_holds
-from foreshore.compute.protocol import SinkExport
+from foreshore.compute.protocol import DataflowDescription, SinkExport
+from foreshore.compute.replica import checkpoints
+from foreshore.compute.replica.dataflow import DataflowState
+from foreshore.compute.replica.resume import resume
 from foreshore.expr.ir import Column, Join, Relation
 from foreshore.types import INT4
 from tests.compute.in_process import InProcessLauncher
@@ -254,5 +260,90 @@ def test_a_checkpoint_has_no_files_beyond_its_manifests(tmp_path: Path) -> None:
                 return names == {file.name for file in files(env)}
 
             await until(tidy)
+
+    run(work)
+
+
+def test_no_checkpoint_is_made_before_all_dataflows_are_resumed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def slow(
+        engine: Any, store: Any, manifest: Any, description: DataflowDescription, contents: Any
+    ) -> Any:
+        calls.append(description.id)
+        if len(calls) == 2:
+            clock.sleep(1)  # meanwhile the other one would be saved, and this one's files deleted
+        return resume(engine, store, manifest, description, contents)
+
+    monkeypatch.setattr(checkpoints, "resume", slow)
+    monkeypatch.setattr(checkpoints, "PATIENCE_SECONDS", 0.1)
+    caplog.set_level(logging.INFO)
+    assert scenario(tmp_path) == RIGHT
+    assert caplog.text.count(RESUMED) == 2
+    assert HYDRATED not in caplog.text
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, method: str, name: str) -> None:
+    """Let a method fail for one dataflow."""
+    right = getattr(DataflowState, method)
+
+    def fails(self: DataflowState, *args: Any) -> Any:
+        if self.id == id_(name):
+            raise RuntimeError(f"no {method}")
+        return right(self, *args)
+
+    monkeypatch.setattr(DataflowState, method, fails)
+
+
+@pytest.mark.parametrize("method", ["step", "save"])
+def test_a_dataflow_that_cannot_be_saved_keeps_its_last_state(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def work() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            time = await begun(env)
+            await saved(env, time)
+            with monkeypatch.context() as patch:
+                failing(patch, method, "u6")
+                time = await env.write({"u1": [((2, "b"), 1)], "u2": [((2, "x"), 1)]})
+                replica = replica_of(env)
+                for _ in range(2):
+                    upper = replica.checkpoints[id_("u8")].upper
+                    await until(lambda: replica.checkpoints[id_("u8")].upper > max(upper, time))  # noqa: B023
+                    assert replica.checkpoints[id_("u6")].upper <= time
+                    time = await env.write({"u2": [((2, "x"), 1)]})
+            await restart(env)
+            assert await env.index_rows("c", "u7", joined(), time) == Counter({("x", 7): 1})
+            assert await env.shard_rows("u9", time) == Counter({("a", 1): 1, ("b", 2): 1})
+
+    run(work)
+    assert caplog.text.count(RESUMED) == 2
+    assert HYDRATED not in caplog.text
+
+
+def test_inputs_stay_held_when_old_files_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def fails(self: CheckpointStore, manifest: Manifest) -> None:
+        calls.append(manifest)
+        raise OSError("the store is away")
+
+    async def work() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            time = await begun(env)
+            await saved(env, time)
+            monkeypatch.setattr(CheckpointStore, "collect", fails)
+            while len(calls) < 3:
+                await asyncio.sleep(0.002)
+                assert replica_of(env).checkpoints
 
     run(work)

@@ -199,6 +199,30 @@ def test_window_exceeding_memory_is_not_a_failure(
     with_replica(scenario)
 
 
+def test_a_merge_without_memory_stalls_the_dataflow_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
+) -> None:
+    async def scenario(replica: Replica) -> None:
+        one = Controller(replica)
+        one.begin(tmp_path, 2, with_times(rows((1, "a")), 1))
+        one.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        (running,) = replica._dataflows.values()
+        await until(lambda: running.state == "running" and not running.busy)
+
+        def greedy() -> bool:
+            raise MemoryError("no more memory")
+
+        monkeypatch.setattr(running, "maintain", greedy)
+        running.merging_due = True
+        replica._work.set()
+        await until(lambda: running.state == "stalled" and not running.busy)
+        assert running.failure is not None
+        assert running.failure.sqlstate == "53200"
+
+    with_replica(scenario)
+
+
 def test_kept_dataflow_with_unreadable_gap_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:

@@ -1,0 +1,76 @@
+"""Files of checkpoints are there while a manifest names them, and are taken by the same code only."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from foreshore.compute.checkpoint.manifest import (
+    FORMAT,
+    Manifest,
+    SavedDataflow,
+    SavedState,
+    digest_of,
+    fingerprint,
+)
+from foreshore.compute.checkpoint.state import Arrays, Captured, run_of
+from foreshore.compute.checkpoint.store import CheckpointStore
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.ir import Get
+from foreshore.ids import GlobalId
+from foreshore.storage.blob import FileBlob
+from foreshore.storage.local_files import LocalFiles
+
+ID = GlobalId("u1")
+
+
+def manifest_of(*states: SavedState) -> Manifest:
+    dataflows = tuple(SavedDataflow(ID, "", 1, 0, each) for each in states)
+    return Manifest(FORMAT, "", "", 0, 0, 0, (), (), dataflows)
+
+
+def test_a_run_whose_file_was_deleted_is_written_again(tmp_path: Path) -> None:
+    blob = FileBlob(tmp_path / "blobs")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    store = CheckpointStore(blob, LocalFiles(blob, scratch), scratch, "c", "r")
+    numbers = np.arange(3, dtype=np.int64)
+    arrays = {
+        "hashes": numbers.astype(np.uint64), "words": numbers.reshape(3, 1),
+        "times": numbers, "diffs": numbers,
+    }  # fmt: skip
+    run = run_of(Arrays(arrays), [np.array([0])], np.uint64(0))
+    captured = Captured(runs={"rows": run})
+    for manifest in (manifest_of(store.write(captured)), manifest_of()):  # then without it
+        store.put(manifest)
+        store.collect(manifest)
+    again = store.write(captured)
+    store.put(manifest_of(again))
+    assert store.write(captured).runs == again.runs  # it is written once
+    assert np.array_equal(store.read(again).run_arrays["rows"]["times"], numbers)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["foreshore/types.py", "foreshore/expr/functions/text.py", "compute/a.py", "compute/flow/b.py"],
+)
+def test_the_version_of_the_engine_covers_what_it_evaluates_with(
+    tmp_path: Path, changed: str
+) -> None:
+    for name in ("foreshore/a.py", "foreshore/expr/a.py", "compute/flow/a.py", changed):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("one")
+    roots = tmp_path / "foreshore", tmp_path / "compute"
+    before = digest_of(*roots)
+    (tmp_path / changed).write_text("two")
+    assert digest_of(*roots) != before
+    (tmp_path / changed).write_text("one")
+    assert digest_of(*roots) == before
+
+
+def test_a_memory_limit_is_no_part_of_the_plan() -> None:
+    one = DataflowDescription(ID, Get(ID, ()), (ID,), (), 1)
+    other = msgspec.structs.replace(one, as_of=2, memory_limit=1 << 30)
+    assert fingerprint(one) == fingerprint(other)
+    assert fingerprint(one) != fingerprint(msgspec.structs.replace(one, imports=()))
