@@ -245,7 +245,8 @@ class Mirror:
 
     async def passed(self, time: Timestamp, patience_s: float) -> bool:
         """Return whether it knows the rows at `time`, perhaps after waiting so long."""
-        if self.upper > 0 and not self.knows(time) and self._rows.since <= time:
+        begun = self.upper > 0 and not self.failed
+        if begun and not self.knows(time) and self._rows.since <= time:
             loop = asyncio.get_running_loop()
             passed: asyncio.Future[None] = loop.create_future()
             self._waiting.append((time, passed))

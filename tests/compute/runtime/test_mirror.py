@@ -145,7 +145,8 @@ def test_a_gap_ends_it() -> None:
         await asyncio.sleep(0)
         subject.put(3, 5, table([]), NO_ERRORS)
         assert "from 2 to 3" in told[0].message
-        assert not await waiting
+        async with asyncio.timeout(10):
+            assert not await waiting  # it does not wait for one that has ended
         assert not subject.knows(1)
 
     asyncio.run(scenario())
@@ -192,7 +193,8 @@ def test_a_window_that_cannot_be_arranged_ends_it(
             while subject._arranging is not None:
                 await asyncio.wait([subject._arranging])
         subject.put(2, 3, table([((9, "c"), 2, 1)]), NO_ERRORS)
-        assert not await waiting
+        async with asyncio.timeout(10):
+            assert not await waiting  # it does not wait for one that has ended
         assert subject.failed
         assert not subject.knows(2)
         assert len(ended) == 1
