@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-import foreshore
-from foreshore import compute
+from foreshore import errors
 from foreshore.compute.protocol import CheckpointStatus, DataflowDescription
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -129,7 +128,8 @@ def engine_version() -> str:
 
     It reads some hundred files the first time, so not on the event loop.
     """
-    return digest_of(Path(foreshore.__file__).parent, Path(compute.__file__).parent)
+    # A package may have no file of its own, as in an editable installation.
+    return digest_of(Path(errors.__file__).parent, Path(__file__).parent.parent)
 
 
 def digest_of(package: Path, engine: Path) -> str:

@@ -1,5 +1,7 @@
 """Files of checkpoints are there while a manifest names them, and are taken by the same code only."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -12,6 +14,7 @@ from foreshore.compute.checkpoint.manifest import (
     SavedDataflow,
     SavedState,
     digest_of,
+    engine_version,
     fingerprint,
 )
 from foreshore.compute.checkpoint.state import Arrays, Captured, run_of
@@ -74,3 +77,10 @@ def test_a_memory_limit_is_no_part_of_the_plan() -> None:
     other = msgspec.structs.replace(one, as_of=2, memory_limit=1 << 30)
     assert fingerprint(one) == fingerprint(other)
     assert fingerprint(one) != fingerprint(msgspec.structs.replace(one, imports=()))
+
+
+def test_the_version_of_the_engine_is_the_same_from_any_directory(tmp_path: Path) -> None:
+    code = "from foreshore.compute.checkpoint.manifest import engine_version as v; print(v())"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == engine_version()
