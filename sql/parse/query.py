@@ -49,6 +49,16 @@ class QueryParser(Cursor):
         end = super().last_end
         return self._rests.get(end, end)
 
+    def mark(self) -> tuple[int, Lists]:
+        """Return the position, and the rests of lists that no node has yet."""
+        return self.index, dict(self._converter.lists)
+
+    def go_back(self, mark: tuple[int, Lists]) -> None:
+        """Go back to a position that `mark` has returned."""
+        index, lists = mark
+        self.go_to(index)
+        self._converter.lists.update(lists)
+
     def _through(self, produce: Callable[[Parser], Any], convert: Callable[[Any], T]) -> T:
         """Parse one production with sqlglot."""
         index = bisect_left(self._found, self.token.start, key=_START)

@@ -85,7 +85,7 @@ class StatementParser(ExplainParser):
 
     def _with(self) -> ast.StatementSyntax:
         """Parse a statement that begins with WITH."""
-        start = self.index
+        start = self.mark()
         ctes, recursive = self.with_clause()
         statement: (
             ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement
@@ -100,7 +100,7 @@ class StatementParser(ExplainParser):
             case "merge":
                 statement = self._merge()
             case _:
-                self.go_to(start)
+                self.go_back(start)
                 return self._query_statement()
         statement.ctes, statement.recursive = ctes, recursive
         return statement

@@ -162,3 +162,31 @@ def planned(text: str) -> Any:
         return plan_statement(statement, TestCatalog(TABLE))
     except DatabaseError as error:
         return error.sqlstate, error.message, error.position
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "{}",
+        "WITH w AS ({}) SELECT * FROM w",
+        "WITH v AS (SELECT 1), w AS ({}) SELECT * FROM v, w WHERE 1 IN (SELECT 2)",
+        "WITH RECURSIVE w AS ({} UNION SELECT 1 FROM w) SELECT * FROM w",
+        "WITH w AS ({}) INSERT INTO t (a) SELECT 1 FROM w",
+        "PREPARE p AS WITH w AS ({}) SELECT * FROM w",
+        "CREATE VIEW v AS WITH w AS ({}) SELECT * FROM w",
+        "DECLARE c CURSOR FOR WITH w AS ({}) SELECT * FROM w",
+        "COPY (WITH w AS ({}) SELECT * FROM w) TO STDOUT",
+        "EXPLAIN WITH w AS ({}) SELECT * FROM w",
+        "SELECT * FROM t, ({}) AS q WHERE a = ANY (SELECT 3)",
+    ],
+)
+@pytest.mark.parametrize(
+    "query",
+    ["VALUES {}", "SELECT 1 FROM t WHERE a IN ({})", "SELECT 1 FROM t WHERE (a, c) IN ({})"],
+)
+def test_long_list_is_whole_wherever_a_query_stands(
+    place: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = "({0}, 'x{0}')" if "(a, c)" in query else "({0})" if "VALUES" in query else "{0}"
+    text = place.format(query.format(", ".join(row.format(i) for i in range(100, 199))))
+    assert outcome(text) == plain(monkeypatch, text)
