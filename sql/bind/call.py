@@ -12,6 +12,7 @@ import msgspec
 from foreshore.errors import (
     FeatureNotSupported,
     SyntaxError_,
+    UndefinedFunction,
     WrongObjectType,
 )
 from foreshore.expr.functions.aggregates import is_aggregate
@@ -178,11 +179,15 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         return binder.add_set(*binder.planning.zone.applied_to_set(found, args), expr.at)
     if expr.variadic:
         raise FeatureNotSupported("VARIADIC is not supported", position=expr.at + 1)
-    if not function_exists(name) and len(args) == 1:
-        type = _type_called(name)
-        if type is not None:
-            return cast(binder.planning, args[0], type, expr.at)
-    call = binder.call(name, args, expr.at, offsets)
+    type = _type_called(name) if len(args) == 1 else None
+    if type is not None and not function_exists(name):
+        return cast(binder.planning, args[0], type, expr.at)
+    try:
+        call = binder.call(name, args, expr.at, offsets)
+    except UndefinedFunction:
+        if type is None:
+            raise
+        return cast(binder.planning, args[0], type, expr.at)
     if isinstance(call, Call) and scalar_function(call.function).volatility == "volatile":
         _refuse_in_definition(binder, name, call, expr.at)
         return msgspec.structs.replace(call, number=binder.planning.new_call())

@@ -404,8 +404,8 @@ def test_comments_are_shown_and_survive_a_kill(data_dir: Path) -> None:
             assert rows.fetchall() == [("of the cluster quickstart",)]
             with pytest.raises(psycopg.errors.InsufficientPrivilege, match="system schema"):
                 connection.execute("COMMENT ON SCHEMA pg_catalog IS 'x'")
-            with pytest.raises(psycopg.errors.FeatureNotSupported, match="COMMENT ON TYPE is not"):
-                connection.execute("COMMENT ON TYPE t IS 'x'")
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="COMMENT ON RULE is not"):
+                connection.execute("COMMENT ON RULE r ON t IS 'x'")
 
 
 def test_psql_describes_a_table(server: Server) -> None:
