@@ -1,18 +1,25 @@
 """Values of domains: the checks of a cast, and the constraints of a column."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from foreshore.constraint import Check
 from foreshore.domain import Domain
-from foreshore.expr.ir import Call, Case, Column, Literal, Scalar, type_of
+from foreshore.errors import StatementTooComplex
+from foreshore.expr.ir import Call, Case, Column, Literal, Scalar, type_of, walk_scalars
 from foreshore.sql.bind.coerce import cast
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import BOOL, TEXT
 
+MAX_NODES = 5_000  # of a value with its checks, each of which repeats the value
+
 
 def checked(planning: Planning, scalar: Scalar, domain: Domain, at: int) -> Scalar:
-    """Return `scalar`, of the base type, with an error where it is no value of the domain."""
+    """Return `scalar`, of the base type, with an error where it is no value of the domain.
+
+    Raises StatementTooComplex if that has too many nodes, as those of nested casts multiply.
+    """
     type = type_of(scalar)
     branches = []
     for name, condition in _conditions(domain):
@@ -23,7 +30,17 @@ def checked(planning: Planning, scalar: Scalar, domain: Domain, at: int) -> Scal
         raised = Call("_raised(text,text)", (Literal(sqlstate, TEXT), Literal(message, TEXT)), TEXT)
         failed = Call("is_false", (_over(condition, scalar),), BOOL)
         branches.append((failed, cast(planning, raised, type, at)))
-    return Case(tuple(branches), scalar, type) if branches else scalar
+    if not branches:
+        return scalar
+    result = Case(tuple(branches), scalar, type)
+    if next(islice(walk_scalars(result), MAX_NODES, None), None) is not None:
+        raise StatementTooComplex(
+            "statement too complex",
+            detail=f"The value of a cast to domain {domain.name} is computed for each check.",
+            hint="Compute the value in a subquery, and cast its column.",
+            position=at + 1,
+        )
+    return result
 
 
 def column_checks(domain: Domain, column: str, place: int) -> tuple[Check, ...]:

@@ -78,6 +78,23 @@ async def test_label_is_not_renamed_below_a_maintained_view(own_env: TestEnviron
     assert await own_env.query("s", "SELECT count(*) FROM t GROUP BY m") == "2\nSELECT 1"
 
 
+async def test_nested_casts_to_a_domain_are_refused_before_they_take_long(
+    own_env: TestEnvironment,
+) -> None:
+    await own_env.query(
+        "s",
+        "CREATE DOMAIN pos AS int CHECK (VALUE > 0) CHECK (VALUE < 1000); CREATE TABLE t (a int)",
+    )
+    await own_env.query("s", "INSERT INTO t VALUES (1)")
+
+    def nested(levels: int) -> str:
+        return "(" * levels + "a" + "+1)::pos" * levels
+
+    assert await own_env.query("s", f"SELECT {nested(3)} FROM t") == "4\nSELECT 1"
+    refused = await own_env.query("s", f"SELECT {nested(12)} FROM t")
+    assert refused.startswith("ERROR 54001"), refused
+
+
 async def test_type_is_not_dropped_with_the_columns_of_a_table(own_env: TestEnvironment) -> None:
     await own_env.query("s", "CREATE TYPE mood AS ENUM ('sad'); CREATE TABLE t (m mood, n int)")
     await own_env.query("s", "CREATE VIEW v AS SELECT 'sad'::mood AS m")
