@@ -15,6 +15,7 @@ from foreshore.errors import (
     DuplicateObject,
     FeatureNotSupported,
     InvalidParameterValue,
+    InvalidTextRepresentation,
     WrongObjectType,
 )
 from foreshore.sql.bind.definitions.enums import enum_statement
@@ -69,7 +70,8 @@ def alter_enum(context: StatementContext, plan: AlterEnum) -> Completed:
         labels.insert(place, plan.label)
     change = context.catalog_change()
     statement = enum_statement(change.state.full_name(item), labels)
-    plan_again(context, change.alter_enum(item, statement, tuple(values)))
+    altered = change.alter_enum(item, statement, tuple(values))
+    plan_again(context, altered, renamed=plan.renamed)
     return Completed("ALTER TYPE")
 
 
@@ -90,9 +92,21 @@ def _refuse_maintained(context: StatementContext, item: Item) -> None:
             )
 
 
-def plan_again(context: StatementContext, item: Item) -> None:
-    """Plan an altered type and all that depends on it, which knows its name and labels."""
+def plan_again(context: StatementContext, item: Item, *, renamed: str | None = None) -> None:
+    """Plan an altered type and all that depends on it, which knows its name and labels.
+
+    Raises FeatureNotSupported if the statement of one of them mentions the label `renamed`.
+    """
     change = context.catalog_change()
     for each in (item, *change.state.items_above(item.id)):
         reader = context.planner.reader()
-        change.planned[each.id] = plan_item(reader.state, reader.planned, each)
+        try:
+            change.planned[each.id] = plan_item(reader.state, reader.planned, each)
+        except InvalidTextRepresentation:
+            if renamed is None:
+                raise
+            raise FeatureNotSupported(
+                f'label "{renamed}" of type "{item.name}" cannot be renamed, because the'
+                f' definition of {each.kind} "{each.name}" mentions it',
+                hint="Drop the default, constraint or view, and create it again after renaming.",
+            ) from None

@@ -78,6 +78,24 @@ async def test_label_is_not_renamed_below_a_maintained_view(own_env: TestEnviron
     assert await own_env.query("s", "SELECT count(*) FROM t GROUP BY m") == "2\nSELECT 1"
 
 
+async def test_label_is_not_renamed_where_a_definition_mentions_it(
+    own_env: TestEnvironment,
+) -> None:
+    await own_env.query("s", "CREATE TYPE mood AS ENUM ('sad')")
+    rename = "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'"
+    for create, drop in (
+        ("CREATE TABLE t (m mood DEFAULT 'sad')", "DROP TABLE t"),
+        ("CREATE TABLE t (m mood CHECK (m > 'sad'))", "DROP TABLE t"),
+        ("CREATE VIEW t AS SELECT 'sad'::mood AS m", "DROP VIEW t"),
+    ):
+        await own_env.query("s", create)
+        refused = await own_env.query("s", rename)
+        assert refused.startswith("ERROR 0A000"), refused
+        assert '"t" mentions it' in refused, refused
+        await own_env.query("s", drop)
+    assert await own_env.query("s", rename) == "ALTER TYPE"
+
+
 async def test_nested_casts_to_a_domain_are_refused_before_they_take_long(
     own_env: TestEnvironment,
 ) -> None:
