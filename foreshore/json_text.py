@@ -215,7 +215,20 @@ def _parts(text: str) -> Iterable[str]:
     return (text[at : at + LONG] for at in range(0, len(text), LONG))
 
 
-def _check_string(text: str) -> str:
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def check_strings(text: str) -> str:
+    """Return a document of type json of which each string can be text; raises DataError."""
+    if "\\u" in text:
+        for found in _STRING.finditer(text):
+            if "\\u" in found[0]:
+                check_string(json.loads(found[0]))
+    return text
+
+
+def check_string(text: str) -> str:
+    """Return `text`, a string of a document; raises DataError if it cannot be a text."""
     if "\x00" in text:
         raise DataError(
             "unsupported Unicode escape sequence",
@@ -256,9 +269,9 @@ def format_json(value: Any) -> str:
         case _Number():
             return str(value)
         case str():
-            return quote_json(_check_string(value))
+            return quote_json(check_string(value))
         case dict():
-            pairs = _by_key((_check_string(key).encode(), item) for key, item in value.items())
+            pairs = _by_key((check_string(key).encode(), item) for key, item in value.items())
             inner = (f"{quote_json(key.decode())}: {format_json(item)}" for key, item in pairs)
             return "{" + ", ".join(inner) + "}"
         case list() | tuple():

@@ -72,7 +72,9 @@ def _index(step: str) -> int | None:
     body = stripped[1:] if stripped[:1] in ("+", "-") else stripped
     if not (body.isdigit() and body.isascii()):
         return None
-    value = int(stripped)
+    if len(body.lstrip("0")) > 10:
+        return None
+    value = int(stripped[: len(stripped) - len(body)] + (body.lstrip("0") or "0"))
     return value if -(2**31) <= value < 2**31 else None
 
 

@@ -1,10 +1,11 @@
-"""json: functions over documents that are kept as they were written.
+r"""json: functions over documents that are kept as they were written.
 
     '{"b": 1, "a":  [2,3]}'::json -> 'a'        [2,3]
     to_json('{1,2}'::int[])                     [1,2]
     json_build_object('a', 1)                   {"a" : 1}
 
 A part of a document is a part of its text. Keys keep their order and may repeat; the last counts.
+A row fails where a function reads strings and one of the document cannot be text, as `"\u0000"`.
 The values that are built have PostgreSQL's spacing, which differs from one function to another.
 """
 
@@ -23,13 +24,13 @@ from foreshore.expr.functions.function import Kernel, Outcome, Signature, declar
 from foreshore.expr.functions.function import hidden as declare_hidden
 from foreshore.expr.functions.jsonb import iso_text
 from foreshore.expr.functions.rows import fail, mapped
-from foreshore.json_text import canonical_json, quote_json
+from foreshore.json_text import canonical_json, check_strings, quote_json
 from foreshore.text import format_text
 from foreshore.types import JSON, TEXT, SqlType
 
 _READER = json.JSONDecoder(parse_int=str, parse_float=str)
 _SPACE = re.compile(r"[ \t\r\n]*")
-_INDEX = re.compile(r"\s*[+-]?\d+\Z", re.ASCII)
+_INDEX = re.compile(r"\s*([+-]?)0*(\d{1,10})\Z", re.ASCII)
 
 
 def _after_space(text: str, at: int) -> int:
@@ -72,6 +73,12 @@ def _element(text: str, index: int) -> str | None:
     return items[index] if -len(items) <= index < len(items) else None
 
 
+def _index(step: str) -> int | None:
+    """Return the index that a step of a path is, of type int4, or None."""
+    found = _INDEX.match(step)
+    return int(found[1] + found[2]) if found is not None else None
+
+
 def _path(text: str, path: Sequence[str | None]) -> str | None:
     found: str | None = text
     for step in path:
@@ -80,7 +87,8 @@ def _path(text: str, path: Sequence[str | None]) -> str | None:
         if _opening(found) != "[":
             found = _key(found, step)
         else:
-            found = _element(found, int(step)) if _INDEX.match(step) else None
+            index = _index(step)
+            found = None if index is None else _element(found, index)
     return found
 
 
@@ -102,11 +110,11 @@ def _same(part: str | None) -> str | None:
 
 
 def _get(step: Callable[[str, Any], str | None], show: Callable[[str | None], Any]) -> Kernel:
-    return mapped(lambda text, arg: show(step(text, arg)))
+    return mapped(lambda text, arg: show(step(check_strings(text), arg)))
 
 
 def _variadic_path(show: Callable[[str | None], Any]) -> Kernel:
-    return mapped(lambda text, *path: show(_path(text, path)))
+    return mapped(lambda text, *path: show(_path(check_strings(text), path)))
 
 
 _KINDS = {"{": "object", "[": "array", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}
@@ -127,7 +135,7 @@ def _object_keys(text: str) -> tuple[str, ...]:
     if _kind(text) != "object":
         what = "an array" if _kind(text) == "array" else "a scalar"
         raise fail("22023", f"cannot call json_object_keys on {what}")
-    return tuple(str(key) for key, _ in _parts(text))
+    return tuple(str(key) for key, _ in _parts(check_strings(text)))
 
 
 def _each_keys(text: str) -> tuple[str, ...]:
@@ -138,7 +146,7 @@ def _each_keys(text: str) -> tuple[str, ...]:
             if _kind(text) == "array"
             else "cannot deconstruct a scalar",
         )
-    keys = tuple(str(key) for key, _ in _parts(text))
+    keys = tuple(str(key) for key, _ in _parts(check_strings(text)))
     if len(set(keys)) < len(keys):
         raise fail("0A000", "json_each of an object with a repeated key is not supported")
     return keys
@@ -149,6 +157,8 @@ def _elements(name: str, show: Callable[[str | None], Any]) -> Callable[[str], t
         if _kind(text) != "array":
             what = "a non-array" if _kind(text) == "object" else "a scalar"
             raise fail("22023", f"cannot call {name} on {what}")
+        if show is _as_text:
+            check_strings(text)
         return tuple(show(item) for _, item in _parts(text))
 
     return elements
@@ -307,6 +317,7 @@ for _show, _result, _end in ((_same, "json", ""), (_as_text, "text", "_text")):
         "json text",
         _result,
         _get(_key, _show),
+        fallible=True,
         stem=f"json_get{_end}",
     )
     declare(
@@ -314,6 +325,7 @@ for _show, _result, _end in ((_same, "json", ""), (_as_text, "text", "_text")):
         "json int4",
         _result,
         _get(_element, _show),
+        fallible=True,
         stem=f"json_get{_end}",
     )
     declare(
@@ -321,14 +333,26 @@ for _show, _result, _end in ((_same, "json", ""), (_as_text, "text", "_text")):
         "json text[]",
         _result,
         _get(_path, _show),
+        fallible=True,
         stem=f"json_path{_end}",
     )
-    declare(f"json_extract_path{_end}", "json text", _result, _variadic_path(_show), variadic=True)
+    declare(
+        f"json_extract_path{_end}",
+        "json text",
+        _result,
+        _variadic_path(_show),
+        fallible=True,
+        variadic=True,
+    )
 declare_hidden("cast(json,jsonb)", "json", "jsonb", mapped(canonical_json), fallible=True)
 declare_hidden("cast(jsonb,json)", "jsonb", "json", lambda types, a: a)
 declare("json_typeof", "json", "text", mapped(_kind))
 declare("json_array_length", "json", "int4", mapped(_array_length), fallible=True)
-declare("json_strip_nulls", "json", "json", mapped(_strip_nulls))
+declare(
+    *("json_strip_nulls", "json", "json"),
+    mapped(lambda text: _strip_nulls(check_strings(text))),
+    fallible=True,
+)
 declare("to_json", "anyelement", "json", _to_json)
 declare("array_to_json", "anyarray", "json", _to_json)
 declare(
