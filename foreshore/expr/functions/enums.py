@@ -5,9 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.errors import data_error
 from foreshore.expr.datum import repeat
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare
-from foreshore.expr.functions.rows import collect, fail
+from foreshore.expr.functions.rows import collect
 
 
 def _values(types: Signature) -> tuple[str, ...]:
@@ -20,12 +21,26 @@ def _constant(choose: Callable[[tuple[str, ...]], Any]) -> Kernel:
     """Return the kernel of a function of the type alone; its argument may be NULL."""
 
     def kernel(types: Signature, a: pa.Array) -> Outcome:
-        values = _values(types)
-        if not values:
-            raise fail("55000", f"enum {types.args[0]} contains no values")
-        return repeat(choose(values), types.result, len(a))
+        return repeat(choose(_values(types)), types.result, len(a))
 
     return kernel
+
+
+def _end(place: int) -> Kernel:
+    """Return the kernel of the first or last value, which an enum without values has not."""
+    constant = _constant(lambda values: values[place])
+
+    def kernel(types: Signature, a: pa.Array) -> Outcome:
+        if _values(types):
+            return constant(types, a)
+        text = data_error("55000", f"enum {types.args[0]} contains no values")
+        return repeat(None, types.result, len(a)), pa.array([text] * len(a), pa.string())
+
+    return kernel
+
+
+def _is_empty(types: Signature) -> bool:
+    return not _values(types)
 
 
 def _range(types: Signature, low: pa.Array, high: pa.Array) -> Outcome:
@@ -43,7 +58,12 @@ def _range(types: Signature, low: pa.Array, high: pa.Array) -> Outcome:
     return collect(types, between, rows)
 
 
-declare("enum_first", "anyenum", "anyenum", _constant(lambda values: values[0]), strict=False)
-declare("enum_last", "anyenum", "anyenum", _constant(lambda values: values[-1]), strict=False)
+for _name, _place in (("enum_first", 0), ("enum_last", -1)):
+    declare(
+        *(_name, "anyenum", "anyenum", _end(_place)),
+        strict=False,
+        fallible=True,
+        fails=_is_empty,
+    )
 declare("enum_range", "anyenum", "anyarray", _constant(lambda values: values), strict=False)
 declare("enum_range", "anyenum anyenum", "anyarray", _range, strict=False)
