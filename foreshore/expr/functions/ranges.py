@@ -248,8 +248,22 @@ def _declare_multiranges(type: str, many: str) -> None:
     def construct(*data: bytes) -> bytes:
         return stored_ranges(union(each for datum in data for each in one(datum)))
 
+    def construct_of_many(*data: bytes | None) -> bytes | None:
+        if len(data) == 1 and data[0] is None:
+            return None
+        given = [datum for datum in data if datum is not None]
+        if len(given) < len(data):
+            raise fail("22004", "multirange values cannot contain null members")
+        return construct(*given)
+
     declare(many, "", many, lambda types: pa.array([b""], pa.binary()))
-    declare(f"{many} multirange", type, many, _kernel(construct), variadic=True)
+    declare(
+        *(f"{many} multirange", type, many, _kernel_of_nulls(construct_of_many)),
+        strict=False,
+        fallible=True,
+        fails=lambda types: len(types.args) > 1,
+        variadic=True,
+    )
     hidden(f"cast({type},{many})", type, many, _kernel(construct))
     both = f"{many} {many}"
     results: dict[str, tuple[str, Callable[[Ranges, Ranges], Ranges]]] = {
