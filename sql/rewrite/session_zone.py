@@ -272,7 +272,8 @@ RULES: dict[str, Rule] = {
         (
             *("to_jsonb(anyelement)", "jsonb_build_object(any)", "jsonb_build_array(any)"),
             *("to_json(anyelement)", "json_build_object(any)", "json_build_array(any)"),
-            *("array_to_json(anyarray)", "json_member(any,any)"),
+            *("array_to_json(anyarray)", "json_member(any,any)", "_json_of_row(any)"),
+            "jsonb_member(any,any)",
         ),
         _shown("timestamptz_json_text"),
     ),

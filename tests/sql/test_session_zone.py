@@ -124,6 +124,16 @@ def test_planning_reports_zone_dependence(sql: str, matters: bool, name: str) ->
 INDEPENDENT = {
     "subtract(timestamptz,timestamptz)",
     "isfinite(timestamptz)",
+    "_overlaps(timestamptz,timestamptz,timestamptz,timestamptz)",
+    "tstzrange(timestamptz,timestamptz)",
+    "tstzrange(timestamptz,timestamptz,text)",
+    *(f"range_contains({ranges},timestamptz)" for ranges in ("tstzrange", "tstzmultirange")),
+    *(f"range_contained(timestamptz,{ranges})" for ranges in ("tstzrange", "tstzmultirange")),
+    *(
+        f"{end}({ranges})"
+        for end in ("lower", "upper")
+        for ranges in ("tstzrange", "tstzmultirange")
+    ),
     "cast(timestamptz,timestamptz)",
     "cast(timestamptz,mz_timestamp)",
     "cast(mz_timestamp,timestamptz)",
@@ -147,7 +157,9 @@ INDEPENDENT_OF_ANY = {
     *("array_lower", "array_ndims", "cardinality", "array_contains", "array_contained"),
     *("array_overlaps", "array_append", "array_prepend", "array_cat", "array_remove"),
     *("array_replace", "array_position", "array_positions", "unnest", "generate_subscripts"),
-    *("frame_start", "frame_end", "range_start", "range_end"),
+    *("frame_start", "frame_end", "range_start", "range_end", "array_dims", "array_fill"),
+    *("trim_array", "_pg_expandarray", "percentile_disc", "mode"),
+    *("enum_first", "enum_last", "enum_range"),
 }
 
 
