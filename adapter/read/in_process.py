@@ -19,6 +19,7 @@ from foreshore import blocking
 from foreshore.adapter.introspection.relations import builtin_rows, question_of
 from foreshore.adapter.read.bind import BoundPeek, Given
 from foreshore.adapter.read.result import finished
+from foreshore.adapter.read.small import small_over
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.engine import Cancellation, Evaluations, Input
@@ -41,6 +42,10 @@ async def result_in_process(context: StatementContext, bound: BoundPeek) -> Resu
     finishing = bound.finishing
     if not bound.given and question_of(context, bound.block) is not None:
         return await finished(await rows_in_process(context, bound), finishing)
+    if not bound.given and not bound.block.sources():
+        rows = await small_over(context, bound)
+        if rows is not None:
+            return await finished(rows, finishing)
 
     order: Sequence[OrderKey] = ()
     if _is_heavy(bound):  # it may have more rows than should be in memory

@@ -250,7 +250,7 @@ def is_heavy(relation: Relation) -> bool:
     for node in nodes:
         scalars = list(scalars_of(node))
         if isinstance(node, FlatMap):
-            scalars = [each for each in node.arrays if not _is_given(each)]
+            scalars = [each for each in node.arrays if not is_given(each)]
         for scalar in scalars:
             cost = cost_of(scalar)
             calls = calls or cost.calls > 0
@@ -261,7 +261,7 @@ def is_heavy(relation: Relation) -> bool:
     return calls and any(isinstance(node, Constant) and _has_long_datum(node) for node in nodes)
 
 
-def _is_given(array: Scalar) -> bool:
+def is_given(array: Scalar) -> bool:
     """Whether `array` is a literal, or the elements of one, that is quickly made a column."""
     while isinstance(array, Call) and (
         array.function == "unnest(anyarray)" or _is_cast_of_integers(array)

@@ -24,7 +24,7 @@ from foreshore.compute.local.small.rows import (
     require_countable,
     require_few,
 )
-from foreshore.expr.cost import LIGHT, cost_of, has_growing_call, is_heavy
+from foreshore.expr.cost import cost_of, has_growing_call, is_given, is_heavy
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     Column,
@@ -64,7 +64,7 @@ MOST_POSITION = 1 << 62
 Contents = Callable[[Get], SmallRows]
 
 
-@lru_cache(4096)
+@lru_cache(64)  # few, as a plan may have long arrays
 def is_small_plan(relation: Relation) -> bool:
     """Whether `evaluate_small` knows all parts of a plan, and none may take long."""
     for number, node in enumerate(walk_relations(relation)):
@@ -72,9 +72,10 @@ def is_small_plan(relation: Relation) -> bool:
             return False
         if isinstance(node, Reduce) and any(a.function not in _AGGREGATES for a in node.aggregates):
             return False
-        is_list = isinstance(node, FlatMap) and node.input == Join(())  # its arrays are rows
-        most = LIGHT if is_list else MOST_SIZE
-        if any(cost_of(scalar).size > most for scalar in scalars_of(node)):
+        scalars = list(scalars_of(node))
+        if isinstance(node, FlatMap) and node.input == Join(()):  # its arrays are rows
+            scalars = [each for each in node.arrays if not is_given(each)]
+        if any(cost_of(scalar).size > MOST_SIZE for scalar in scalars):
             return False
     return not has_growing_call(relation) and not is_heavy(relation)
 
