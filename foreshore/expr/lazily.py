@@ -12,7 +12,8 @@ def conditions(
 ) -> dict[Scalar, list[Scalar]]:
     """Return the `wanted` parts of `scalars`, nested ones first, with their conditions.
 
-    A part is evaluated for a row if one of the conditions, one for each occurrence, is TRUE.
+    A part is evaluated for a row if one of the conditions, one for each occurrence, is TRUE. If
+    an occurrence is always evaluated, the only condition is TRUE.
     """
     found: dict[Scalar, list[Scalar]] = {}
     for scalar in scalars:
@@ -42,7 +43,9 @@ def _visit(
                 _visit(operand, when, wanted, found)
     if wanted(scalar):
         places = found.setdefault(scalar, [])
-        if when not in places:
+        if when == TRUE:
+            places[:] = [TRUE]
+        elif when not in places and TRUE not in places:
             places.append(when)
 
 

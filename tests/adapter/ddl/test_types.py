@@ -113,6 +113,17 @@ async def test_nested_casts_to_a_domain_are_refused_before_they_take_long(
     assert refused.startswith("ERROR 54001"), refused
 
 
+async def test_call_of_nextval_for_each_row_is_cast_to_a_domain(own_env: TestEnvironment) -> None:
+    await own_env.query(
+        "s", "CREATE DOMAIN pos AS int CHECK (VALUE > 0) CHECK (VALUE < 4); CREATE TABLE t (a int)"
+    )
+    await own_env.query("s", "CREATE SEQUENCE q; INSERT INTO t VALUES (7), (8), (9)")
+    found = await own_env.query("s", "SELECT nextval('q')::pos FROM t ORDER BY a")
+    assert found == "1\n2\n3\nSELECT 3"
+    failed = await own_env.query("s", "INSERT INTO t SELECT nextval('q')::pos FROM t")
+    assert failed.startswith("ERROR 23514"), failed
+
+
 async def test_type_is_not_dropped_with_the_columns_of_a_table(own_env: TestEnvironment) -> None:
     await own_env.query("s", "CREATE TYPE mood AS ENUM ('sad'); CREATE TABLE t (m mood, n int)")
     await own_env.query("s", "CREATE VIEW v AS SELECT 'sad'::mood AS m")
