@@ -192,9 +192,9 @@ class Checkpointer:
             began = time.monotonic()
             try:
                 await self._round(self._engine)
-            except Exception:  # the inputs are held for nothing then
+            except Exception:  # the one before is still whole
                 logger.exception("a checkpoint could not be made")
-                self._send(Checkpoints(()))
+                self.report()
             seconds = time.monotonic() - began
             pause = max(self._pace.interval_seconds, SELDOM * seconds)
 

@@ -328,8 +328,9 @@ def test_a_dataflow_that_cannot_be_saved_keeps_its_last_state(
     assert HYDRATED not in caplog.text
 
 
-def test_inputs_stay_held_when_old_files_cannot_be_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("method", ["collect", "put"])
+def test_inputs_stay_held_when_a_later_checkpoint_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     calls = []
 
@@ -341,7 +342,7 @@ def test_inputs_stay_held_when_old_files_cannot_be_deleted(
         async with environment(tmp_path, launcher=InProcessLauncher()) as env:
             time = await begun(env)
             await saved(env, time)
-            monkeypatch.setattr(CheckpointStore, "collect", fails)
+            monkeypatch.setattr(CheckpointStore, method, fails)
             while len(calls) < 3:
                 await asyncio.sleep(0.002)
                 assert replica_of(env).checkpoints
