@@ -98,12 +98,15 @@ ROUNDS = 20
 def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
     """Return what the data directory holds; `verify` also reads and sums up all updates.
 
-    Raises UndefinedFile if there is no data directory. No state of a directory makes it raise
-    anything else.
+    What a live server has replaced meanwhile is inspected again; if it never lasts long enough,
+    corruption is what each round found. Raises UndefinedFile if there is no data directory. No
+    state of a directory makes it raise anything else.
     """
     verified: dict[Batch, _Times] = {}
+    rounds: list[set[Corruption]] = []
     for _ in range(ROUNDS):
         found = _Inspector(data_dir, verify, verified).inspect()
+        rounds.append(set(found.corruptions))
         if found.states is None or not found.corruptions:
             return found
         try:
@@ -112,6 +115,8 @@ def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
             return found
         if found.states.log == again.log and found.states.traces == again.traces:
             return found
+    lasting = set.intersection(*rounds)
+    found.corruptions = [each for each in found.corruptions if each in lasting]
     return found
 
 
