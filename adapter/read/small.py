@@ -20,7 +20,11 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.engine import Cancellation
 from foreshore.compute.finish import finished_parts
 from foreshore.compute.linear import flat
-from foreshore.compute.local.small.evaluate import evaluate_small, is_small_plan
+from foreshore.compute.local.small.evaluate import (
+    evaluate_small,
+    is_known_small_plan,
+    is_small_plan,
+)
 from foreshore.compute.local.small.rows import NotSmall, SmallRows, consolidated
 from foreshore.compute.result import Result, collected
 from foreshore.errors import TableAltered
@@ -51,7 +55,7 @@ async def small_result(context: StatementContext, bound: BoundPeek) -> Result | 
         block.recursions
         or bound.given
         or not stored <= coordinator.capabilities.keys()
-        or not is_small_plan(block.relation)
+        or not _is_small_plan(bound)
         or pinned_replica(context) is not None
     ):
         return None
@@ -101,7 +105,7 @@ async def small_over(context: StatementContext, bound: BoundPeek) -> pa.Table | 
     """
     count = sum(rows.num_rows for rows in bound.given.values())
     relation = bound.block.relation
-    if count > FEW_ROWS or bound.block.recursions or not is_small_plan(relation):
+    if count > FEW_ROWS or bound.block.recursions or not _is_small_plan(bound):
         return None
 
     cancellation = Cancellation()
@@ -118,6 +122,11 @@ async def small_over(context: StatementContext, bound: BoundPeek) -> pa.Table | 
         return await _until_ended(work, cancellation)
     except NotSmall:
         return None
+
+
+def _is_small_plan(bound: BoundPeek) -> bool:
+    known = is_small_plan if bound.has_long_values else is_known_small_plan
+    return known(bound.block.relation)
 
 
 def _is_done_at_once(relation: Relation, bound: BoundPeek) -> bool:

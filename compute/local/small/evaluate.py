@@ -64,9 +64,11 @@ MOST_POSITION = 1 << 62
 Contents = Callable[[Get], SmallRows]
 
 
-@lru_cache(64)  # few, as a plan may have long arrays
 def is_small_plan(relation: Relation) -> bool:
-    """Whether `evaluate_small` knows all parts of a plan, and none may take long."""
+    """Whether `evaluate_small` knows all parts of a plan, and none may take long.
+
+    It does not look at long values, which would take long to hash.
+    """
     for number, node in enumerate(walk_relations(relation)):
         if not isinstance(node, _KNOWN) or number == MOST_NODES:
             return False
@@ -78,6 +80,9 @@ def is_small_plan(relation: Relation) -> bool:
         if any(cost_of(scalar).size > MOST_SIZE for scalar in scalars):
             return False
     return not has_growing_call(relation) and not is_heavy(relation)
+
+
+is_known_small_plan = lru_cache(64)(is_small_plan)  # few, as a plan may have long arrays
 
 
 def evaluate_small(
