@@ -25,6 +25,7 @@ from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.output import FlowOutput
 from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
+from foreshore.compute.flow.tail import Tail
 from foreshore.compute.output import Output
 from foreshore.compute.span import Span
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
@@ -75,6 +76,8 @@ class FlowIndex:
         self._known = KnownStrings(interner)
         self._lock = Lock()
         self._orders: dict[Run, KeyOrder] = {}  # of the runs that were read in order
+        # The tail that was, with its updates then; a tail only grows.
+        self._newest: tuple[Tail, Sorted] | None = None
 
     @property
     def since(self) -> Timestamp:
@@ -202,20 +205,30 @@ class FlowIndex:
         Raises TooManyRows if more than `most` updates are to be sorted first.
         """
         with self._lock:
-            runs, tail = self._spine.runs, self._spine.tail.contents()
+            runs, tail = self._spine.runs, self._spine.tail
+            updates = tail.contents()
         if not all(map(has_order, self._key)):
             return None
         known = {run: order for run in runs if (order := self._orders.get(run)) is not None}
         missing = [run for run in runs if run not in known]
-        if most is not None and len(tail) + sum(map(len, missing)) > most:
+        newest = self._newest
+        is_known = (
+            newest is not None and newest[0] is tail and len(newest[1].updates) == len(updates)
+        )
+        unsorted = sum(map(len, missing)) + (0 if is_known else len(updates))
+        if most is not None and unsorted > most:
             raise TooManyRows
-        for run in missing:
-            if text_size(run.words, self._key, self._interner) > MOST_TEXT:
-                return None
-            known[run] = KeyOrder(run.words, self._key, self._interner)
+        unknown = [*(run.words for run in missing), *([] if is_known else [updates.words])]
+        if any(text_size(each, self._key, self._interner) > MOST_TEXT for each in unknown):
+            return None
+        known |= {run: self._order_of(run.words) for run in missing}
         self._orders = known  # those of other runs are forgotten
-        parts = [Sorted(run.updates(), known[run]) for run in runs]
-        return [*parts, Sorted(tail, KeyOrder(tail.words, self._key, self._interner))]
+        if newest is None or not is_known:
+            newest = self._newest = tail, Sorted(updates, self._order_of(updates.words))
+        return [*(Sorted(run.updates(), known[run]) for run in runs), newest[1]]
+
+    def _order_of(self, words: Words) -> KeyOrder:
+        return KeyOrder(words, self._key, self._interner)
 
     def updates(self, as_of: Timestamp) -> pa.Table:
         """Return all updates, those before `as_of` moved to it: rows' columns, times, diffs."""

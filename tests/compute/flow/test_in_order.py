@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.flow import spine
+from foreshore.compute.flow.batch import Words
+from foreshore.compute.flow.index import FlowIndex
+from foreshore.compute.flow.key_order import KeyOrder
 from foreshore.compute.span import Span
 from foreshore.expr.ir import Literal
 from foreshore.types import BOOL, DATE, INT4, TEXT, UUID, ColumnType, SqlType, numeric
@@ -133,3 +136,21 @@ def test_rows_between_values_are_found_without_reading_all() -> None:
     span = Span((Literal(100, INT4),), False, (Literal("105.5", numeric(9, 1)),), True)
     (found,) = subject.index.in_range(span, 0, 1, 100)
     assert found.column(0).to_pylist() == [101, 102, 103, 104, 105]
+
+
+def test_updates_are_sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorted_rows: list[int] = []
+    order_of = FlowIndex._order_of
+
+    def counted(self: FlowIndex, words: Words) -> KeyOrder:
+        sorted_rows.append(len(words))
+        return order_of(self, words)
+
+    monkeypatch.setattr(FlowIndex, "_order_of", counted)
+    subject = Subject()
+    for time in range(3):
+        subject.insert([(time, "a", time, 1), (9, "b", time, 1)], time + 1)
+        for _ in range(2):
+            found = next(subject.index.in_range(Span(is_ordered=True), time, 100))
+            assert found.num_rows == 2 * (time + 1)
+    assert sorted_rows == [2, 4, 6]
