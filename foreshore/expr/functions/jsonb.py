@@ -1,7 +1,7 @@
 """jsonb: operators and functions over documents kept as canonical text."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -371,34 +371,55 @@ def _to_jsonb(types: Signature, a: pa.Array) -> Outcome:
     return pa.array([_as_json(v) for v in to_json(a, types.args[0])], pa.string())
 
 
-def _keys(array: pa.Array, type: SqlType) -> list[str | None]:
+def keys_of(array: pa.Array, type: SqlType) -> list[str | None]:
+    """Return values as the keys of an object."""
     texts = text_of(array, type)
     if type.name in ("timestamp", "timestamptz"):
         return [None if text is None else iso_text(text) for text in texts]
     return texts
 
 
-def _build_object(types: Signature, *arrays: pa.Array) -> Outcome:
-    columns = []
-    for i, (array, type) in enumerate(zip(arrays, types.args, strict=True)):
-        columns.append(_keys(array, type) if i % 2 == 0 else to_json(array, type))
+def built_objects(
+    types: Signature,
+    arrays: Sequence[pa.Array],
+    items_of: Callable[[pa.Array, SqlType], list[Any]],
+    object_of: Callable[[Sequence[Any], Sequence[Any]], str],
+    null_key: str,
+) -> Outcome:
+    """Return an object for each row of keys and values in turn.
+
+    `items_of` returns the values of a column, `object_of` an object of keys and values. `null_key`
+    says after "argument N" what is wrong with a key that is NULL.
+    """
     rows = len(arrays[0])
     if len(arrays) % 2:
         text = data_error("22023", "argument list must have even number of elements")
         return pa.nulls(rows, pa.string()), pa.array([text] * rows)
+    columns = [
+        keys_of(array, type) if i % 2 == 0 else items_of(array, type)
+        for i, (array, type) in enumerate(zip(arrays, types.args, strict=True))
+    ]
     values: list[str | None] = []
     errors: list[str | None] = []
     for row in zip(*columns, strict=True):
         keys, items = row[::2], row[1::2]
         if None in keys:
-            values.append(None)
             position = 2 * keys.index(None) + 1
-            errors.append(data_error("22023", f"argument {position}: key must not be null"))
-            continue
-        pairs = zip(keys, items, strict=True)
-        values.append(dumps({k: None if v is MISSING else v for k, v in pairs}))
-        errors.append(None)
+            errors.append(data_error("22023", f"argument {position}{null_key}"))
+            values.append(None)
+        else:
+            errors.append(None)
+            values.append(object_of(keys, items))
     return pa.array(values, pa.string()), pa.array(errors, pa.string())
+
+
+def _object_of(keys: Sequence[Any], items: Sequence[Any]) -> str:
+    pairs = zip(keys, items, strict=True)
+    return dumps({k: None if v is MISSING else v for k, v in pairs})
+
+
+def _build_object(types: Signature, *arrays: pa.Array) -> Outcome:
+    return built_objects(types, arrays, to_json, _object_of, ": key must not be null")
 
 
 def _build_array(types: Signature, *arrays: pa.Array) -> Outcome:

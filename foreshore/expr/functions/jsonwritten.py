@@ -22,7 +22,7 @@ from foreshore.expr.datum import from_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, declare_table
 from foreshore.expr.functions.function import hidden as declare_hidden
-from foreshore.expr.functions.jsonb import iso_text
+from foreshore.expr.functions.jsonb import built_objects, iso_text, keys_of
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.json_text import canonical_json, check_strings, quote_json
 from foreshore.text import format_text
@@ -217,37 +217,13 @@ def _to_json(types: Signature, a: pa.Array) -> Outcome:
     return pa.array(written(a, types.args[0]), pa.string())
 
 
-def _keys(array: pa.Array, type: SqlType) -> list[str | None]:
-    texts = text_of(array, type)
-    if type.name in ("timestamp", "timestamptz"):
-        return [None if text is None else iso_text(text) for text in texts]
-    return texts
+def _object_of(keys: Sequence[Any], items: Sequence[Any]) -> str:
+    members = (f"{quote_json(str(k))} : {_or_null(v)}" for k, v in zip(keys, items, strict=True))
+    return "{" + ", ".join(members) + "}"
 
 
 def _build_object(types: Signature, *arrays: pa.Array) -> Outcome:
-    columns = [
-        _keys(array, type) if i % 2 == 0 else written(array, type)
-        for i, (array, type) in enumerate(zip(arrays, types.args, strict=True))
-    ]
-    rows = len(arrays[0])
-    if len(arrays) % 2:
-        text = data_error("22023", "argument list must have even number of elements")
-        return pa.nulls(rows, pa.string()), pa.array([text] * rows)
-    values: list[str | None] = []
-    errors: list[str | None] = []
-    for row in zip(*columns, strict=True):
-        keys, items = row[::2], row[1::2]
-        if None in keys:
-            values.append(None)
-            position = 2 * keys.index(None) + 1
-            errors.append(data_error("22023", f"argument {position} cannot be null"))
-            continue
-        members = (
-            f"{quote_json(str(k))} : {_or_null(v)}" for k, v in zip(keys, items, strict=True)
-        )
-        values.append("{" + ", ".join(members) + "}")
-        errors.append(None)
-    return pa.array(values, pa.string()), pa.array(errors, pa.string())
+    return built_objects(types, arrays, written, _object_of, " cannot be null")
 
 
 def _of_row(types: Signature, *arrays: pa.Array) -> Outcome:
@@ -293,7 +269,7 @@ def _joined(separator: str) -> Kernel:
 
 def _member(types: Signature, key: pa.Array, value: pa.Array) -> Outcome:
     """Return the members of json_object_agg, each as text."""
-    keys, values = _keys(key, types.args[0]), written(value, types.args[1])
+    keys, values = keys_of(key, types.args[0]), written(value, types.args[1])
     null = data_error("22023", "field name must not be null")
     return (
         pa.array(
