@@ -143,7 +143,7 @@ class ArrangementSize:
 
 @dataclass(frozen=True, slots=True)
 class OperatorWork:
-    """What an operator has done since its dataflow began.
+    """The work of an operator since its dataflow began.
 
     Times are nanoseconds of CPU of the thread that ran it: in the first step, in all later steps,
     and for merging batches of a shared collection between them. `inputs` are the numbers of other

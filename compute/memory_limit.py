@@ -29,7 +29,7 @@ class MemoryLimitExceeded(DatabaseError):
 
 
 class MemoryBudget:
-    """What a dataflow may take: `limit` in bytes, None if it has none of its own.
+    """The memory that a dataflow may use: `limit` in bytes, None if it has none of its own.
 
     The worker checks; any thread may change the limit or refuse more.
     """

@@ -66,7 +66,7 @@ class IndexPeek(Protocol):
 
     @property
     def relation(self) -> Relation:
-        """What is computed from the rows."""
+        """The relation computed from the rows."""
         ...
 
     @property

@@ -338,7 +338,7 @@ class ArrangementStatus(msgspec.Struct, frozen=True):
 
 
 class OperatorStatus(msgspec.Struct, frozen=True):
-    """What an operator of a dataflow has done; see `foreshore.compute.engine.OperatorWork`."""
+    """The work of an operator of a dataflow; see `foreshore.compute.engine.OperatorWork`."""
 
     dataflow: GlobalId
     operator: int

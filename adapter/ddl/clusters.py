@@ -69,7 +69,7 @@ def replica_names(count: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a cluster is to become, and how its replicas change."""
+    """The definition that ALTER CLUSTER gives a cluster, and the replicas to drop and create."""
 
     cluster: Cluster
     dropped: list[Replica]

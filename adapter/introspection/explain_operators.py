@@ -27,7 +27,7 @@ LARGE = 1 << 20  # bytes of an arrangement that is worth a hint
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What something takes on one replica; None: it is not known, or has no such thing."""
+    """Memory and CPU of an operator or dataflow on one replica; None if it reports none."""
 
     bytes: int | None = None
     records: int | None = None
@@ -61,7 +61,7 @@ async def explain_operators(context: StatementContext, plan: ExplainOperators) -
 
 
 class _Report:
-    """What all replicas report about an object."""
+    """The reports of all replicas about an object."""
 
     def __init__(self, context: StatementContext, id: GlobalId, titles: Sequence[str]) -> None:
         self._context = context

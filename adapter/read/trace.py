@@ -8,7 +8,7 @@ from foreshore.update import Timestamp
 
 @dataclass(slots=True)
 class Trace:
-    """What the reads of one statement did, in order.
+    """The access paths and waits of one statement's reads, in order.
 
     `ran` has how rows were found; `waited` are the seconds until the inputs were known at the time.
     """

@@ -1,4 +1,4 @@
-"""What an engine offers whose dataflows can be saved."""
+"""The interface of engines whose dataflows can be saved."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class CapturedStrings:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all dataflows of a replica share."""
+    """The state that all dataflows of a replica share."""
 
     seed: int
     strings_seed: int

@@ -38,9 +38,10 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What was written: small values, arrays, large runs and tables, by their names.
+    """Saved state: small values, arrays, large runs and tables, by their names.
 
-    Of what is read back, large runs are their arrays; `made` is called with the run made of them.
+    When it is read back, `run_arrays` has the arrays of large runs, and `made` is called with each
+    run that is made of them.
     """
 
     arrays: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the controller does now and then: it follows outputs with holds, and removes checkpoints.
+"""Periodic work of the controller: holds follow outputs, old checkpoints are removed.
 
 Checkpoints of replicas that were dropped stay for a while, as another replica of their cluster may
 be about to start from them.

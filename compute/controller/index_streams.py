@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Stream(Protocol):
-    """What takes the updates of a dataflow's output."""
+    """A receiver of the updates of a dataflow's output."""
 
     @property
     def upper(self) -> Timestamp:

@@ -54,7 +54,7 @@ def _cut(cursors: Sequence["_Cursor"], few: int, width: int, span: Span) -> Valu
 
 
 class _Cursor:
-    """What of one part has not been taken: the updates from `begin` to `end` of its order."""
+    """The updates of one part that are still to be read: from `begin` to `end` of its order."""
 
     def __init__(self, part: Sorted, span: Span, low: Value, high: Value) -> None:
         order = part.order

@@ -106,7 +106,7 @@ class Registers(Shared):
 
 
 class Orders(Shared):
-    """What other threads tell a dataflow while it works, and all copies of its operators."""
+    """Orders of other threads to a dataflow at work, shared by all copies of its operators."""
 
     def __init__(self) -> None:
         self.cancellation = Cancellation()

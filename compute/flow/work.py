@@ -1,4 +1,4 @@
-"""What the operators of a dataflow have done: their CPU time, and the rows that went through."""
+"""The work of a dataflow's operators: CPU time, and the rows that went through."""
 
 from collections.abc import Iterator, Sequence
 from time import thread_time_ns
