@@ -6,12 +6,14 @@ import msgspec
 
 from foreshore.expr.ir import (
     Aggregate,
+    Call,
     Filter,
     FlatMap,
     Frame,
     FrameBound,
     Join,
     JoinOn,
+    Literal,
     Map,
     OrderKey,
     Reduce,
@@ -21,6 +23,7 @@ from foreshore.expr.ir import (
     Window,
     WindowFunction,
     operands_of,
+    type_of,
     with_operands,
 )
 
@@ -138,6 +141,9 @@ def with_frame_offsets(frame: Frame, change: Callable[[Scalar], Scalar]) -> Fram
     return msgspec.structs.replace(frame, start=changed(frame.start), end=changed(frame.end))
 
 
+_WIDENINGS = frozenset([("int2", "int4"), ("int2", "int8"), ("int4", "int8")])
+
+
 def bind_scalar(scalar: Scalar, replace: Replace) -> Scalar:
     """Return `scalar` with the nodes for which `replace` returns a scalar replaced by that."""
     new = replace(scalar)
@@ -147,4 +153,20 @@ def bind_scalar(scalar: Scalar, replace: Replace) -> Scalar:
     bound = tuple(bind_scalar(operand, replace) for operand in operands)
     if all(a is b for a, b in zip(operands, bound, strict=True)):
         return scalar
-    return with_operands(scalar, bound)
+    return _widened(with_operands(scalar, bound))
+
+
+def _widened(scalar: Scalar) -> Scalar:
+    """Return a cast of a literal array to wider integers as a literal.
+
+    Drivers send integers as narrow as they fit, and an array that is not a literal would be cast
+    for each row.
+    """
+    if not isinstance(scalar, Call) or scalar.function != "cast_array(anyarray)":
+        return scalar
+    (array,) = scalar.args
+    before, after = type_of(array).element, scalar.type.element
+    if not isinstance(array, Literal) or before is None or after is None:
+        return scalar
+    is_wider = (before.name, after.name) in _WIDENINGS
+    return Literal(array.value, scalar.type) if is_wider else scalar
