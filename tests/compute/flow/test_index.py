@@ -117,8 +117,8 @@ def assert_reads(subject: Subject, time: int, model: list[tuple[Row, int, int]])
     assert contents(index.scan(time)) == expected
     key = [place.type for place in index._key]
     for asked in ((0, "a"), (1, ""), (2, "bb"), (3, "new"), (None, "a"), (0, None)):
-        picked = tuple(asked[0 if type is INT4 else 1] for type in key)
-        columns = [0 if type is INT4 else 1 for type in key]
+        picked = tuple(asked[0 if type == INT4 else 1] for type in key)
+        columns = [0 if type == INT4 else 1 for type in key]
         found = contents(index.look_up([picked, picked], time))
         assert found == {
             row: count
