@@ -61,8 +61,9 @@ def _text_integer(value: int, style: OutputStyle) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def _text_decimal(value: Decimal, style: OutputStyle) -> bytes:
-    data = format(value, "f").encode()
+def _text_decimal(value: Decimal | str, style: OutputStyle) -> bytes:
+    # A datum is a text with the scale of its type, what Arrow returns is a decimal.
+    data = (value if isinstance(value, str) else format(value, "f")).encode()
     return _LENGTH.pack(len(data)) + data
 
 

@@ -124,6 +124,7 @@ def batch_of(type: SqlType, data: list[Datum]) -> pa.RecordBatch:
 
 
 @example((TIMESTAMPTZ, [2_846_473_200_000_000]), "America/New_York", 0)  # after 2037
+@example((numeric(20, 4), ["0.0000"]), "UTC", 0)
 @given(PICKED, st.sampled_from(ZONES), st.sampled_from([0, 1]))
 def test_few_rows_and_many_are_encoded_alike(
     picked: tuple[SqlType, list[Datum]], zone: str, format: int
