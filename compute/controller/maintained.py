@@ -157,7 +157,7 @@ class Maintained:
                 return writer.fenced.with_traceback(None)
             if writer.stopped:
                 return InternalError(
-                    f'collection "{writer.id}" is not kept up to date any more',
+                    f"{self._corruptions.name(writer.id)} is not kept up to date any more",
                     detail="The server's log has the details.",
                 )
         return self.corruption_below(ids)
@@ -169,7 +169,7 @@ class Maintained:
             first = found[0] if found and None not in found else None
             if first is not None:
                 return DatabaseError(
-                    f'"{id}" cannot be kept up to date: {first.failure}',
+                    f"{self._corruptions.name(id)} cannot be kept up to date: {first.failure}",
                     sqlstate=first.sqlstate or InternalError.sqlstate,
                     detail="It is tried again." if first.state != "stalled" else None,
                     hint=first.hint,

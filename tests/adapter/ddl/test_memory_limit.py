@@ -8,7 +8,10 @@ from foreshore.compute.memory_limit import ReplicaMemory
 from foreshore.compute.replica import dataflow, replica
 from tests.adapter.harness import TestEnvironment
 
-STALLED = 'ERROR 53200: "{}" cannot be kept up to date: memory limit of 200 kB exceeded'
+STALLED = (
+    "ERROR 53200: materialized view foreshore.public.large cannot be kept up to date:"
+    " memory limit of 200 kB exceeded"
+)
 HINT = "HINT: Raise it with ALTER ... SET (MEMORY LIMIT = ...), or drop the object."
 
 
@@ -63,7 +66,7 @@ async def test_view_that_grows_beyond_its_limit_stands_still(env: TestEnvironmen
     assert await state_of(env, "large") == "running"
     await env.ran("s", "INSERT INTO t SELECT i, i FROM generate_series(101, 9000) AS i")
     answer = await env.query("s", "SELECT count(*) FROM large")
-    assert answer.splitlines() == [STALLED.format(await id_of(env, "large")), HINT]
+    assert answer.splitlines() == [STALLED, HINT]
     await becomes(env, "large", "stalled")
     assert await env.ran("s", "SELECT * FROM small") == "9000\nSELECT 1"
     freshness = await env.ran("s", "EXPLAIN FRESHNESS FOR MATERIALIZED VIEW large")
@@ -76,11 +79,6 @@ async def test_view_that_grows_beyond_its_limit_stands_still(env: TestEnvironmen
             break
         await asyncio.sleep(0.01)
     assert kept == "0\nSELECT 1"
-
-
-async def id_of(env: TestEnvironment, name: str) -> str:
-    answer = await env.ran("s", f"SELECT id FROM mz_objects WHERE name = '{name}'")
-    return answer.splitlines()[0]
 
 
 async def test_raised_limit_lets_view_go_on_exactly(env: TestEnvironment) -> None:

@@ -26,7 +26,7 @@ from tests.compute.runtime.harness import (
 )
 
 (T1, U1, U2) = table("t1", "u1", "u2")
-NO_MEMORY = '"u1" cannot be kept up to date: no memory'
+NO_MEMORY = 'shard "u1" cannot be kept up to date: no memory'
 
 
 class ScriptedReplicas:
