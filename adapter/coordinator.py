@@ -36,7 +36,7 @@ from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
 from foreshore.errors import DatabaseError, UndefinedObject
-from foreshore.expr.ir import sources_of
+from foreshore.expr.traversal import sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency

@@ -15,8 +15,9 @@ from foreshore.catalog.transaction import Transaction
 from foreshore.constraint import Constraint, Unique
 from foreshore.domain import Domain
 from foreshore.errors import RelationRedefined
-from foreshore.expr.ir import Get, Relation, Scalar, sources_of
+from foreshore.expr.ir import Get, Relation, Scalar
 from foreshore.expr.temporal import temporal_filters
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Sequence
 from foreshore.types import RelationDesc

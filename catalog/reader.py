@@ -24,8 +24,9 @@ from foreshore.catalog.state import is_system
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
 from foreshore.errors import Conflict, UndefinedTable
-from foreshore.expr.ir import Relation, sources_of
+from foreshore.expr.ir import Relation
 from foreshore.expr.share import put_in, share
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
 from foreshore.types import EnumType, RelationDesc, SqlType, array_of

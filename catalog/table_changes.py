@@ -13,8 +13,8 @@ from foreshore.catalog.names import Names
 from foreshore.catalog.state import State
 from foreshore.constraint import Check, Unique, same
 from foreshore.errors import DependentObjectsStillExist
-from foreshore.expr.ir import sources_of
 from foreshore.expr.split import columns_used
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 
 Columns = Sequence[int | None]

@@ -23,8 +23,9 @@ from foreshore.compute.finish import places_in_order
 from foreshore.compute.linear import Rows, apply
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import BATCH_ROWS
+from foreshore.expr.columns import columns_of
 from foreshore.expr.envelope import Debezium, Diffs, Envelope, Upsert
-from foreshore.expr.ir import Column, OrderKey, Relation, columns_of
+from foreshore.expr.ir import Column, OrderKey, Relation
 from foreshore.types import INT8, ColumnType, RelationDesc, arrow_type
 from foreshore.update import Timestamp
 

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from foreshore.compute.engine import check_size
 from foreshore.compute.result import one_batch, sized
 from foreshore.errors import InternalError
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.comparison import PLAIN, order_keys
-from foreshore.expr.ir import Column, Finishing, OrderKey, type_of
+from foreshore.expr.ir import Column, Finishing, OrderKey
 from foreshore.table_rows import Row, columns_of_rows
 from foreshore.types import ColumnType
 

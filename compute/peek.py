@@ -28,7 +28,8 @@ from foreshore.compute.protocol import Failure, Peek
 from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.span import Span
 from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled, disk_fault
-from foreshore.expr.ir import Finishing, Get, Literal, Relation, columns_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Finishing, Get, Literal, Relation
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import Datum

@@ -26,6 +26,7 @@ from typing import Any, assert_never
 import msgspec
 
 from foreshore.errors import data_error
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     IN_STEP,
     Aggregate,
@@ -66,11 +67,9 @@ from foreshore.expr.ir import (
     Union,
     Window,
     WindowFunction,
-    columns_of,
-    type_of,
-    walk_scalars,
 )
 from foreshore.expr.scalars import frame_offsets, scalars_of
+from foreshore.expr.traversal import walk_scalars
 from foreshore.expr.windows import aggregate_of
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT8, Datum, SqlType

@@ -15,6 +15,7 @@ from typing import Literal as OneOf
 
 from hypothesis import strategies as st
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     IN_STEP,
     Aggregate,
@@ -52,9 +53,8 @@ from foreshore.expr.ir import (
     Union,
     Window,
     WindowFunction,
-    columns_of,
-    walk_relations,
 )
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import (
     BOOL,

@@ -30,7 +30,8 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     WrongObjectType,
 )
-from foreshore.expr.ir import Column, sources_of
+from foreshore.expr.ir import Column
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.definitions.sequence import new_sequence
 from foreshore.sql.parse.parse import parse

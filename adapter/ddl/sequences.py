@@ -9,7 +9,8 @@ from foreshore.catalog.item import Item, OwnedBy
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.catalog.table_changes import Columns
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.ir import Call, Literal, walk_scalars
+from foreshore.expr.ir import Call, Literal
+from foreshore.expr.traversal import walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.sequence import Position, Sequence
 from foreshore.sql.bind.definitions.sequence import FUNCTIONS, SEQUENCE_DESC, within

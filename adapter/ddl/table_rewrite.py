@@ -41,8 +41,9 @@ from foreshore.catalog.table_changes import (
 from foreshore.errors import DatabaseError, DataError, FeatureNotSupported
 from foreshore.expr.datum import repeat
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Call, Scalar, walk_scalars
+from foreshore.expr.ir import Call, Scalar
 from foreshore.expr.scalars import bind_scalar
+from foreshore.expr.traversal import walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.rows import negated, repeated, split_diffs
 from foreshore.sql.optimize.projection import narrow

@@ -17,7 +17,7 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.catalog.table_changes import moved_views
 from foreshore.errors import DatabaseError
-from foreshore.expr.ir import sources_of
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 

@@ -28,9 +28,10 @@ from foreshore.compute.describe import describe_maintenance
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.block import Block
 from foreshore.expr.explain import explain_relation, explain_scalar
-from foreshore.expr.ir import Column, sources_of
+from foreshore.expr.ir import Column
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
 from foreshore.sql.optimize.key_range import KeyRange

@@ -14,7 +14,7 @@ from foreshore.adapter.read.result import Selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.source import changed_key
 from foreshore.adapter.write.target import target_of
-from foreshore.expr.ir import sources_of
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import Delete, ExplainChange, Insert, Merge, Update

@@ -13,7 +13,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.catalog.builtin.relation import Frontier, Row
 from foreshore.catalog.item import Item, Replica
-from foreshore.expr.ir import sources_of
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.refresh import NEVER
 from foreshore.storage.controller import ReadCapability

@@ -17,7 +17,8 @@ from typing import TypeAlias
 from foreshore.adapter.session.side_effects import call_nextval, calls_in
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.expr.cost import is_heavy, is_large
-from foreshore.expr.ir import Relation, Scalar, single_input, sources_of
+from foreshore.expr.ir import Relation, Scalar, single_input
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId, is_builtin, is_user
 from foreshore.sql.optimize.key_range import KeyRange, key_range
 from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKeys

@@ -15,9 +15,10 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
 from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block
+from foreshore.expr.columns import type_of
 from foreshore.expr.cost import is_long
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Finishing, Scalar, type_of
+from foreshore.expr.ir import Finishing, Scalar
 from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.ids import GlobalId
 from foreshore.rows import counted

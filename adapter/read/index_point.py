@@ -20,9 +20,10 @@ from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import DataError
 from foreshore.expr.cost import LONG, has_growing_call, is_heavy, size_of
-from foreshore.expr.ir import Map, single_input, walk_relations
+from foreshore.expr.ir import Map, single_input
 from foreshore.expr.pointwise import Cell, Step, compiled, projecting, row_steps
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import Elements
 from foreshore.sql.rewrite.bind_parameters import Givens

@@ -29,8 +29,9 @@ from foreshore.compute.local.small.rows import NotSmall, SmallRows, consolidated
 from foreshore.compute.result import Result, collected
 from foreshore.errors import TableAltered
 from foreshore.expr.cost import is_light
-from foreshore.expr.ir import FlatMap, Get, Relation, walk_relations
+from foreshore.expr.ir import FlatMap, Get, Relation
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.storage.decoded_files import DecodedFiles, TooLong
 from foreshore.storage.snapshot import Snapshot

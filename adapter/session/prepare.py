@@ -16,8 +16,9 @@ from foreshore.errors import (
     InvalidTextRepresentation,
     SyntaxError_,
 )
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import resolve_cast
-from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.settings import split_names
 from foreshore.sql.plan import Deallocate, Execute, Fetch, Prepare
 from foreshore.sql.rewrite.session_zone import SessionZone

@@ -30,10 +30,12 @@ from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.adapter.write import nextval as numbering
 from foreshore.compute.local.calls import evaluate_with_calls
 from foreshore.errors import DataError, FeatureNotSupported
+from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.functions.system import ADVISORY, RANDOM, RANDOM_UUID, SIGNALS, SLEEP
-from foreshore.expr.ir import Call, Literal, Relation, Scalar, type_of, walk_relations, walk_scalars
+from foreshore.expr.ir import Call, Literal, Relation, Scalar
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of
+from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.types import Datum
 
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")

@@ -22,7 +22,7 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
-from foreshore.expr.ir import sources_of
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Advance, CreateSubscription
 

@@ -5,8 +5,6 @@ table or a materialized view is read from its shard and an indexed view from its
 and Project over these are done here, once for all equal statements. Any other query has a dataflow.
 """
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from foreshore.adapter.read.access_path import PeekPlan
@@ -24,16 +22,14 @@ from foreshore.catalog.item import Item
 from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.local.linear import can_evaluate_locally, evaluated
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
-from foreshore.expr.ir import Get, Literal, Relation, single_input, sources_of
+from foreshore.expr.ir import Get, Literal, Relation, single_input
 from foreshore.expr.recursion import may_fail
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Subscribe
 from foreshore.storage.selection import ALL, pushed_down
 from foreshore.types import MZ_TIMESTAMP
 from foreshore.update import at_time
-
-if TYPE_CHECKING:
-    pass
 
 
 async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:

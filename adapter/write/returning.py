@@ -9,7 +9,8 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.ir import Get, LocalGet, Relation, inputs_of, with_inputs
+from foreshore.expr.ir import Get, LocalGet, Relation
+from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs, table_of
 from foreshore.sql.plan import Query

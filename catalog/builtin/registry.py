@@ -9,7 +9,8 @@ from itertools import chain
 from foreshore.catalog.builtin import further, information_schema, mz_catalog, pg_catalog
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.ir import Relation, sources_of
+from foreshore.expr.ir import Relation
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId, is_builtin
 
 

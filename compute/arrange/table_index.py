@@ -5,7 +5,8 @@ import pyarrow as pa
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.output import Output
-from foreshore.expr.ir import Column, Scalar, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Column, Scalar
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp

@@ -7,7 +7,8 @@ it reads. Mostly there are none, and looking for them there is cheaper than a se
 from collections.abc import Sequence
 
 from foreshore.expr import ir
-from foreshore.expr.ir import Column, Scalar, columns_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Column, Scalar
 from foreshore.expr.scalars import bind_scalar
 from foreshore.expr.split import can_fail, columns_used, shift
 

@@ -20,24 +20,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.constant_lists import is_constant_list
 from foreshore.expr.evaluate import constant, fallible
 from foreshore.expr.functions.comparison import PLAIN, interval_key
 from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature, apply
 from foreshore.expr.functions.registry import may_fail, scalar_function, signature
 from foreshore.expr.functions.temporal import DATE_HIGHEST, DATE_LOWEST, HIGHEST, LOWEST
-from foreshore.expr.ir import (
-    And,
-    Call,
-    Case,
-    Column,
-    ErrorOf,
-    Literal,
-    Or,
-    OrderKey,
-    Scalar,
-    type_of,
-)
+from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, OrderKey, Scalar
 from foreshore.text import OID_NAMES
 from foreshore.types import (
     BOOL,

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Input
-from foreshore.expr.ir import Get, Relation, walk_relations
+from foreshore.expr.ir import Get, Relation
 from foreshore.expr.narrow import narrowed
 from foreshore.expr.split import split_errors
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 
 Digits = tuple[tuple[GlobalId, tuple[int | None, ...]], ...]

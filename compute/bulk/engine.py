@@ -22,9 +22,10 @@ from foreshore.compute.delta.tick import Store, TickDataflow
 from foreshore.compute.engine import ArrangementSize, Cancellation, Dataflow, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
-from foreshore.expr.ir import OrderKey, Relation, sources_of
+from foreshore.expr.ir import OrderKey, Relation
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.temporal import has_temporal_filter
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 
 

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Input
 from foreshore.errors import DataError, InternalError
-from foreshore.expr.ir import Constant, Negate, Relation, sources_of, walk_relations
+from foreshore.expr.ir import Constant, Negate, Relation
 from foreshore.expr.lowered import check_lowered
 from foreshore.expr.split import split_errors
+from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.update import DIFF
 
 # Of a tail, from which on it is worth while to render a statement for rows that are there once.

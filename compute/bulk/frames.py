@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foreshore.compute.bulk.dialect import Dialect
+from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Frame, FrameBound, OrderKey, Window, type_of
+from foreshore.expr.ir import Frame, FrameBound, OrderKey, Window
 from foreshore.types import Datum
 
 _INTEGERS = ("int2", "int4", "int8")

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from foreshore.compute.bulk.aggregates import ONE, Argument, Idioms, Sort
 from foreshore.compute.bulk.dialect import Dialect
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     Aggregate,
     Column,
@@ -42,10 +43,8 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    columns_of,
-    type_of,
-    walk_scalars,
 )
+from foreshore.expr.traversal import walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, SqlType, has_one_form, is_float
 

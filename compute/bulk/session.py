@@ -24,17 +24,9 @@ from foreshore.compute.delta.tables import (
     row_layout,
 )
 from foreshore.compute.engine import Input, result_schema
-from foreshore.expr.ir import (
-    Column,
-    Constant,
-    Get,
-    OrderKey,
-    Reduce,
-    Relation,
-    columns_of,
-    sources_of,
-    walk_relations,
-)
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Column, Constant, Get, OrderKey, Reduce, Relation
+from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, update_schema

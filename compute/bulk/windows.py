@@ -17,7 +17,8 @@ from foreshore.compute.bulk.aggregates import FRAMED, Sort
 from foreshore.compute.bulk.frames import Edges, count_of, frame_sql
 from foreshore.compute.bulk.render import Frame, Renderer, partition_by, types_of
 from foreshore.expr import ir
-from foreshore.expr.ir import Column, Literal, Map, Scalar, Window, WindowFunction, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Column, Literal, Map, Scalar, Window, WindowFunction
 from foreshore.expr.scalars import with_scalars
 from foreshore.expr.windows import aggregate_of, is_first
 

@@ -27,10 +27,12 @@ from foreshore.compute.keys.layout import PLAIN
 from foreshore.compute.peek import FEW_ROWS, IndexPeek, LocalIndex, answer_from_index
 from foreshore.compute.replica.inputs import times_of
 from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState
+from foreshore.expr.columns import type_of
 from foreshore.expr.cost import is_light
 from foreshore.expr.datum import from_array
-from foreshore.expr.ir import Column, Finishing, Get, Relation, Scalar, type_of, walk_relations
+from foreshore.expr.ir import Column, Finishing, Get, Relation, Scalar
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType

@@ -31,7 +31,8 @@ from foreshore.compute.peek import FEW_ROWS
 from foreshore.compute.protocol import IndexExport, SubscribeIndex
 from foreshore.compute.result import Result
 from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState
-from foreshore.expr.ir import Relation, columns_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.update import EMPTY, Timestamp
 

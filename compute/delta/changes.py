@@ -26,6 +26,7 @@ from foreshore.compute.bulk.aggregates import Idioms, weight
 from foreshore.compute.bulk.dialect import Dialect
 from foreshore.compute.bulk.render import Frame, Renderer, partition_by, types_of
 from foreshore.compute.delta.differentiate import Trace
+from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
     Aggregate,
     Column,
@@ -49,9 +50,8 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    type_of,
-    walk_relations,
 )
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, SqlType
 

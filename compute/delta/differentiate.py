@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from foreshore.compute.bulk.render import is_accumulable
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Aggregate,
     Column,
@@ -48,11 +49,8 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    columns_of,
-    inputs_of,
-    walk_relations,
-    with_inputs,
 )
+from foreshore.expr.traversal import inputs_of, walk_relations, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 

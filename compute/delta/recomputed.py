@@ -27,8 +27,10 @@ from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.windowed import WindowedDataflow
 from foreshore.errors import DataError, data_error
-from foreshore.expr.ir import Get, columns_of, walk_relations
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Get
 from foreshore.expr.recursion import block_of, with_limits
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.update import DIFF, TIME, Timestamp, at_time
 

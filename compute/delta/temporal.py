@@ -31,17 +31,10 @@ from foreshore.compute.output import IndexRows, Output, TableOutput
 from foreshore.compute.presence import Bits, Ints, presence
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
-from foreshore.expr.ir import (
-    Get,
-    Let,
-    Relation,
-    TemporalFilter,
-    columns_of,
-    inputs_of,
-    sources_of,
-    with_inputs,
-)
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Get, Let, Relation, TemporalFilter
 from foreshore.expr.share import share
+from foreshore.expr.traversal import inputs_of, sources_of, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.update import DIFF, TIME, Timestamp
 

@@ -39,6 +39,7 @@ from foreshore.compute.engine import (
 from foreshore.compute.output import Output, TableOutput
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.windowed import WindowedDataflow
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Constant,
     Get,
@@ -49,9 +50,8 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Window,
-    columns_of,
-    walk_relations,
 )
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, TIME_FIELD

@@ -25,11 +25,13 @@ from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.flow.waiting import Waiting
 from foreshore.expr import ir
+from foreshore.expr.columns import columns_of
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Scalar, columns_of
+from foreshore.expr.ir import Scalar
 from foreshore.expr.recursion import is_used
 from foreshore.expr.split import can_fail
+from foreshore.expr.traversal import inputs_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -119,7 +121,7 @@ class Builder:
 
     def _import_joined(self, relation: ir.Relation) -> None:
         """Import the collections that are inputs of joins, perhaps filtered and mapped."""
-        for node in ir.walk_relations(relation):
+        for node in walk_relations(relation):
             if isinstance(node, ir.Join) and len(node.inputs) > 1:
                 for input in node.inputs:
                     base = linear_chain(input)[1]
@@ -223,7 +225,7 @@ class Builder:
         if isinstance(relation, LINEAR):
             _, base = linear_chain(relation)
             return base.inputs if isinstance(base, ir.Join) else (base,)
-        return ir.inputs_of(relation)
+        return inputs_of(relation)
 
     # --- nodes
 
@@ -411,12 +413,11 @@ def columns_read(relation: ir.Relation) -> dict[GlobalId, tuple[int, ...]]:
             case ir.Get(id=id, columns=columns):
                 found.setdefault(id, set()).update(range(len(columns)))
             case _:
-                stack.extend(ir.inputs_of(node))
+                stack.extend(inputs_of(node))
     return {id: tuple(sorted(columns)) for id, columns in found.items()}
 
 
 def _reads(relation: ir.Relation, number: int) -> bool:
     return any(
-        isinstance(node, ir.LocalGet) and node.number == number
-        for node in ir.walk_relations(relation)
+        isinstance(node, ir.LocalGet) and node.number == number for node in walk_relations(relation)
     )

@@ -17,8 +17,10 @@ from foreshore.compute.flow.operators.arranged import Arranged
 from foreshore.compute.flow.operators.join import Join, Path, Stage
 from foreshore.compute.flow.operators.operator import Constant, Linear
 from foreshore.expr import ir
-from foreshore.expr.ir import Call, Column, Scalar, columns_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Call, Column, Scalar
 from foreshore.expr.split import can_fail, columns_used, is_not_null, split_errors
+from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.types import BOOL, ColumnType
 
 if TYPE_CHECKING:
@@ -230,8 +232,8 @@ class _JoinBuilder:
         def moved(scalar: Scalar) -> Scalar:
             if isinstance(scalar, Column):
                 return columns[before + stored.index(scalar.index)]
-            operands = ir.operands_of(scalar)
-            return ir.with_operands(scalar, tuple(map(moved, operands))) if operands else scalar
+            operands = operands_of(scalar)
+            return with_operands(scalar, tuple(map(moved, operands))) if operands else scalar
 
         compiler.filter_resolved([moved(each) for each in lookup.filters])
         compiler.columns = [*columns[:before], *(moved(lookup.outputs[i]) for i in found)]
@@ -277,7 +279,7 @@ def _relative(scalar: Scalar, have: list[int]) -> Scalar:
     """Return a scalar over the join's columns as one over the columns at hand."""
     if isinstance(scalar, Column):
         return Column(have.index(scalar.index), scalar.type, scalar.nullable)
-    operands = ir.operands_of(scalar)
+    operands = operands_of(scalar)
     if not operands:
         return scalar
-    return ir.with_operands(scalar, tuple(_relative(operand, have) for operand in operands))
+    return with_operands(scalar, tuple(_relative(operand, have) for operand in operands))

@@ -16,8 +16,9 @@ from foreshore.compute.flow.operators.loop import Loop, LoopValue
 from foreshore.compute.flow.operators.operator import Source
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
-from foreshore.expr.ir import columns_of
+from foreshore.expr.columns import columns_of
 from foreshore.expr.recursion import MOST_ROUNDS
+from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class _LoopBuilder:
             node = rest.pop()
             if node not in seen:
                 seen.add(node)
-                rest.extend(ir.inputs_of(node))
+                rest.extend(inputs_of(node))
                 if isinstance(node, ir.Get) and node.id not in found:
                     found[node.id] = tuple(range(len(node.columns)))
         return found
@@ -143,7 +144,7 @@ class _LoopBuilder:
             raise Unsupported("a recursion within another")
         if isinstance(node, ir.TemporalFilter):
             raise Unsupported("a temporal filter within a recursion")
-        return ir.with_inputs(node, tuple(self.over(each, place) for each in ir.inputs_of(node)))
+        return with_inputs(node, tuple(self.over(each, place) for each in inputs_of(node)))
 
     def _bind(self, number: int, value: ir.Relation) -> None:
         if self.bound.get(number) is not value:
@@ -174,8 +175,8 @@ class _LoopBuilder:
             elif isinstance(node, ir.LocalGet) and node.number in self.bound:
                 found = self._inlined(self.bound[node.number])
             else:
-                inputs = tuple(map(self._inlined, ir.inputs_of(node)))
-                found = ir.with_inputs(node, inputs) if inputs else node
+                inputs = tuple(map(self._inlined, inputs_of(node)))
+                found = with_inputs(node, inputs) if inputs else node
             self.whole[node] = found
         return found
 
@@ -191,7 +192,7 @@ class _LoopBuilder:
             if node.number in self.bound:
                 yield self.varies(self.bound[node.number])
             yield node.number in self.loop.numbers
-        for each in ir.inputs_of(node):
+        for each in inputs_of(node):
             yield self.varies(each)
 
     # --- the limit

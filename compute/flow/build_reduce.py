@@ -16,16 +16,8 @@ from foreshore.compute.flow.operators.reduce import Distinct, Extreme, Reduce, S
 from foreshore.compute.flow.sums import SumTable, width_of_sum
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
-from foreshore.expr.ir import (
-    Aggregate,
-    And,
-    Call,
-    Case,
-    Literal,
-    Scalar,
-    columns_of,
-    type_of,
-)
+from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.ir import Aggregate, And, Call, Case, Literal, Scalar
 from foreshore.expr.split import can_fail, is_not_null
 from foreshore.types import BOOL, ColumnType, SqlType
 

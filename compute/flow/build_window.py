@@ -27,7 +27,8 @@ from foreshore.compute.flow.reach import Reach, is_running, reach_of
 from foreshore.compute.flow.sums import SumTable
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
-from foreshore.expr.ir import Frame, Scalar, columns_of, type_of
+from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.ir import Frame, Scalar
 from foreshore.expr.scalars import frame_offsets
 from foreshore.expr.windows import aggregate_of, orders_peers
 from foreshore.types import ColumnType

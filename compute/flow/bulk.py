@@ -10,9 +10,11 @@ from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.errors import may_be_negative
 from foreshore.compute.flow.shared import Shared
 from foreshore.expr import ir
-from foreshore.expr.ir import Aggregate, columns_of, count_all
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Aggregate, count_all
 from foreshore.expr.narrow import narrowed
 from foreshore.expr.split import split_errors
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import INT8
 
@@ -69,7 +71,7 @@ def _may_have_errors(plan: ir.Relation, has_rows: Callable[[ir.Relation], bool])
 
 def is_alone(relation: ir.Relation) -> bool:
     """Whether a plan can be evaluated by itself, with multiplicities that are positive."""
-    nodes = ir.walk_relations(relation)
+    nodes = walk_relations(relation)
     return not any(isinstance(node, ir.LocalGet) for node in nodes) and not may_be_negative(
         relation, {}
     )

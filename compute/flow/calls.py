@@ -24,12 +24,13 @@ from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.kernels import calendar, wide
 from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import kind_of
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.arithmetic import WIDTHS
 from foreshore.expr.functions.casting import FIELD_OVERFLOW, limit_of
 from foreshore.expr.functions.decimals import scale_of
 from foreshore.expr.functions.fields import INFINITE, unit_of
 from foreshore.expr.functions.parts import unit_of as unit_of_parts
-from foreshore.expr.ir import Literal, Scalar, type_of
+from foreshore.expr.ir import Literal, Scalar
 from foreshore.types import SqlType
 
 if TYPE_CHECKING:

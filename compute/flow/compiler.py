@@ -18,21 +18,11 @@ from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import Layout, kind_of, layout_of
 from foreshore.compute.flow.memo import Memo
 from foreshore.compute.flow.program import Given, Program
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import to_array
-from foreshore.expr.ir import (
-    And,
-    Call,
-    Case,
-    Column,
-    ErrorOf,
-    Literal,
-    Or,
-    Scalar,
-    operands_of,
-    type_of,
-    with_operands,
-)
+from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.split import can_fail, columns_used
+from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.types import ColumnType
 
 

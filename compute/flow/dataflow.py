@@ -36,7 +36,7 @@ from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
-from foreshore.expr import ir
+from foreshore.expr.columns import columns_of
 from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -60,7 +60,7 @@ class FlowDataflow:
         except BaseException:
             self.close()
             raise
-        self._columns = ir.columns_of(relation)
+        self._columns = columns_of(relation)
         self._operators: list[Operator] = builder.operators
         self._temporal = [each for each in self._operators if isinstance(each, TemporalFilter)]
         # One row may lengthen a recursion by any number of rounds.

@@ -19,7 +19,7 @@ from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.linear import is_linear
-from foreshore.expr.ir import columns_of
+from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)

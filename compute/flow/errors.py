@@ -20,6 +20,7 @@ from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.sums import SumTable
 from foreshore.expr import ir
+from foreshore.expr.traversal import inputs_of
 from foreshore.types import TEXT, ColumnType
 
 ERROR_LAYOUT = layout_of((ColumnType(TEXT, False),))
@@ -40,7 +41,7 @@ def may_be_negative(relation: ir.Relation, bound: dict[int, bool]) -> bool:
             bound[number] = may_be_negative(value, bound)
             return may_be_negative(body, bound)
         case _:
-            return any(may_be_negative(input, bound) for input in ir.inputs_of(relation))
+            return any(may_be_negative(input, bound) for input in inputs_of(relation))
 
 
 class Port:

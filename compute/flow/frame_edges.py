@@ -15,8 +15,9 @@ from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.frame_values import Rows
 from foreshore.compute.flow.layout import Place
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import resolve, resolve_cast
-from foreshore.expr.ir import Call, FrameBound, Literal, Scalar, Window, type_of
+from foreshore.expr.ir import Call, FrameBound, Literal, Scalar, Window
 from foreshore.types import FLOAT8, INT8, TIMESTAMP, SqlType
 
 _WIDER = {

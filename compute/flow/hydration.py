@@ -24,6 +24,8 @@ from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.read import count_updates, read_until
 from foreshore.compute.flow.work import Work
 from foreshore.expr import ir
+from foreshore.expr.columns import columns_of
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import SqlType
 from foreshore.update import Timestamp
@@ -69,7 +71,7 @@ class Hydration:
         bulk = operator.bulk if isinstance(operator, Join | Reduce) else None
         if bulk is None or (isinstance(operator, Reduce) and not self._covers(operator)):
             return None
-        if sum(map(self._size, ir.sources_of(bulk.plan))) < BULK_ROWS:
+        if sum(map(self._size, sources_of(bulk.plan))) < BULK_ROWS:
             return None
         return begun(bulk, self._inputs, self._has_rows)
 
@@ -144,7 +146,7 @@ class Hydration:
 
     def _parts(self, relation: ir.Relation) -> Iterator[pa.Table]:
         """Yield a plan's columns and multiplicities, part by part."""
-        inputs = {id: self._inputs[id] for id in ir.sources_of(relation)}
+        inputs = {id: self._inputs[id] for id in sources_of(relation)}
         context, size = self._context, 0
         for part in self._engine.evaluate_parts(
             relation, inputs, self._as_of, context.cancellation, may_fail=False
@@ -167,7 +169,7 @@ class Hydration:
         """Return the keys of a reduction's groups, and the words of their sums."""
         groups = pa.concat_tables(self._parts(bulk.rows))
         *columns, counts = map(flat, groups.columns)
-        types = [column.type for column in ir.columns_of(bulk.rows)]
+        types = [column.type for column in columns_of(bulk.rows)]
         width = len(columns) - 1 - len(bulk.bulk.sums)
         keys = words_of(columns[:width], len(counts), reduce.key, self._interner)
         parts = [np.array(integers(columns[width]))]

@@ -20,7 +20,8 @@ from foreshore.compute.flow.operators.arranged import Arranged, ArrangedOnce, Re
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.spine import Spine
 from foreshore.expr import ir
-from foreshore.expr.ir import Column, Scalar, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Column, Scalar
 from foreshore.expr.split import can_fail, columns_used
 from foreshore.types import ColumnType
 

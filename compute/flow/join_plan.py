@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foreshore.expr import ir
-from foreshore.expr.ir import Scalar, columns_of, type_of
+from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.ir import Scalar
 from foreshore.expr.split import columns_used
 from foreshore.types import ColumnType
 

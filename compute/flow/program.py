@@ -21,8 +21,9 @@ from foreshore.compute.flow.memo import Memo, Values
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.errors import QueryCanceled
+from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import Scalar, type_of
+from foreshore.expr.ir import Scalar
 from foreshore.expr.split import columns_used
 from foreshore.update import Timestamp
 

@@ -20,6 +20,7 @@ from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.tail import Tail
 from foreshore.compute.protocol import DataflowDescription, IndexExport
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -37,7 +38,6 @@ from foreshore.expr.ir import (
     TopK,
     Window,
     WindowFunction,
-    columns_of,
     count_all,
 )
 from foreshore.ids import GlobalId

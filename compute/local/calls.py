@@ -15,22 +15,14 @@ import pyarrow.compute as pc
 
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.errors import DataError
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import (
-    Call,
-    Column,
-    Get,
-    Literal,
-    Map,
-    Project,
-    Scalar,
-    type_of,
-    walk_scalars,
-)
+from foreshore.expr.ir import Call, Column, Get, Literal, Map, Project, Scalar
 from foreshore.expr.lazily import conditions
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import bind_scalar
+from foreshore.expr.traversal import walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.rows import repeated, split_diffs
 from foreshore.types import INT8, ColumnType, Datum, arrow_type

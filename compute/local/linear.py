@@ -18,6 +18,7 @@ from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.linear import Rows, apply, flat
 from foreshore.compute.result import KEPT_BYTES
 from foreshore.errors import DataError
+from foreshore.expr.columns import columns_of
 from foreshore.expr.cost import LIGHT, cost_of_relation, is_heavy
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import (
@@ -34,9 +35,8 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    columns_of,
-    walk_relations,
 )
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.rows import table_of
 from foreshore.types import ColumnType

@@ -29,7 +29,9 @@ from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.compute.local.row_goal import RowGoals, row_goals
 from foreshore.errors import DatabaseError, not_converged
 from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
-from foreshore.expr.ir import OrderKey, Relation, columns_of, sources_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import OrderKey, Relation
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
 from foreshore.types import ColumnType, SqlType

@@ -27,9 +27,8 @@ from foreshore.expr.ir import (
     Scalar,
     TopK,
     Union,
-    inputs_of,
-    sources_of,
 )
+from foreshore.expr.traversal import inputs_of, sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT8
 

@@ -58,7 +58,7 @@ from foreshore.compute.replica.inputs import Contents, conform, moved
 from foreshore.compute.replica.queues import Part, Window, at_or_after, before, import_queue
 from foreshore.compute.replica.resume import Resume, Resumed, initial_messages
 from foreshore.errors import OutOfMemory
-from foreshore.expr.ir import columns_of
+from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp

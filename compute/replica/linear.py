@@ -22,21 +22,11 @@ from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.windowed import WindowedDataflow
-from foreshore.expr.ir import (
-    Filter,
-    Get,
-    Let,
-    LocalGet,
-    Map,
-    Negate,
-    Project,
-    Relation,
-    Union,
-    columns_of,
-    walk_relations,
-)
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Filter, Get, Let, LocalGet, Map, Negate, Project, Relation, Union
 from foreshore.expr.recursion import has_recursion
 from foreshore.expr.split import split_errors
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 
 _LINEAR = (Get, LocalGet, Let, Map, Filter, Project, Union, Negate)

@@ -30,7 +30,7 @@ from foreshore.compute.protocol import (
     SinkUpdates,
 )
 from foreshore.compute.replica.inputs import Contents, conform
-from foreshore.expr.ir import columns_of
+from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 

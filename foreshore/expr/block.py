@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from foreshore.expr.ir import Relation, sources_of
+from foreshore.expr.ir import Relation
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 

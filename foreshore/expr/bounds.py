@@ -11,7 +11,8 @@ values have.
 from decimal import Context, Decimal
 from functools import lru_cache
 
-from foreshore.expr.ir import Call, Case, Literal, Scalar, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Call, Case, Literal, Scalar
 from foreshore.types import NUMERIC_DIGITS, SqlType
 
 LIMIT = 10**NUMERIC_DIGITS

@@ -3,9 +3,10 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import to_array
 from foreshore.expr.functions.comparison import PLAIN
-from foreshore.expr.ir import Call, Literal, type_of
+from foreshore.expr.ir import Call, Literal
 
 
 def is_constant_list(call: Call) -> bool:

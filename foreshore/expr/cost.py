@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from math import prod
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.ir import (
     Call,
@@ -26,13 +27,9 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    inputs_of,
-    operands_of,
-    type_of,
-    walk_relations,
-    walk_scalars,
 )
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import inputs_of, operands_of, walk_relations, walk_scalars
 from foreshore.types import Datum
 
 LIGHT = 1 << 17  # units: about ten milliseconds

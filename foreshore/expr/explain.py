@@ -47,8 +47,8 @@ from foreshore.expr.ir import (
     Union,
     Window,
     WindowFunction,
-    inputs_of,
 )
+from foreshore.expr.traversal import inputs_of
 from foreshore.ids import GlobalId
 from foreshore.text import format_text
 from foreshore.types import SqlType, format_type

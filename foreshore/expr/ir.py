@@ -20,7 +20,6 @@ scalars.
 """
 
 import math
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Self, TypeAlias
 from typing import Literal as OneOf
@@ -28,7 +27,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, INT8, TEXT, ColumnType, SqlType, array_of
+from foreshore.types import BOOL, INT8, ColumnType, SqlType, array_of
 
 
 class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=True, gc=False):
@@ -561,167 +560,6 @@ def single_input(relation: Relation) -> Get | None:
     while isinstance(relation, Map | Filter | Project):
         relation = relation.input
     return relation if isinstance(relation, Get) else None
-
-
-def type_of(scalar: Scalar) -> SqlType:
-    """Return the type of `scalar`'s values."""
-    match scalar:
-        case And() | Or() | Exists() | AnySubquery():
-            return BOOL
-        case ErrorOf():
-            return TEXT
-        case _:
-            return scalar.type
-
-
-def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
-    """Return the types of the relation's columns. Nullability errs on the side of nullable."""
-    match relation:
-        case Constant(columns=columns) | Get(columns=columns) | LocalGet(columns=columns):
-            return columns
-        case Let(body=body) | LetRec(body=body):
-            return columns_of(body)
-        case Recursive(base=base):
-            return tuple(ColumnType(column.type) for column in columns_of(base))
-        case Map(input=input, scalars=scalars):
-            return columns_of(input) + tuple(map(column_type, scalars))
-        case Filter() | TopK() | TemporalFilter() | Negate() | Threshold():
-            return columns_of(relation.input)
-        case Project(input=input, outputs=outputs):
-            columns = columns_of(input)
-            return tuple(columns[i] for i in outputs)
-        case FlatMap(input=input, columns=columns):
-            return columns_of(input) + columns
-        case Join(inputs=inputs):
-            return tuple(column for input in inputs for column in columns_of(input))
-        case Reduce(group_key=group_key, aggregates=aggregates):
-            return tuple(map(column_type, group_key)) + tuple(
-                ColumnType(a.type, a.function != "count") for a in aggregates
-            )
-        case Window(input=input, functions=functions):
-            added = tuple(ColumnType(f.type, f.nullable) for f in functions)
-            return columns_of(input) + added
-        case Union(inputs=inputs):
-            each = [columns_of(input) for input in inputs]
-            if all(columns == each[0] for columns in each):
-                # The common case; the general one took a fifth of the time for long plans.
-                return each[0]
-            return tuple(
-                ColumnType(column.type, any(other[i].nullable for other in each))
-                for i, column in enumerate(each[0])
-            )
-        case JoinOn(left=left, right=right, kind=kind):
-            lefts, rights = columns_of(left), columns_of(right)
-            if kind in ("right", "full"):
-                lefts = tuple(ColumnType(c.type) for c in lefts)
-            if kind in ("left", "full"):
-                rights = tuple(ColumnType(c.type) for c in rights)
-            return lefts + rights
-
-
-def column_type(scalar: Scalar) -> ColumnType:
-    """Return the type of a column that has the values of `scalar`."""
-    match scalar:
-        case Column(type=type, nullable=nullable) | OuterColumn(type=type, nullable=nullable):
-            return ColumnType(type, nullable)
-        case Literal(value=value, type=type):
-            return ColumnType(type, value is None)
-        case Exists():
-            return ColumnType(BOOL, False)
-        case _:
-            return ColumnType(type_of(scalar))
-
-
-def inputs_of(relation: Relation) -> tuple[Relation, ...]:
-    """Return the direct inputs of `relation` (not those within its scalars)."""
-    match relation:
-        case Join(inputs=inputs) | Union(inputs=inputs):
-            return inputs
-        case Let(value=value, body=body):
-            return (value, body)
-        case LetRec(values=values, body=body):
-            return (*values, body)
-        case JoinOn(left=left, right=right):
-            return (left, right)
-        case Recursive(base=base, step=step):
-            return (base, step)
-        case Constant() | Get() | LocalGet():
-            return ()
-        case _:
-            return (relation.input,)
-
-
-def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
-    """Return `relation` with its inputs replaced, as many as `inputs_of` returns."""
-    match relation:
-        case Join() | Union():
-            return msgspec.structs.replace(relation, inputs=inputs)
-        case Let():
-            return Let(relation.number, *inputs)
-        case LetRec():
-            return msgspec.structs.replace(relation, values=inputs[:-1], body=inputs[-1])
-        case JoinOn():
-            return msgspec.structs.replace(relation, left=inputs[0], right=inputs[1])
-        case Recursive():
-            return msgspec.structs.replace(relation, base=inputs[0], step=inputs[1])
-        case Constant() | Get() | LocalGet():
-            return relation
-        case _:
-            return msgspec.structs.replace(relation, input=inputs[0])
-
-
-def operands_of(scalar: Scalar) -> tuple[Scalar, ...]:
-    """Return the direct operands of `scalar` (nothing within a subquery's relation)."""
-    match scalar:
-        case Call(args=args) | And(args=args) | Or(args=args):
-            return args
-        case Case(branches=branches, otherwise=otherwise):
-            return (*(part for branch in branches for part in branch), otherwise)
-        case ErrorOf(expr=expr):
-            return (expr,)
-        case AnySubquery(predicate=predicate):
-            return (predicate,)
-        case _:
-            return ()
-
-
-def with_operands(scalar: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
-    """Return `scalar` with its operands replaced, as many as `operands_of` returns."""
-    match scalar:
-        case Call() | And() | Or():
-            return msgspec.structs.replace(scalar, args=operands)
-        case Case():
-            pairs = tuple(zip(operands[:-1:2], operands[1:-1:2], strict=True))
-            return Case(pairs, operands[-1], scalar.type)
-        case ErrorOf():
-            return ErrorOf(operands[0])
-        case AnySubquery():
-            return AnySubquery(operands[0], scalar.relation)
-        case _:
-            return scalar
-
-
-def walk_relations(relation: Relation) -> Iterator[Relation]:
-    """Yield `relation` and everything below it, parents first."""
-    stack = [relation]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(reversed(inputs_of(node)))
-
-
-def walk_scalars(scalar: Scalar) -> Iterator[Scalar]:
-    """Yield `scalar` and everything below it, parents first."""
-    stack = [scalar]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(reversed(operands_of(node)))
-
-
-def sources_of(relation: Relation) -> frozenset[GlobalId]:
-    """Return the ids of the collections that a lowered relation reads."""
-    return frozenset(node.id for node in walk_relations(relation) if isinstance(node, Get))
 
 
 def count_all() -> Aggregate:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from foreshore.expr.ir import FALSE, TRUE, Call, Case, Scalar, operands_of
+from foreshore.expr.ir import FALSE, TRUE, Call, Case, Scalar
 from foreshore.expr.split import is_null
+from foreshore.expr.traversal import operands_of
 from foreshore.types import BOOL
 
 

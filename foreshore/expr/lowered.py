@@ -5,6 +5,7 @@ from itertools import accumulate
 
 import msgspec
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     AnySubquery,
     Column,
@@ -15,11 +16,9 @@ from foreshore.expr.ir import (
     Recursive,
     Relation,
     ScalarSubquery,
-    columns_of,
-    walk_relations,
-    walk_scalars,
 )
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations, walk_scalars
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Relation)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from foreshore.expr.bounds import bound_of
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.parts import unit_of
 from foreshore.expr.ir import (
     Call,
@@ -24,13 +25,10 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    columns_of,
-    inputs_of,
-    type_of,
-    with_inputs,
 )
 from foreshore.expr.scalars import bind_scalar, with_scalars
 from foreshore.expr.split import is_null
+from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 

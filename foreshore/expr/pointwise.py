@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from foreshore.errors import DataError
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import scalar_function, signature
@@ -27,9 +28,8 @@ from foreshore.expr.ir import (
     Project,
     Relation,
     Scalar,
-    type_of,
-    walk_scalars,
 )
+from foreshore.expr.traversal import walk_scalars
 from foreshore.types import Datum
 
 Cell = Callable[[Sequence[Datum]], Datum]

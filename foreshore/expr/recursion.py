@@ -7,6 +7,7 @@ import msgspec
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Column,
     Filter,
@@ -22,14 +23,10 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Union,
-    columns_of,
-    inputs_of,
-    sources_of,
-    walk_relations,
-    with_inputs,
 )
 from foreshore.expr.share import share
 from foreshore.expr.split import split_errors
+from foreshore.expr.traversal import inputs_of, sources_of, walk_relations, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 

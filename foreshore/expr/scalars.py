@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -22,10 +23,8 @@ from foreshore.expr.ir import (
     TopK,
     Window,
     WindowFunction,
-    operands_of,
-    type_of,
-    with_operands,
 )
+from foreshore.expr.traversal import operands_of, with_operands
 
 Replace = Callable[[Scalar], Scalar | None]
 

@@ -11,20 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from foreshore.expr.ir import (
-    Constant,
-    Filter,
-    Get,
-    Join,
-    Let,
-    LocalGet,
-    Map,
-    Project,
-    Relation,
-    columns_of,
-    inputs_of,
-    with_inputs,
-)
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Constant, Filter, Get, Join, Let, LocalGet, Map, Project, Relation
+from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
 
 DEEP = 20_000  # frames; plans are as deep as their text is long, and Python's default is 1000

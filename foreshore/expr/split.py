@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     And,
     Call,
@@ -43,7 +44,10 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    columns_of,
+)
+from foreshore.expr.scalars import frame_offsets
+from foreshore.expr.share import allow_depth, share
+from foreshore.expr.traversal import (
     inputs_of,
     operands_of,
     walk_relations,
@@ -51,8 +55,6 @@ from foreshore.expr.ir import (
     with_inputs,
     with_operands,
 )
-from foreshore.expr.scalars import frame_offsets
-from foreshore.expr.share import allow_depth, share
 from foreshore.types import BOOL, TEXT, ColumnType
 
 Test = Callable[[Call], bool]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal as OneOf
 
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     And,
     Call,
@@ -27,15 +28,10 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     TemporalFilter,
-    columns_of,
-    inputs_of,
-    type_of,
-    walk_relations,
-    walk_scalars,
-    with_inputs,
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import can_fail
+from foreshore.expr.traversal import inputs_of, walk_relations, walk_scalars, with_inputs
 from foreshore.types import BOOL, MZ_TIMESTAMP
 
 Operator = OneOf["lt", "le", "ge", "gt"]

@@ -19,19 +19,10 @@ from foreshore.errors import (
     UndefinedFunction,
     WrongObjectType,
 )
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.comparison import check_equality, check_ordering
 from foreshore.expr.functions.registry import NO_LITERAL, resolve_aggregate
-from foreshore.expr.ir import (
-    Aggregate,
-    And,
-    Call,
-    Column,
-    Literal,
-    OrderKey,
-    OuterColumn,
-    Scalar,
-    type_of,
-)
+from foreshore.expr.ir import Aggregate, And, Call, Column, Literal, OrderKey, OuterColumn, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, CoreRef
 from foreshore.sql.bind.coerce import to_known
@@ -103,7 +94,7 @@ def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) 
         )
         for core in composed.cores
     )
-    value = _with_columns(composed.finish, cast_(tuple[Scalar, ...], cores))
+    value = _with_columns(composed.finish, cast_("tuple[Scalar, ...]", cores))
     if composed.direct:
         assert isinstance(value, Call)
         args = list(value.args)
@@ -147,7 +138,7 @@ def _composed(
         if name != "count" or len(values) != 1:
             raise rows[0].refused()
         return _count_of_rows(rows[0], distinct=expr.distinct)
-    args = cast_(tuple[Scalar, ...], values)
+    args = cast_("tuple[Scalar, ...]", values)
     offsets = tuple(map(at_of, expr.args))
     if expr.distinct and not args:
         raise UndefinedFunction("DISTINCT needs an argument", position=expr.at + 1)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from foreshore.errors import GroupingError
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -26,8 +27,6 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    columns_of,
-    type_of,
 )
 from foreshore.sql.bind.grouping_sets import GroupingRef
 from foreshore.sql.bind.scope import Scope

@@ -1,7 +1,8 @@
 """Bind arrays: constructors and subscripts."""
 
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported, IndeterminateDatatype
-from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import cast, coerce, common_type, is_unknown, to_common
 from foreshore.sql.bind.expression import ExpressionBinder, at_of

@@ -13,6 +13,7 @@ from foreshore.errors import (
     InvalidColumnReference,
     SyntaxError_,
 )
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.comparison import check_equality, check_ordering
 from foreshore.expr.ir import (
     And,
@@ -25,11 +26,9 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     TopK,
-    columns_of,
-    type_of,
-    walk_relations,
 )
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations
 from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.scope import Scope

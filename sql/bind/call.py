@@ -15,6 +15,7 @@ from foreshore.errors import (
     UndefinedFunction,
     WrongObjectType,
 )
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.aggregates import is_aggregate
 from foreshore.expr.functions.ordered_sets import is_ordered_set
 from foreshore.expr.functions.registry import (
@@ -26,13 +27,7 @@ from foreshore.expr.functions.registry import (
 from foreshore.expr.functions.system import ADVISORY, RANDOM, RANDOM_UUID, SIGNALS
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.functions.windows import is_window_function
-from foreshore.expr.ir import (
-    Call,
-    Environment,
-    Literal,
-    Scalar,
-    type_of,
-)
+from foreshore.expr.ir import Call, Environment, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import cast, coerce
 from foreshore.sql.bind.definitions import sequence

@@ -9,6 +9,7 @@ type.
 from collections.abc import Sequence
 
 from foreshore.errors import CannotCoerce, DataError, DatatypeMismatch
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.casting import array_of_text, is_of_sized_strings
 from foreshore.expr.functions.registry import (
     Context,
@@ -18,7 +19,7 @@ from foreshore.expr.functions.registry import (
     select_common_type,
     without_modifiers,
 )
-from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar, type_of
+from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar
 from foreshore.sql.planning import Planning, located
 from foreshore.text import INTEGERS, REG_NAMES, parse_text
 from foreshore.types import (

@@ -8,9 +8,10 @@ one by one, which finds the first error and its position.
 from collections.abc import Callable, Sequence
 
 from foreshore.errors import DatabaseError
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import Column, Literal, Scalar, type_of
+from foreshore.expr.ir import Column, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows, integers, unquoted
 from foreshore.sql.bind.coerce import number

@@ -6,7 +6,9 @@ from itertools import islice
 from foreshore.constraint import Check
 from foreshore.domain import Domain
 from foreshore.errors import StatementTooComplex
-from foreshore.expr.ir import Call, Case, Column, Literal, Scalar, type_of, walk_scalars
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Call, Case, Column, Literal, Scalar
+from foreshore.expr.traversal import walk_scalars
 from foreshore.sql.bind.coerce import cast
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import map_scalar

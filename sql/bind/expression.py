@@ -23,19 +23,9 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import NO_LITERAL, resolve, select_common_type
-from foreshore.expr.ir import (
-    FALSE,
-    TRUE,
-    And,
-    Call,
-    Case,
-    Column,
-    Literal,
-    Or,
-    Scalar,
-    type_of,
-)
+from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Or, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates
 from foreshore.sql.bind.coerce import (
@@ -285,7 +275,7 @@ class ExpressionBinder:
             raise TooManyArguments("GROUPING must have fewer than 32 arguments", position=at + 1)
         aggregates.has_grouping = True
         bound = tuple(to_known(self.planning, self.bind(arg), at_of(arg)) for arg in args)
-        return cast_(Scalar, GroupingRef(aggregates.number, bound, at))
+        return cast_("Scalar", GroupingRef(aggregates.number, bound, at))
 
     def call(
         self, name: str, args: Sequence[Scalar], at: int, offsets: Sequence[int] = ()

@@ -20,6 +20,7 @@ from foreshore.errors import (
     UndefinedColumn,
     WrongObjectType,
 )
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve_table
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
@@ -38,13 +39,9 @@ from foreshore.expr.ir import (
     Project,
     Relation,
     Scalar,
-    columns_of,
-    inputs_of,
-    type_of,
-    walk_relations,
-    with_inputs,
 )
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import inputs_of, walk_relations, with_inputs
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.changes import NAME as CHANGES

@@ -8,18 +8,8 @@ TIES, become conditions on the numbers that window functions give the rows:
 """
 
 from foreshore.errors import FeatureNotSupported, InvalidColumnReference, SyntaxError_
-from foreshore.expr.ir import (
-    Call,
-    Case,
-    Column,
-    Filter,
-    Literal,
-    Scalar,
-    Window,
-    WindowFunction,
-    columns_of,
-    type_of,
-)
+from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.ir import Call, Case, Column, Filter, Literal, Scalar, Window, WindowFunction
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import BoundQuery
 from foreshore.sql.bind.coerce import coerce
@@ -124,8 +114,8 @@ def _filter(
 
 def has_side_effects_in(bound: BoundQuery) -> bool:
     """Return whether a bound query calls functions with side effects."""
-    from foreshore.expr.ir import walk_relations
     from foreshore.expr.scalars import scalars_of
+    from foreshore.expr.traversal import walk_relations
 
     return any(
         has_side_effects(scalar)

@@ -6,8 +6,9 @@ A test for each constant would make each pass over the plan as long as the list.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.comparison import PLAIN
-from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.bind.coerce import to_common

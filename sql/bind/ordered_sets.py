@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import cast as cast_
 
 from foreshore.errors import FeatureNotSupported, WrongObjectType
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.ordered_sets import is_ordered_set
 from foreshore.expr.functions.registry import resolve_aggregate
 from foreshore.expr.functions.resolve import implicitly_castable
@@ -27,7 +28,6 @@ from foreshore.expr.ir import (
     Or,
     OrderKey,
     Scalar,
-    type_of,
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregate_call import Composed, never_null, order_key
@@ -189,4 +189,4 @@ def _before(binder: ExpressionBinder, pairs: Sequence[tuple[OrderKey, Scalar]], 
 
 def _equal(pairs: Sequence[tuple[Scalar, Scalar]]) -> Scalar:
     tests = tuple(Call("is_not_distinct", pair, BOOL) for pair in pairs)
-    return And(cast_(tuple[Scalar, ...], tests)) if len(tests) > 1 else tests[0]
+    return And(cast_("tuple[Scalar, ...]", tests)) if len(tests) > 1 else tests[0]

@@ -7,6 +7,7 @@ from foreshore.errors import (
     FeatureNotSupported,
     SyntaxError_,
 )
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     Column,
     Constant,
@@ -20,8 +21,6 @@ from foreshore.expr.ir import (
     Scalar,
     Threshold,
     Union,
-    columns_of,
-    type_of,
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import (

@@ -5,7 +5,8 @@ Names are looked up at execution by functions such as `_regclass_of_text(text)` 
 """
 
 from foreshore.errors import UndefinedTable
-from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.item_view import Name
 from foreshore.sql.bind.sql_functions import function_named, inline
 from foreshore.sql.parse.keywords import quote_string

@@ -3,15 +3,8 @@
 from dataclasses import replace
 
 from foreshore.expr.block import Block
-from foreshore.expr.ir import (
-    Finishing,
-    Literal,
-    OrderKey,
-    Project,
-    Relation,
-    Scalar,
-    columns_of,
-)
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Finishing, Literal, OrderKey, Project, Relation, Scalar
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.split import columns_used
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation

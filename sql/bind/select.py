@@ -11,18 +11,9 @@ from foreshore.errors import (
     UndefinedColumn,
     WindowingError,
 )
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.comparison import check_equality
-from foreshore.expr.ir import (
-    Column,
-    Literal,
-    OrderKey,
-    Project,
-    Relation,
-    Scalar,
-    TopK,
-    columns_of,
-    type_of,
-)
+from foreshore.expr.ir import Column, Literal, OrderKey, Project, Relation, Scalar, TopK
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, Grouping
 from foreshore.sql.bind.bound_query import (

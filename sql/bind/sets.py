@@ -11,20 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.registry import ResolvedTable
 from foreshore.expr.functions.tables import is_table_function
-from foreshore.expr.ir import (
-    IN_STEP,
-    Call,
-    Column,
-    FlatMap,
-    Join,
-    Node,
-    Relation,
-    Scalar,
-    columns_of,
-    type_of,
-)
+from foreshore.expr.ir import IN_STEP, Call, Column, FlatMap, Join, Node, Relation, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.rewrite.scalars import map_scalar, push_down

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.functions.system import SET_CONFIG
 from foreshore.expr.ir import (
@@ -40,19 +41,19 @@ from foreshore.expr.ir import (
     ScalarSubquery,
     TopK,
     Union,
-    columns_of,
-    inputs_of,
-    operands_of,
-    type_of,
-    walk_relations,
-    walk_scalars,
-    with_inputs,
-    with_operands,
 )
 from foreshore.expr.lazily import conditions
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.share import allow_depth
 from foreshore.expr.split import columns_used
+from foreshore.expr.traversal import (
+    inputs_of,
+    operands_of,
+    walk_relations,
+    walk_scalars,
+    with_inputs,
+    with_operands,
+)
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import Replace, map_scalar

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import (
     AnySubquery,
@@ -23,7 +24,6 @@ from foreshore.expr.ir import (
     Project,
     Scalar,
     ScalarSubquery,
-    type_of,
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.privilege_functions import privilege_functions

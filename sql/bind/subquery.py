@@ -10,6 +10,7 @@ in. An array on the right is treated in the same way unless its elements are wri
 from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_, WrongObjectType
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.comparison import PLAIN
 from foreshore.expr.functions.registry import resolve, resolve_table
 from foreshore.expr.ir import (
@@ -26,8 +27,6 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     ScalarSubquery,
-    columns_of,
-    type_of,
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation, relation_and_order

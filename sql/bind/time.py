@@ -1,7 +1,9 @@
 """Bind times in statements: AS OF, UP TO and the bounds of CHANGES."""
 
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported
-from foreshore.expr.ir import Literal, Relation, Scalar, sources_of, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Literal, Relation, Scalar
+from foreshore.expr.traversal import sources_of
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce, is_unknown
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of

@@ -11,6 +11,7 @@ from foreshore.errors import (
     WindowingError,
     WrongObjectType,
 )
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.aggregates import is_aggregate
 from foreshore.expr.functions.registry import NO_LITERAL, function_exists, resolve_aggregate
 from foreshore.expr.functions.resolve import implicitly_castable
@@ -30,7 +31,6 @@ from foreshore.expr.ir import (
     OrderKey,
     Scalar,
     WindowFunction,
-    type_of,
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import order_key
@@ -134,7 +134,7 @@ def _resolved(
     for value in values:
         if isinstance(value, RowValue):
             raise value.refused()
-    args = cast_(tuple[Scalar, ...], values)
+    args = cast_("tuple[Scalar, ...]", values)
     if is_aggregate(name) and not args and not expr.star:
         raise WrongObjectType(
             f"{name}(*) must be used to call a parameterless aggregate function",

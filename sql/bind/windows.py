@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from foreshore.errors import UndefinedObject, WindowingError
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Column,
     Frame,
@@ -20,7 +21,6 @@ from foreshore.expr.ir import (
     Scalar,
     Window,
     WindowFunction,
-    columns_of,
 )
 from foreshore.expr.scalars import with_frame_offsets
 from foreshore.expr.windows import DEFAULT

@@ -17,6 +17,7 @@ from foreshore.errors import (
     InvalidColumnReference,
     SyntaxError_,
 )
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Column,
     Constant,
@@ -28,9 +29,8 @@ from foreshore.expr.ir import (
     Recursive,
     Reduce,
     Relation,
-    columns_of,
-    walk_relations,
 )
+from foreshore.expr.traversal import walk_relations
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import Body, BoundQuery, ordered_relation, plain_relation
 from foreshore.sql.bind.coerce import coerce

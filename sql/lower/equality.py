@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -32,13 +33,10 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    columns_of,
-    operands_of,
-    type_of,
-    with_operands,
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import Test, can_fail, columns_used, shift
+from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.sql.lower.outer_columns import Scopes, has_subquery, may_fail_within
 from foreshore.sql.optimize.scalars import conjuncts, remap
 

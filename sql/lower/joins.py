@@ -7,6 +7,7 @@ suffice, without the join.
 
 from collections.abc import Sequence
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Column,
     Filter,
@@ -20,7 +21,6 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    columns_of,
     count_all,
 )
 from foreshore.expr.split import shift

@@ -28,6 +28,7 @@ from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.block import AnyRecursion, Block, MutualRecursion, Recursion
+from foreshore.expr.columns import column_type, columns_of
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -56,8 +57,6 @@ from foreshore.expr.ir import (
     Union,
     Window,
     WindowFunction,
-    column_type,
-    columns_of,
 )
 from foreshore.expr.lowered import check_lowered
 from foreshore.expr.recursion import as_union

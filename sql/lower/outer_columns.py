@@ -23,14 +23,16 @@ from foreshore.expr.ir import (
     Scalar,
     ScalarSubquery,
     TopK,
+)
+from foreshore.expr.scalars import scalars_of, with_scalars
+from foreshore.expr.split import Test
+from foreshore.expr.traversal import (
     inputs_of,
     operands_of,
     walk_relations,
     with_inputs,
     with_operands,
 )
-from foreshore.expr.scalars import scalars_of, with_scalars
-from foreshore.expr.split import Test
 
 Reference = tuple[int, int]
 References = frozenset[Reference]

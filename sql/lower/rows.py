@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import (
     Call,
@@ -20,10 +21,9 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    columns_of,
-    walk_relations,
 )
 from foreshore.expr.split import Test, shift
+from foreshore.expr.traversal import walk_relations
 from foreshore.sql.lower.outer_columns import (
     Reference,
     Scopes,

@@ -8,6 +8,7 @@ WHERE, EXISTS and IN become joins with the keys found.
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     FALSE,
     TRUE,
@@ -34,14 +35,11 @@ from foreshore.expr.ir import (
     Scalar,
     ScalarSubquery,
     Union,
-    columns_of,
     count_all,
-    operands_of,
-    type_of,
-    with_operands,
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import can_fail, shift
+from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.sql.lower.equality import PulledUp, pull
 from foreshore.sql.lower.outer_columns import (
     Reference,

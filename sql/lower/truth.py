@@ -18,8 +18,8 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    with_operands,
 )
+from foreshore.expr.traversal import with_operands
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.types import BOOL
 

@@ -8,6 +8,7 @@ end).
 from collections.abc import Sequence
 from itertools import accumulate
 
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     Aggregate,
     Call,
@@ -30,12 +31,10 @@ from foreshore.expr.ir import (
     Union,
     Window,
     WindowFunction,
-    columns_of,
-    type_of,
-    walk_relations,
 )
 from foreshore.expr.scalars import with_scalars
 from foreshore.expr.split import Test, can_fail, columns_used
+from foreshore.expr.traversal import walk_relations
 from foreshore.sql.optimize.scalars import conjuncts, is_never_true, remap, substitute
 from foreshore.types import BOOL, ColumnType, has_one_form
 

@@ -5,7 +5,9 @@ another on the same columns is redundant. Also drops a Threshold over rows that 
 twice (`build.threshold`).
 """
 
-from foreshore.expr.ir import Column, Let, Reduce, Relation, inputs_of, type_of, with_inputs
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Column, Let, Reduce, Relation
+from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.properties import Analysis
 from foreshore.types import has_signed_zeros

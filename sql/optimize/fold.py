@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import is_constant, outcome
 from foreshore.expr.ir import (
@@ -34,11 +35,10 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    inputs_of,
-    type_of,
 )
 from foreshore.expr.scalars import with_scalars
 from foreshore.expr.split import Test
+from foreshore.expr.traversal import inputs_of
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.nullability import Nullable, may_be_null, nullable_above
 from foreshore.sql.optimize.scalars import conjunction, replace_columns, substitute

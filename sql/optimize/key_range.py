@@ -12,19 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import scalar_function
-from foreshore.expr.ir import (
-    And,
-    Call,
-    Column,
-    Or,
-    OrderKey,
-    Relation,
-    Scalar,
-    type_of,
-    walk_scalars,
-)
+from foreshore.expr.ir import And, Call, Column, Or, OrderKey, Relation, Scalar
 from foreshore.expr.split import columns_used
+from foreshore.expr.traversal import walk_scalars
 from foreshore.sql.optimize.lookup import (
     RANGES,
     TEXTS,

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from foreshore.constraint import Unique
-from foreshore.expr.ir import Environment, Relation, Scalar, walk_relations, walk_scalars
+from foreshore.expr.ir import Environment, Relation, Scalar
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import Elements, Key
 

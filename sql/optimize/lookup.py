@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TypeAlias
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
     And,
     Call,
@@ -32,7 +33,6 @@ from foreshore.expr.ir import (
     Project,
     Relation,
     Scalar,
-    type_of,
 )
 from foreshore.sql.optimize.build import project
 from foreshore.sql.optimize.scalars import MAX_NODES, conjuncts, size_of, substitute

@@ -38,8 +38,8 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    inputs_of,
 )
+from foreshore.expr.traversal import inputs_of
 
 Nullable = tuple[bool, ...]
 NEVER_NULL = frozenset(

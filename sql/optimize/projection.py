@@ -10,6 +10,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Constant,
     Filter,
@@ -32,12 +33,10 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    columns_of,
-    inputs_of,
-    with_inputs,
 )
 from foreshore.expr.scalars import scalars_of, with_scalars
 from foreshore.expr.split import columns_used
+from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.expr.windows import orders_peers
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.scalars import remap

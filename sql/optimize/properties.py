@@ -9,6 +9,7 @@ assume that the removed rows existed.
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate, pairwise, product
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -35,9 +36,8 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    columns_of,
-    inputs_of,
 )
+from foreshore.expr.traversal import inputs_of
 from foreshore.ids import GlobalId
 from foreshore.types import has_one_form
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import assert_never
 
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -37,8 +38,6 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    columns_of,
-    type_of,
 )
 from foreshore.expr.split import NEVER_TRUE, Test, can_fail, columns_used, is_not_null, shift
 from foreshore.sql.optimize import build

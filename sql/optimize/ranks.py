@@ -7,6 +7,7 @@ first rows. `rank` and `dense_rank` number rows like `row_number` where no two r
 are peers. The Window goes if nothing else uses its columns (`projection.py`).
 """
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -18,12 +19,9 @@ from foreshore.expr.ir import (
     TopK,
     Window,
     WindowFunction,
-    columns_of,
-    inputs_of,
-    walk_relations,
-    with_inputs,
 )
 from foreshore.expr.split import Test
+from foreshore.expr.traversal import inputs_of, walk_relations, with_inputs
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.properties import Analysis
 from foreshore.types import INT8

@@ -11,6 +11,7 @@ it (`lookup.py`), or by an equivalence of a join with another input, whose rows 
 
 from collections.abc import Sequence
 
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.evaluate import fallible
 from foreshore.expr.ir import (
     Column,
@@ -22,15 +23,10 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
-    columns_of,
-    inputs_of,
     single_input,
-    sources_of,
-    type_of,
-    walk_relations,
-    with_inputs,
 )
 from foreshore.expr.split import columns_used, shift
+from foreshore.expr.traversal import inputs_of, sources_of, walk_relations, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import (
     SMALL,

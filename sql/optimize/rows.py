@@ -7,6 +7,7 @@ times.
 from collections.abc import Sequence
 from itertools import groupby
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -22,10 +23,9 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    type_of,
-    walk_scalars,
 )
 from foreshore.expr.split import Test
+from foreshore.expr.traversal import walk_scalars
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.scalars import substitute
 from foreshore.sql.optimize.simplify import simplify

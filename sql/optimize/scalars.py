@@ -2,15 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from foreshore.expr.ir import (
-    TRUE,
-    And,
-    Column,
-    Literal,
-    Scalar,
-    operands_of,
-    with_operands,
-)
+from foreshore.expr.ir import TRUE, And, Column, Literal, Scalar
+from foreshore.expr.traversal import operands_of, with_operands
 
 MAX_NODES = 200  # maximum size of a scalar after substituting definitions
 

@@ -5,21 +5,11 @@
 over the rows of t with id 1 or 2.
 """
 
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.comparison import PLAIN
-from foreshore.expr.ir import (
-    Column,
-    Join,
-    Map,
-    Project,
-    Relation,
-    Scalar,
-    columns_of,
-    inputs_of,
-    single_input,
-    type_of,
-    with_inputs,
-)
+from foreshore.expr.ir import Column, Join, Map, Project, Relation, Scalar, single_input
 from foreshore.expr.split import columns_used, shift
+from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.sql.optimize.key_steps import KeyStep
 from foreshore.sql.optimize.lookup import definitions_of, without_widening
 from foreshore.sql.optimize.properties import is_unique

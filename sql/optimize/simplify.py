@@ -6,23 +6,12 @@ guard (a FALSE in And, a branch not taken) would have suppressed its error as we
 
 from collections.abc import Sequence
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.functions.registry import scalar_function
-from foreshore.expr.ir import (
-    FALSE,
-    TRUE,
-    And,
-    Call,
-    Case,
-    ErrorOf,
-    Literal,
-    Or,
-    Scalar,
-    operands_of,
-    type_of,
-    with_operands,
-)
+from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.split import Test, can_fail
+from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.sql.optimize.nullability import may_be_null
 from foreshore.types import BOOL, TEXT
 

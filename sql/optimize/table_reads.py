@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Column,
     Filter,
@@ -22,11 +23,10 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     TopK,
-    columns_of,
-    inputs_of,
     single_input,
 )
 from foreshore.expr.split import columns_used
+from foreshore.expr.traversal import inputs_of
 from foreshore.sql.optimize.lookup import definitions_of
 from foreshore.sql.optimize.scalars import substitute
 

@@ -1,6 +1,7 @@
 """The query that running a plan reads, or whose changes it returns."""
 
-from foreshore.expr.ir import Finishing, Relation, columns_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Finishing, Relation
 from foreshore.sql.plan import (
     CopyTo,
     CreateTableAs,

@@ -10,20 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from foreshore.expr.block import Block
-from foreshore.expr.ir import (
-    Column,
-    Environment,
-    Get,
-    Literal,
-    Parameter,
-    Relation,
-    Scalar,
-    inputs_of,
-    walk_relations,
-    walk_scalars,
-    with_inputs,
-)
+from foreshore.expr.ir import Column, Environment, Get, Literal, Parameter, Relation, Scalar
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of, with_scalars
+from foreshore.expr.traversal import inputs_of, walk_relations, walk_scalars, with_inputs
 from foreshore.types import Datum
 
 SessionValue = Callable[[str], Datum]  # by the names in `Environment` scalars

@@ -31,6 +31,9 @@ from foreshore.expr.ir import (
     ScalarSubquery,
     TopK,
     Window,
+)
+from foreshore.expr.scalars import scalars_of, with_scalars
+from foreshore.expr.traversal import (
     inputs_of,
     operands_of,
     walk_relations,
@@ -38,7 +41,6 @@ from foreshore.expr.ir import (
     with_inputs,
     with_operands,
 )
-from foreshore.expr.scalars import scalars_of, with_scalars
 
 # Given a node and its depth, returns its replacement, or None to map its operands instead.
 Replace = Callable[[Scalar, int], Scalar | None]

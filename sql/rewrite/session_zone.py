@@ -21,10 +21,11 @@ import msgspec
 from foreshore.calendar import zone_named
 from foreshore.datetime_text import ABBREVIATIONS
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.casts import STRINGS
 from foreshore.expr.functions.fields import unit_of
 from foreshore.expr.functions.registry import Context, ResolvedTable, resolve_cast
-from foreshore.expr.ir import Call, Column, Literal, Scalar, type_of
+from foreshore.expr.ir import Call, Column, Literal, Scalar
 from foreshore.text import parse_text
 from foreshore.types import TEXT, TIMESTAMP, TIMESTAMPTZ, Datum, SqlType, array_of
 

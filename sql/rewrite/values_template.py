@@ -22,11 +22,10 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     Union,
-    inputs_of,
-    walk_scalars,
 )
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.expr.scalars import bind_scalar
+from foreshore.expr.traversal import inputs_of, walk_scalars
 from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.table_rows import Row
 from foreshore.types import Datum

@@ -20,7 +20,8 @@ from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.warm import warm
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import Relation, sources_of
+from foreshore.expr.ir import Relation
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.parse.parse import parse

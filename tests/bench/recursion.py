@@ -21,8 +21,9 @@ from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.local.recursion import Evaluation
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import Get, walk_relations
+from foreshore.expr.ir import Get
 from foreshore.expr.recursion import block_of
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateView

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from foreshore.compute.describe import describe_maintenance
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import Relation, sources_of
+from foreshore.expr.ir import Relation
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.server.demo.history import History
 from foreshore.server.demo.schema import TABLES, VIEWS

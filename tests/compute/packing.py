@@ -13,6 +13,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.compute.engine import Engine
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Aggregate,
     Column,
@@ -39,11 +40,9 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     Window,
-    columns_of,
-    operands_of,
-    with_operands,
 )
 from foreshore.expr.scalars import with_scalars
+from foreshore.expr.traversal import operands_of, with_operands
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
 from tests.compute.cases import START, Case, random_history, rows_of, run

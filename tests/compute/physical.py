@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.columns import columns_of
 from foreshore.expr.evaluate import evaluate
-from foreshore.expr.ir import Call, Column, Filter, Get, Literal, Map, Project, Union, columns_of
+from foreshore.expr.ir import Call, Column, Filter, Get, Literal, Map, Project, Union
 from foreshore.ids import GlobalId
 from foreshore.types import (
     BOOL,

@@ -1,5 +1,6 @@
 """One plan for each operator, over the tables of `tests.relations`."""
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     IN_STEP,
     Aggregate,
@@ -24,7 +25,6 @@ from foreshore.expr.ir import (
     Union,
     Window,
     WindowFunction,
-    columns_of,
     count_all,
 )
 from foreshore.expr.ir import Call as Function

@@ -14,17 +14,8 @@ from hypothesis import given, settings
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.errors import DataError, InternalError, QueryCanceled, Unavailable
-from foreshore.expr.ir import (
-    Column,
-    FlatMap,
-    Get,
-    Join,
-    Literal,
-    Reduce,
-    Relation,
-    columns_of,
-    count_all,
-)
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Column, FlatMap, Get, Join, Literal, Reduce, Relation, count_all
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
 from tests.compute.cases import START, Case, Contents, initial, rows_of, schema_of, updates

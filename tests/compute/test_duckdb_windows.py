@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.errors import DataError
-from foreshore.expr.ir import Relation, columns_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Relation
 from tests.compute.cases import START, Case, Contents, check_maintained, initial, rows_of
 from tests.effort import examples
 from tests.model import evaluate

@@ -13,6 +13,7 @@ from foreshore.compute.bulk.spark import SparkEngine
 from foreshore.compute.bulk.spark_session import SparkOptions, stop_spark
 from foreshore.compute.engine import Cancellation
 from foreshore.errors import DataError, QueryCanceled
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Call,
     FlatMap,
@@ -22,7 +23,6 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     TemporalFilter,
-    columns_of,
     count_all,
 )
 from foreshore.expr.ir import Case as CaseWhen

@@ -11,10 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import to_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.registry import NO_LITERAL, resolve, resolve_cast
-from foreshore.expr.ir import Call, Column, Literal, Scalar, type_of
+from foreshore.expr.ir import Call, Column, Literal, Scalar
 from foreshore.text import parse_text
 from foreshore.types import NUMERIC, SqlType, array_of, numeric
 

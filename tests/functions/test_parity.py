@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
+from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import ErrorOf, type_of
+from foreshore.expr.ir import ErrorOf
 from foreshore.types import arrow_type
 from tests.functions.parity import Group, differences, groups
 

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.errors import DataError
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import fallible, fold, outcome
 from foreshore.expr.functions.decimals import rescale
 from foreshore.expr.functions.jsontext import dumps, json_order_bytes
-from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar, type_of
+from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.pointwise import compiled
 from foreshore.types import (
     BOOL,

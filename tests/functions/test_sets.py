@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from foreshore.compute.bulk.exact import comoment_float
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.comparison import order_key
 from foreshore.expr.functions.registry import resolve_aggregate, resolve_table
-from foreshore.expr.ir import Aggregate, Call, Column, type_of
+from foreshore.expr.ir import Aggregate, Call, Column
 from foreshore.text import parse_text
 from foreshore.types import Datum, array_of
 from tests.functions.parity import RECORDED, Group, cast, same, type_named

@@ -12,7 +12,8 @@ import pytest
 
 from foreshore.compute.bulk.spark_dialect import SparkDialect, register_spark, spark_form
 from foreshore.compute.bulk.spark_session import SparkOptions, start_spark, stop_spark
-from foreshore.expr.ir import ErrorOf, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import ErrorOf
 from foreshore.types import arrow_type
 from tests.functions.parity import Group, differences, groups
 from tests.harness import java

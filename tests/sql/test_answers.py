@@ -15,8 +15,8 @@ import pytest
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
 from foreshore.errors import DatabaseError
+from foreshore.expr.columns import columns_of
 from foreshore.expr.datum import from_array, to_array
-from foreshore.expr.ir import columns_of
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select

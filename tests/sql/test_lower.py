@@ -30,9 +30,9 @@ from foreshore.expr.ir import (
     ScalarSubquery,
     TopK,
     count_all,
-    walk_relations,
 )
 from foreshore.expr.lowered import check_lowered
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.lower.lower import lower
 from foreshore.types import BOOL, INT4, INT8

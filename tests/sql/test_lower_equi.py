@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     TRUE,
     Aggregate,
@@ -23,9 +24,8 @@ from foreshore.expr.ir import (
     Scalar,
     ScalarSubquery,
     TopK,
-    columns_of,
-    walk_relations,
 )
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.lower.equality import pull
 from foreshore.sql.lower.lower import lower

@@ -7,8 +7,9 @@ import pytest
 
 from foreshore.errors import DatabaseError, FeatureNotSupported, InvalidColumnReference
 from foreshore.expr.block import MutualRecursion, Recursion
-from foreshore.expr.ir import Relation, walk_relations
+from foreshore.expr.ir import Relation
 from foreshore.expr.recursion import block_of, single_relation
+from foreshore.expr.traversal import walk_relations
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateView, Select
 from foreshore.sql.planner import plan_statement

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from foreshore.expr.ir import walk_relations
+from foreshore.expr.traversal import walk_relations
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement

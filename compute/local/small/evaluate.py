@@ -24,6 +24,7 @@ from foreshore.compute.local.small.rows import (
     require_countable,
     require_few,
 )
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.cost import cost_of, has_growing_call, is_given, is_heavy
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
@@ -45,11 +46,9 @@ from foreshore.expr.ir import (
     Threshold,
     TopK,
     Union,
-    columns_of,
-    type_of,
-    walk_relations,
 )
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations
 from foreshore.types import INT8, is_float
 
 _KNOWN = (

@@ -17,10 +17,12 @@ from foreshore.compute.local.small.rows import (
     require_countable,
     require_few,
 )
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.cost import is_demanding
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import Call, Join, Scalar, columns_of, type_of, walk_scalars
+from foreshore.expr.ir import Call, Join, Scalar
 from foreshore.expr.split import columns_used, shift
+from foreshore.expr.traversal import walk_scalars
 from foreshore.types import SqlType, arrow_type, numeric_of_scale
 
 FEW_CALLS = 10_000  # rows for which calls over long values are computed here

@@ -19,8 +19,9 @@ from foreshore.compute.local.small.rows import (
     codes_of,
     starts_of,
 )
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions.decimals import magnitude, pack, unscaled, widen
-from foreshore.expr.ir import Aggregate, Column, OrderKey, Reduce, type_of
+from foreshore.expr.ir import Aggregate, Column, OrderKey, Reduce
 from foreshore.types import arrow_type
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from foreshore.errors import UndefinedFunction
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions import regression
 from foreshore.expr.functions.function import Literals
 from foreshore.expr.functions.parts import needs_parts, unit_of
 from foreshore.expr.functions.resolve import implicitly_castable, spelled
-from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar, type_of
+from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar
 from foreshore.ranges import BOUNDS, multirange_of
 from foreshore.types import (
     BOOL,

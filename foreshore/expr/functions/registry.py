@@ -15,6 +15,7 @@ from importlib import import_module
 
 from foreshore.errors import CannotCoerce, DatatypeMismatch, InternalError, UserError
 from foreshore.expr.bounds import never_overflows
+from foreshore.expr.columns import type_of
 from foreshore.expr.functions import resolve as _resolve
 from foreshore.expr.functions.aggregates import ResolvedAggregate, resolve_aggregate
 from foreshore.expr.functions.casts import Context, cast_context, resolve_cast
@@ -31,7 +32,7 @@ from foreshore.expr.functions.function import (
 )
 from foreshore.expr.functions.resolve import select_common_type
 from foreshore.expr.functions.tables import ResolvedTable, resolve_table
-from foreshore.expr.ir import Call, Scalar, type_of
+from foreshore.expr.ir import Call, Scalar
 from foreshore.types import TYPES, SqlType, category_of, without_modifiers
 
 _FAMILIES = (

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.errors import DatatypeMismatch, UndefinedFunction
+from foreshore.expr.columns import type_of
 from foreshore.expr.datum import to_array
 from foreshore.expr.functions.aggregates import ResolvedAggregate
 from foreshore.expr.functions.function import Outcome, Signature, hidden
@@ -23,7 +24,7 @@ from foreshore.expr.functions.resolve import (
     spelled,
 )
 from foreshore.expr.functions.rows import Failure, computed, fail, mapped
-from foreshore.expr.ir import Call, Column, Literal, Scalar, WindowFunction, type_of
+from foreshore.expr.ir import Call, Column, Literal, Scalar, WindowFunction
 from foreshore.expr.windows import WHOLE
 from foreshore.types import FLOAT8, INT4, INT8, SqlType
 

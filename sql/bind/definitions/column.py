@@ -13,11 +13,8 @@ from foreshore.errors import (
     FeatureNotSupported,
     SyntaxError_,
 )
-from foreshore.expr.ir import (
-    Literal,
-    Scalar,
-    type_of,
-)
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import Literal, Scalar
 from foreshore.item_view import Name
 from foreshore.sequence import BOUNDS, Generated
 from foreshore.sequence import Sequence as Numbers

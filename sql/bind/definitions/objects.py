@@ -14,9 +14,10 @@ from foreshore.errors import (
     UndefinedObject,
     WrongObjectType,
 )
-from foreshore.expr.ir import Column, Environment, Relation, Scalar, walk_relations, walk_scalars
+from foreshore.expr.ir import Column, Environment, Relation, Scalar
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.temporal import temporal_filters
+from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.interval_text import parse_interval
 from foreshore.item_view import Name
 from foreshore.sizes import bytes_of

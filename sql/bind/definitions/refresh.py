@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
-from foreshore.expr.ir import TemporalFilter, walk_relations
+from foreshore.expr.ir import TemporalFilter
+from foreshore.expr.traversal import walk_relations
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of

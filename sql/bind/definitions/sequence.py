@@ -13,7 +13,8 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
-from foreshore.expr.ir import TRUE, Call, Environment, Join, Literal, Map, Relation, Scalar, type_of
+from foreshore.expr.columns import type_of
+from foreshore.expr.ir import TRUE, Call, Environment, Join, Literal, Map, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
 from foreshore.sequence import BOUNDS, Sequence

@@ -6,7 +6,7 @@ The table is defined by the text of a CREATE TABLE, like any other.
 from dataclasses import replace
 
 from foreshore.errors import DuplicateColumn, SyntaxError_
-from foreshore.expr.ir import columns_of
+from foreshore.expr.columns import columns_of
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.definitions.table import bind_create_table, bound_on_commit

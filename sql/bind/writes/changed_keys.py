@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from foreshore.constraint import Unique
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     And,
     AnySubquery,
@@ -29,13 +30,10 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     ScalarSubquery,
-    columns_of,
-    type_of,
-    walk_relations,
-    walk_scalars,
 )
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.split import columns_used
+from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView
 from foreshore.sql.bind.result import lower_and_optimize

@@ -13,6 +13,7 @@ from foreshore.errors import (
     UndefinedObject,
     WrongObjectType,
 )
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     TRUE,
     Column,
@@ -23,10 +24,8 @@ from foreshore.expr.ir import (
     Project,
     Relation,
     Scalar,
-    columns_of,
-    sources_of,
-    type_of,
 )
+from foreshore.expr.traversal import sources_of
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import filtered, relation_and_order

@@ -5,18 +5,8 @@ multiplicity and change together. With FROM or USING a row may match several tim
 matches are found for each distinct row and then joined to the rows.
 """
 
-from foreshore.expr.ir import (
-    TRUE,
-    Column,
-    Get,
-    Join,
-    Literal,
-    Map,
-    Project,
-    Relation,
-    TopK,
-    columns_of,
-)
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import TRUE, Column, Get, Join, Literal, Map, Project, Relation, TopK
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import distinct, filtered

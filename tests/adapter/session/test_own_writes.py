@@ -6,8 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from foreshore.expr.ir import Filter, Get, Relation, Union, columns_of, walk_relations
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Filter, Get, Relation, Union
 from foreshore.expr.share import put_in, share
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
 from tests.adapter.harness import TestEnvironment, until

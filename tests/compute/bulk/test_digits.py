@@ -16,18 +16,11 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
 from foreshore.errors import DataError
 from foreshore.expr.bounds import bound_of, never_overflows
+from foreshore.expr.columns import columns_of
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import (
-    Call,
-    Column,
-    Literal,
-    Map,
-    Relation,
-    columns_of,
-    sources_of,
-    walk_relations,
-)
+from foreshore.expr.ir import Call, Column, Literal, Map, Relation
 from foreshore.expr.split import split_errors
+from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select

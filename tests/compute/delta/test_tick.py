@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from foreshore.compute.bulk.duckdb import DuckDbEngine, DuckDbStore
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import NumericValueOutOfRange
+from foreshore.expr.columns import columns_of
 from foreshore.expr.functions.registry import resolve_aggregate
 from foreshore.expr.ir import (
     Aggregate,
@@ -25,7 +26,6 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Union,
-    columns_of,
     count_all,
 )
 from foreshore.expr.split import shift

@@ -23,7 +23,9 @@ from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import OutOfMemory
-from foreshore.expr.ir import Filter, Join, Project, Relation, columns_of, sources_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Filter, Join, Project, Relation
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, INT8, TEXT, ColumnType
 from foreshore.update import update_schema

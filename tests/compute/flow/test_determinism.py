@@ -9,7 +9,7 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import sources_of
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from tests.compute.flow.test_sizes import SCHEMAS, updates
 from tests.compute.plans import PLANS

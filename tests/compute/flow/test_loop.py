@@ -42,9 +42,9 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     count_all,
-    sources_of,
 )
 from foreshore.expr.recursion import has_recursion
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 from tests.compute.cases import (

@@ -9,7 +9,8 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Dataflow, Input
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import Relation, sources_of
+from foreshore.expr.ir import Relation
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.update import update_schema
 from tests.compute.plans import PLANS, U1, U2

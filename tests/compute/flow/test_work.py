@@ -13,7 +13,7 @@ from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.flow.work import Work
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import sources_of
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from tests.compute.flow.test_sizes import SCHEMAS, updates
 from tests.compute.plans import PLANS

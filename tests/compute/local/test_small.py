@@ -13,6 +13,7 @@ from foreshore.compute.local.small.evaluate import evaluate_small, is_small_plan
 from foreshore.compute.local.small.join import FEW_SEARCHES
 from foreshore.compute.local.small.rows import MOST_ROWS, NotSmall, SmallRows
 from foreshore.errors import QueryCanceled
+from foreshore.expr.columns import columns_of
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
     IN_STEP,
@@ -33,10 +34,9 @@ from foreshore.expr.ir import (
     Relation,
     TopK,
     Union,
-    columns_of,
     count_all,
-    sources_of,
 )
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType, array_of
 from tests.compute.cases import Contents, random_history, rows_of

@@ -13,7 +13,8 @@ from foreshore.clock import SystemClock
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, Export, IndexExport
-from foreshore.expr.ir import Aggregate, Column, Get, Literal, Reduce, Relation, columns_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Aggregate, Column, Get, Literal, Reduce, Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import (
     Appended,
@@ -105,7 +106,7 @@ class Environment:
     async def maintain(
         self, cluster: str, id: str, relation: Relation, *exports: Export, as_of: int
     ) -> None:
-        from foreshore.expr.ir import sources_of
+        from foreshore.expr.traversal import sources_of
 
         imports = tuple(sorted(sources_of(relation)))
         description = DataflowDescription(id_(id), relation, imports, exports, as_of)
@@ -126,7 +127,7 @@ class Environment:
     async def query(
         self, cluster: str, relation: Relation, as_of: int, **more: Any
     ) -> "Counter[Row]":
-        from foreshore.expr.ir import sources_of
+        from foreshore.expr.traversal import sources_of
 
         imports = tuple(
             sources_of(relation) - more.get("indexes", {}).keys() - more.get("tables", {}).keys()

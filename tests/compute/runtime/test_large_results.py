@@ -18,7 +18,8 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Cancellation, result_schema
 from foreshore.compute.finish import MAX_RESULT_BYTES, expanded
 from foreshore.errors import OutOfMemory, QueryCanceled
-from foreshore.expr.ir import Finishing, FlatMap, Join, Literal, Reduce, columns_of, count_all
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Finishing, FlatMap, Join, Literal, Reduce, count_all
 from foreshore.types import INT4, TEXT, ColumnType
 from tests.harness import Server, serving, until
 

@@ -11,6 +11,7 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Dataflow, Engine, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -23,7 +24,6 @@ from foreshore.expr.ir import (
     Project,
     Relation,
     Union,
-    columns_of,
 )
 from foreshore.types import BOOL, INT4, TEXT
 from foreshore.update import update_schema

@@ -13,7 +13,8 @@ from foreshore.compute.controller import mirrors as mirrors_module
 from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import DatabaseError
-from foreshore.expr.ir import Get, Relation, columns_of
+from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Get, Relation
 from foreshore.update import EMPTY
 from tests.compute.in_process import InProcessLauncher
 from tests.compute.runtime.harness import (

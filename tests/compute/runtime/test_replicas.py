@@ -15,6 +15,7 @@ from foreshore.compute.controller import outputs
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, SinkExport, SubscribeExport
 from foreshore.errors import DatabaseError, UndefinedObject
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -26,7 +27,6 @@ from foreshore.expr.ir import (
     Map,
     OrderKey,
     Relation,
-    columns_of,
 )
 from foreshore.storage.controller import ShardWrite
 from foreshore.storage.epoch import fenced

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     And,
     Call,
@@ -21,7 +22,6 @@ from foreshore.expr.ir import (
     Reduce,
     Relation,
     Scalar,
-    columns_of,
 )
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import Elements, Lookup, literal_lookup

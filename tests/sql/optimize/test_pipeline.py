@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -27,10 +28,9 @@ from foreshore.expr.ir import (
     Union,
     Window,
     WindowFunction,
-    columns_of,
-    walk_relations,
 )
 from foreshore.expr.lowered import check_lowered
+from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.lower.lower import lower
 from foreshore.sql.optimize.pipeline import optimize

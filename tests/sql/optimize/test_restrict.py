@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.constraint import Unique
+from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     And,
     Call,
@@ -29,7 +30,6 @@ from foreshore.expr.ir import (
     Scalar,
     TopK,
     Union,
-    columns_of,
     count_all,
     single_input,
 )
