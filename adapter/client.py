@@ -28,9 +28,9 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore.errors import DatabaseError
+from foreshore.output_style import OutputStyle
 from foreshore.sql.plan import CopyOptions as CopyOptions
 from foreshore.table_rows import Row
-from foreshore.text import OutputStyle
 from foreshore.types import Datum, RelationDesc, SqlType
 
 

@@ -15,12 +15,7 @@ The names accepted for reg* types are resolved elsewhere; only numbers are parse
 """
 
 import re
-from collections.abc import Callable, Mapping
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from math import isinf, isnan
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Callable
 
 from foreshore import calendar
 from foreshore.array_text import SPACES, quote_element, split_array
@@ -29,17 +24,29 @@ from foreshore.datetime_text import parse_datetime
 from foreshore.enum_labels import label_of
 from foreshore.errors import (
     DataError,
-    FeatureNotSupported,
     InvalidParameterValue,
     InvalidTextRepresentation,
-    NumericValueOutOfRange,
     StringDataRightTruncation,
 )
+from foreshore.float_text import format_float4, format_float8
+from foreshore.input_errors import invalid_syntax
 from foreshore.interval_fields import truncated
 from foreshore.interval_styles import STYLES as INTERVAL_STYLES
 from foreshore.interval_text import parse_interval
 from foreshore.json_text import canonical_json, written_json
 from foreshore.network import address_of, address_text, mac_text, parse_address, parse_mac
+from foreshore.number_text import (
+    INTEGERS,
+    OID_NAMES,
+    REG_NAMES,
+    format_numeric,
+    parse_float,
+    parse_integer,
+    parse_mz_timestamp,
+    parse_numeric,
+    parse_oid,
+)
+from foreshore.output_style import OutputStyle
 from foreshore.range_text import (
     format_multirange,
     format_range,
@@ -47,22 +54,9 @@ from foreshore.range_text import (
     parse_range,
 )
 from foreshore.ranges import BOUNDS, MULTIRANGES, range_of, ranges_of, stored, stored_ranges
-from foreshore.types import INT2, NUMERIC_DIGITS, OID, RANGE_TYPES, Datum, SqlType
+from foreshore.types import INT2, OID, RANGE_TYPES, Datum, SqlType
 
-INTEGERS = {  # the least and the greatest value
-    "int2": (-(2**15), 2**15 - 1),
-    "int4": (-(2**31), 2**31 - 1),
-    "int8": (-(2**63), 2**63 - 1),
-}
-OID_NAMES = frozenset(("oid", "regclass", "regtype", "regproc", "regnamespace"))
-REG_NAMES = OID_NAMES - {"oid"}
-
-_INTEGER = re.compile(r"([+-]?)([0-9]+)\Z")
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
-_HEX_FLOAT = re.compile(r"[+-]?0[xX][0-9a-fA-F.]+(?:[pP][+-]?[0-9]+)?\Z")
-_NUMERIC = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?\Z")
 _UUID = re.compile(r"\{?(?:[0-9a-fA-F]{4}-?){8}\}?\Z")
-_WIDE = Context(prec=200, rounding=ROUND_HALF_UP)
 _BOOLS = {
     word[:length]: value
     for word, shortest, value in (
@@ -88,31 +82,6 @@ def parse_text(text: str, type: SqlType, *, zone: str = "UTC", now: int | None =
     return _PARSERS[type.name](text, type, zone, now)
 
 
-class ObjectNames:
-    """The names that stand for values of type regclass, regtype, ..., by type and oid."""
-
-    def __init__(self, names: Mapping[str, Mapping[int, str]]) -> None:
-        self._names = names
-
-    def name_of(self, type: SqlType, oid: int) -> str:
-        """Return the name; `-` of 0, the number itself of what is not there."""
-        return self._names[type.name].get(oid, str(oid)) if oid else "-"
-
-
-class OutputStyle(NamedTuple):
-    """The session's settings that decide how values are shown.
-
-    `float_digits` is extra_float_digits: above 0 floats are shown by the shortest text that reads
-    back as the same value, else with so many digits more than the 6 or 15 that are always exact.
-    """
-
-    zone: str = "UTC"
-    float_digits: int = 1
-    names: ObjectNames | None = None  # None: they are shown as numbers
-    intervals: str = "postgres"  # IntervalStyle
-    dates: str = "ISO"  # the style of DateStyle
-
-
 _DEFAULT_STYLE = OutputStyle()
 
 
@@ -121,231 +90,14 @@ def format_text(datum: Datum, type: SqlType, style: OutputStyle = _DEFAULT_STYLE
     return _FORMATTERS[type.name](datum, type, style)
 
 
-def _syntax_error(type: SqlType, text: str) -> InvalidTextRepresentation:
-    return InvalidTextRepresentation(f'invalid input syntax for type {_plain(type)}: "{text}"')
-
-
-def _plain(type: SqlType) -> str:
-    """Return the type's name in input errors."""
-    return {"time": "time", "timestamp": "timestamp"}.get(type.name) or str(type)
-
-
-# --- numbers and bool -----------------------------------------------------------------------
+# --- bool ------------------------------------------------------------------------------------
 
 
 def _parse_bool(text: str, type: SqlType, zone: str, now: int | None) -> bool:
     value = _BOOLS.get(text.strip(SPACES).lower())
     if value is None:
-        raise _syntax_error(type, text)
+        raise invalid_syntax(type, text)
     return value
-
-
-def _parse_integer(text: str, type: SqlType, zone: str, now: int | None) -> int:
-    match = _INTEGER.match(text.strip(SPACES))
-    if match is None:
-        raise _syntax_error(type, text)
-    low, high = INTEGERS[type.name]
-    digits = match[2].lstrip("0") or "0"
-    if len(digits) > 20 or not low <= (value := int(match[1] + digits)) <= high:
-        raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
-    return value
-
-
-def _parse_oid(text: str, type: SqlType, zone: str, now: int | None) -> int:
-    stripped = text.strip(SPACES)
-    if type.name in REG_NAMES and stripped == "-":
-        return 0
-    if not _INTEGER.match(stripped):
-        if type.name in REG_NAMES and stripped:
-            raise FeatureNotSupported(f'the name "{text}" cannot be looked up as {type} here')
-        raise _syntax_error(type, text)
-    value = int(stripped[:40])
-    if not -(2**31) <= value < 2**32:
-        raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
-    return value % 2**32
-
-
-def _parse_mz_timestamp(text: str, type: SqlType, zone: str, now: int | None) -> int:
-    stripped = text.strip(SPACES)
-    if stripped.isdigit() and stripped.isascii():
-        if len(stripped) > 19 or int(stripped) >= 2**63:
-            raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
-        return int(stripped)
-    if not stripped or stripped[0] in "+-":
-        raise _syntax_error(type, text)
-    try:
-        micros = parse_datetime(text, "timestamptz", calendar.zone_named(zone), now)
-    except DataError:
-        raise _syntax_error(type, text) from None
-    if micros < 0 or micros == calendar.TIMESTAMP_INFINITY:
-        raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
-    return micros // 1000
-
-
-def _parse_float(text: str, type: SqlType, zone: str, now: int | None) -> float:
-    stripped = text.strip(SPACES)
-    if _FLOAT.match(stripped):
-        value = float(stripped)
-        exact_zero = not re.sub(r"[eE].*", "", stripped).strip("+-0.")
-    elif _HEX_FLOAT.match(stripped):
-        try:
-            value = float.fromhex(stripped)
-        except (ValueError, OverflowError):
-            raise _syntax_error(type, text) from None
-        exact_zero = not re.sub(r"[pP].*", "", stripped).strip("+-0.xX")
-    else:
-        word = stripped.lower()
-        unsigned = word[1:] if word[:1] in ("+", "-") else word
-        if unsigned in ("inf", "infinity"):
-            return float("-inf") if word[0] == "-" else float("inf")
-        if unsigned == "nan":
-            return float("nan")
-        raise _syntax_error(type, text)
-    if type.name == "float4":
-        with np.errstate(over="ignore", under="ignore"):
-            value = (
-                float(np.float32(stripped)) if _FLOAT.match(stripped) else float(np.float32(value))
-            )
-    if isinf(value) or (value == 0 and not exact_zero):
-        raise NumericValueOutOfRange(f'"{stripped}" is out of range for type {type}')
-    return value
-
-
-def _parse_numeric(text: str, type: SqlType, zone: str, now: int | None) -> str:
-    stripped = text.strip(SPACES)
-    match = _NUMERIC.match(stripped)
-    if match is None or not (match[2] or match[3]):
-        if re.fullmatch(r"[+-]?(?:nan|inf|infinity)", stripped, re.IGNORECASE):
-            if stripped[-1].lower() == "n" and stripped[0] in "+-":
-                raise _syntax_error(type, text)
-            raise FeatureNotSupported(f'the numeric value "{stripped}" is not supported')
-        raise _syntax_error(type, text)
-    if match[4] is not None and abs(int(match[4][:12])) > 131_072:
-        raise NumericValueOutOfRange("value overflows numeric format")
-    return numeric_text(Decimal(stripped), type)
-
-
-def numeric_text(value: Decimal, type: SqlType) -> str:
-    """Return `value` as a datum of the numeric `type`, rounded half up to a declared scale.
-
-    Raises `numeric field overflow` if it has more digits than declared or supported.
-    """
-    assert type.scale is not None, type
-    if not value.is_finite():
-        raise FeatureNotSupported(f'the numeric value "{value}" is not supported')
-    kept = NUMERIC_DIGITS - type.scale
-    if value and value.adjusted() >= 120:
-        rounded = value
-    else:
-        rounded = value.quantize(Decimal(1).scaleb(-type.scale), context=_WIDE)
-    if type.length is None and rounded != value:
-        raise NumericValueOutOfRange(
-            "numeric field overflow",
-            detail=f"At most {type.scale} digits after the decimal point can be kept here.",
-            hint="Round the value, or declare a precision and a scale.",
-        )
-    whole = kept if type.length is None else type.length - type.scale
-    if rounded and rounded.adjusted() >= whole:
-        limit = f"10^{whole}" if whole else "1"
-        precision = NUMERIC_DIGITS if type.length is None else type.length
-        raise NumericValueOutOfRange(
-            "numeric field overflow",
-            detail=f"A field with precision {precision}, scale {type.scale} must round to an"
-            f" absolute value less than {limit}.",
-        )
-    return _format_decimal(rounded, type.trim)
-
-
-def _format_decimal(value: Decimal, trim: bool) -> str:
-    text = format(value, "f")
-    if trim and "." in text:
-        text = text.rstrip("0").rstrip(".")
-    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
-
-
-def _format_numeric(datum: Datum, type: SqlType, style: OutputStyle) -> str:
-    value = datum if isinstance(datum, Decimal) else Decimal(str(datum))
-    if not type.trim and type.scale is not None:
-        try:
-            value = value.quantize(Decimal(1).scaleb(-type.scale), context=_WIDE)
-        except InvalidOperation:
-            raise AssertionError(f"{value} does not fit {type}") from None
-    return _format_decimal(value, type.trim)
-
-
-def format_float8(value: float, extra_digits: int = 1) -> str:
-    """Return the shortest text that reads back as `value`, in PostgreSQL's layout.
-
-    Where `extra_digits` is not above 0 it has that many digits more than 15.
-    """
-    if isnan(value):
-        return "NaN"
-    if isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if extra_digits <= 0:
-        return f"{value:.{max(15 + extra_digits, 1)}g}"
-    shortest = repr(value)
-    if abs(value) >= 2**53:
-        shortest = _avoid_midpoint(value, shortest, np.float64)
-    return _lay_out(shortest, 15)
-
-
-def format_float4(value: float, extra_digits: int = 1) -> str:
-    """Return the shortest text that reads back as the same single-precision `value`.
-
-    Where `extra_digits` is not above 0 it has that many digits more than 6.
-    """
-    if isnan(value) or isinf(value):
-        return format_float8(value)
-    if extra_digits <= 0:
-        return f"{value:.{max(6 + extra_digits, 1)}g}"
-    shortest = np.format_float_scientific(np.float32(value), unique=True)
-    if abs(value) >= 2**24:
-        shortest = _avoid_midpoint(value, shortest, np.float32)
-    return _lay_out(shortest, 6)
-
-
-def _avoid_midpoint(value: float, shortest: str, kind: type[np.float32] | type[np.float64]) -> str:
-    """Return `shortest`, or a longer text if it is exactly between `value` and a neighbour.
-
-    PostgreSQL does not rely on readers rounding such a text to even.
-    """
-
-    def is_midpoint(text: str) -> bool:
-        twice = 2 * int(Decimal(text)) - int(value)
-        with np.errstate(over="ignore"):
-            neighbours = (np.nextafter(kind(value), kind(end)) for end in ("-inf", "inf"))
-            return any(np.isfinite(n) and int(n) == twice for n in neighbours)
-
-    if not is_midpoint(shortest):
-        return shortest
-    return next(
-        text
-        for digits in range(17)
-        if kind(text := f"{value:.{digits}e}") == kind(value) and not is_midpoint(text)
-    )
-
-
-def _lay_out(shortest: str, digits: int) -> str:
-    """Return a number in C's %g layout, switching to an exponent at `digits` places."""
-    sign = "-" if shortest[0] == "-" else ""
-    mantissa, _, power = shortest.lstrip("-").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    exponent = int(power or 0)
-    significant = (whole + fraction).lstrip("0")
-    if not significant:
-        return f"{sign}0"
-    # The value is 0.significant times ten to the power of `point`.
-    point = len(whole) + exponent - (len(whole + fraction) - len(significant))
-    significant = significant.rstrip("0")
-    if -4 < point <= digits:
-        if point <= 0:
-            return f"{sign}0.{'0' * -point}{significant}"
-        if len(significant) <= point:
-            return f"{sign}{significant}{'0' * (point - len(significant))}"
-        return f"{sign}{significant[:point]}.{significant[point:]}"
-    tail = f".{significant[1:]}" if len(significant) > 1 else ""
-    return f"{sign}{significant[0]}{tail}e{'-' if point < 1 else '+'}{abs(point - 1):02}"
 
 
 # --- strings and bytes ------------------------------------------------------------------------
@@ -421,7 +173,7 @@ def _format_bytea(datum: Datum, type: SqlType, style: OutputStyle) -> str:
 
 def _parse_uuid(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
     if not _UUID.match(text) or text.startswith("{") != text.endswith("}") or text.endswith("-"):
-        raise _syntax_error(type, text)
+        raise invalid_syntax(type, text)
     return bytes.fromhex(re.sub(r"[{}-]", "", text))
 
 
@@ -526,7 +278,7 @@ def _format_array(datum: Datum, type: SqlType, style: OutputStyle) -> str:
 
 
 def _parse_vector(text: str, type: SqlType, zone: str, now: int | None) -> tuple[Datum, ...]:
-    parse, element = (_parse_integer, INT2) if type.name == "int2vector" else (_parse_oid, OID)
+    parse, element = (parse_integer, INT2) if type.name == "int2vector" else (parse_oid, OID)
     return tuple(parse(word, element, zone, now) for word in text.split())
 
 
@@ -616,16 +368,16 @@ _TEMPORAL = ("date", "time", "timestamp", "timestamptz")
 
 _PARSERS: dict[str, _Parser] = {
     "bool": _parse_bool,
-    "float4": _parse_float,
-    "float8": _parse_float,
-    "numeric": _parse_numeric,
+    "float4": parse_float,
+    "float8": parse_float,
+    "numeric": parse_numeric,
     "bytea": _parse_bytea,
     "uuid": _parse_uuid,
     "json": _parse_json,
     "jsonb": _parse_jsonb,
     "enum": _parse_enum,
     "interval": _parse_interval,
-    "mz_timestamp": _parse_mz_timestamp,
+    "mz_timestamp": parse_mz_timestamp,
     "inet": _parse_address,
     "cidr": _parse_address,
     "macaddr": lambda text, type, zone, now: parse_mac(text),
@@ -633,8 +385,8 @@ _PARSERS: dict[str, _Parser] = {
     **dict.fromkeys(RANGE_TYPES, _parse_range),
     "int2vector": _parse_vector,
     "oidvector": _parse_vector,
-    **dict.fromkeys(INTEGERS, _parse_integer),
-    **dict.fromkeys(OID_NAMES, _parse_oid),
+    **dict.fromkeys(INTEGERS, parse_integer),
+    **dict.fromkeys(OID_NAMES, parse_oid),
     **dict.fromkeys(_STRINGS, _parse_string),
     **dict.fromkeys(_TEMPORAL, _parse_temporal),
 }
@@ -642,7 +394,7 @@ _FORMATTERS: dict[str, _Formatter] = {
     "bool": _format_bool,
     "float4": _format_float4_datum,
     "float8": _format_float8_datum,
-    "numeric": _format_numeric,
+    "numeric": format_numeric,
     "bytea": _format_bytea,
     "uuid": _format_uuid,
     "interval": _format_temporal,

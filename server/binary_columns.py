@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import UndefinedFunction
+from foreshore.number_text import OID_NAMES
+from foreshore.output_style import OutputStyle
 from foreshore.server.text_columns import list_offsets, text_column
-from foreshore.text import OID_NAMES, OutputStyle
 from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, oid_of
 
 EPOCH_DAYS = 10_957  # from 1970-01-01 to PostgreSQL's epoch, 2000-01-01

@@ -10,7 +10,10 @@ from typing import Any, TypeAlias
 
 from foreshore import calendar
 from foreshore.errors import UndefinedFunction
+from foreshore.float_text import format_float8
 from foreshore.network import address_of
+from foreshore.number_text import OID_NAMES
+from foreshore.output_style import OutputStyle
 from foreshore.ranges import (
     BOUNDS,
     MULTIRANGES,
@@ -21,7 +24,7 @@ from foreshore.ranges import (
     upper_bound,
 )
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, numeric_bytes
-from foreshore.text import OID_NAMES, OutputStyle, format_float8, format_text
+from foreshore.text import format_text
 from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, oid_of
 
 Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not None

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from foreshore.errors import ProtocolViolation
 from foreshore.expr.datum import from_array
+from foreshore.number_text import REG_NAMES
+from foreshore.output_style import OutputStyle
 from foreshore.server import message
 from foreshore.server.binary_columns import binary_column, with_lengths
 from foreshore.server.cells import Cell, binary_cell, text_cell
 from foreshore.server.text_columns import text_column
 from foreshore.table_rows import Row
-from foreshore.text import REG_NAMES, OutputStyle
 from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
 TEXT_FORMAT = 0

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import CopyOptions
+from foreshore.output_style import OutputStyle
 from foreshore.server import message
 from foreshore.server.binary_columns import binary_column, with_lengths
 from foreshore.server.codec import joined_bytes
 from foreshore.server.text_columns import text_column
-from foreshore.text import OutputStyle
 from foreshore.types import RelationDesc
 
 BINARY_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + b"\0" * 8

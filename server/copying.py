@@ -12,6 +12,8 @@ from typing import Protocol
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.errors import QueryCanceled
+from foreshore.number_text import REG_NAMES
+from foreshore.output_style import OutputStyle
 from foreshore.server import message
 from foreshore.server.binary_copy import BinaryCopyParser
 from foreshore.server.codec import CHUNK
@@ -19,7 +21,6 @@ from foreshore.server.copy_in import Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
 from foreshore.server.encodings import ENCODINGS
 from foreshore.server.wire import Wire
-from foreshore.text import REG_NAMES, OutputStyle
 
 MESSAGES_PER_TURN = 1000  # CopyData handled in one turn of the event loop
 PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # of one COPY, parsed concurrently

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from foreshore import calendar
 from foreshore.expr.datum import from_array
-from foreshore.text import OutputStyle, format_text
+from foreshore.output_style import OutputStyle
+from foreshore.text import format_text
 from foreshore.types import NUMERIC_DIGITS, SqlType
 
 _YEAR_1 = calendar.days_from_civil(1, 1, 1)

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.network import Address, address_of, mac_text, parse_mac, stored_address
+from foreshore.output_style import OutputStyle
 from foreshore.server.cells import binary_cell
 from foreshore.server.parameters import decode_binary
-from foreshore.text import OutputStyle, format_text, parse_text
+from foreshore.text import format_text, parse_text
 from foreshore.types import SqlType
 from tests.effort import examples
 

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore import ranges
+from foreshore.output_style import OutputStyle
 from foreshore.ranges import BOUNDS, MULTIRANGES, Bound, Range, make_range
 from foreshore.server.cells import binary_cell
 from foreshore.server.parameters import decode_binary
-from foreshore.text import OutputStyle, format_text, parse_text
+from foreshore.text import format_text, parse_text
 from foreshore.types import SqlType
 from tests.effort import examples
 

@@ -49,10 +49,10 @@ from foreshore.errors import (
 )
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
+from foreshore.output_style import OutputStyle
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CopyFrom
-from foreshore.text import OutputStyle
 from foreshore.types import Datum
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from foreshore.errors import (
     UniqueViolation,
 )
 from foreshore.expr.datum import from_array
+from foreshore.output_style import OutputStyle
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.text import OutputStyle, format_text
+from foreshore.text import format_text
 from foreshore.types import Datum, RelationDesc, SqlType
 
 

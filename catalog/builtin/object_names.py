@@ -14,7 +14,7 @@ from foreshore.catalog.builtin.functions import functions
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.expr.functions.text import quote_ident
-from foreshore.text import ObjectNames
+from foreshore.output_style import ObjectNames
 from foreshore.types import OTHER_TYPES, TYPES, type_of_oid
 
 

@@ -28,7 +28,7 @@ from foreshore.expr.functions.function import Rendering, ScalarFunction, Signatu
 from foreshore.expr.functions.registry import may_fail, scalar_function, signature
 from foreshore.expr.functions.temporal import DATE_HIGHEST, DATE_LOWEST, HIGHEST, LOWEST
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, OrderKey, Scalar
-from foreshore.text import OID_NAMES
+from foreshore.number_text import OID_NAMES
 from foreshore.types import (
     BOOL,
     BYTEA,

@@ -20,8 +20,9 @@ from foreshore.expr.functions.registry import (
     without_modifiers,
 )
 from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar
+from foreshore.number_text import INTEGERS, REG_NAMES
 from foreshore.sql.planning import Planning, located
-from foreshore.text import INTEGERS, REG_NAMES, parse_text
+from foreshore.text import parse_text
 from foreshore.types import (
     DATE,
     INT4,

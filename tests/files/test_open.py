@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from foreshore.compute.bulk.spark_session import SparkOptions, start_spark
+from foreshore.output_style import OutputStyle
 from foreshore.server.text_columns import text_column
 from foreshore.storage.controller import ShardWrite
-from foreshore.text import OutputStyle
 from foreshore.types import arrow_type
 from foreshore.update import update_schema
 from tests.files.writing import TYPES, busy, create, written

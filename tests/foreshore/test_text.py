@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError
-from foreshore.text import OutputStyle, format_text, parse_text
+from foreshore.output_style import OutputStyle
+from foreshore.text import format_text, parse_text
 from foreshore.types import (
     CHAR,
     DATE,

@@ -33,7 +33,7 @@ from foreshore.errors import (
     QueryCanceled,
     SyntaxError_,
 )
-from foreshore.text import OutputStyle
+from foreshore.output_style import OutputStyle
 from foreshore.types import ColumnType, Datum, RelationDesc, SqlType, type_of_oid
 
 Answer = Callable[["FakeSession", Sequence[Datum]], Execution | Any]

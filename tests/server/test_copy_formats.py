@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from foreshore.adapter.client import CopyIn, CopyOptions
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array, to_array
+from foreshore.output_style import OutputStyle
 from foreshore.server.copy_in import CopyParser
 from foreshore.server.copy_out import CopyFormatter
-from foreshore.text import OutputStyle, format_text, parse_text
+from foreshore.text import format_text, parse_text
 from foreshore.types import INT4, TEXT, RelationDesc, SqlType, array_of, numeric
 from tests.server.fake import FakeClient, FakeTarget, desc_of
 
