@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from foreshore.adapter.session.side_effects import call_nextval, calls_in
+from foreshore.compute.local.given_arrays import reads_arrays
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.expr.cost import is_heavy, is_large
 from foreshore.expr.ir import Relation, Scalar, single_input
@@ -111,6 +112,7 @@ class PeekPlan:
     calls_nextval: bool  # whether it calls nextval
     reads_nothing: bool  # except the rows of its init plans
     is_large: bool  # whether traversing its relation takes milliseconds
+    has_arrays: bool  # whether arrays are among its inputs
 
     @property
     def key(self) -> KeyLookup | None:
@@ -202,6 +204,7 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         call_nextval(calls),
         not (sources or query.changes or query.recursions),
         any(map(is_large, relations)),
+        any(map(reads_arrays, relations)),
     )
 
 

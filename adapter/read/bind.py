@@ -13,6 +13,7 @@ from foreshore.adapter.read.access_path import AccessPath, IndexRead, PeekPlan
 from foreshore.adapter.read.bound_keys import is_large
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
+from foreshore.compute.local.given_arrays import has_long_arrays, over_long_arrays
 from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block
 from foreshore.expr.columns import type_of
@@ -71,9 +72,22 @@ async def bind_peek(
             block = await blocking.run(context.coordinator.executor, bind_block, block, bindings)
         else:
             block = bind_block(block, bindings)
+    if plan.has_arrays:
+        block, given = await with_arrays_given(context, block, given)
     if block.recursions and finishing.limit is not None and not finishing.order_by:
         block = replace(block, rows_wanted=finishing.limit + finishing.offset)
     return BoundPeek(plan, time, block, finishing, bindings, given, own, has_long_values)
+
+
+async def with_arrays_given(
+    context: StatementContext, block: Block, given: Given
+) -> tuple[Block, Given]:
+    """Return a bound block with its long arrays among what is given."""
+    if block.recursions or not has_long_arrays(block.relation):
+        return block, given
+    executor = context.coordinator.executor
+    relation, rows = await blocking.run(executor, over_long_arrays, block.relation)
+    return replace(block, relation=relation), {**given, **rows}
 
 
 async def call_side_effects(context: StatementContext, bound: BoundPeek) -> BoundPeek:

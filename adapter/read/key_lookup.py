@@ -19,7 +19,13 @@ from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.read.access_path import KeyLookup, PeekPlan
-from foreshore.adapter.read.bind import BoundPeek, Given, bind_peek, counted_each
+from foreshore.adapter.read.bind import (
+    BoundPeek,
+    Given,
+    bind_peek,
+    counted_each,
+    with_arrays_given,
+)
 from foreshore.adapter.read.bound_keys import (
     KeyColumns,
     are_too_many,
@@ -143,8 +149,10 @@ async def _bound_keys(
     executor = context.coordinator.executor
     parts = []
     for relation in step.sources:
-        source = bind_relation(relation, bound.bindings)
-        over = replace(bound, block=Block(source), given=given)
+        block = Block(bind_relation(relation, bound.bindings))
+        if bound.plan.has_arrays:
+            block, given = await with_arrays_given(context, block, given)
+        over = replace(bound, block=block, given=given)
         rows = await (
             rows_over(context, over)
             if over.block.sources() <= given.keys()

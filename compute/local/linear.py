@@ -96,7 +96,7 @@ def evaluate_linear(relation: Relation, collections: Collections | None = None) 
     """
     given = {key: Rows.of_table(rows, 1) for key, rows in (collections or {}).items()}
     locals = {key: rows for key, rows in given.items() if isinstance(key, int)}
-    found = apply(relation, lambda get: given[get.id], locals, _checked_values)
+    found = apply(relation, lambda get: given[get.id], locals, checked_values)
     rows = table_of(found.columns, found.along[0])
     return _consolidated(rows, columns_of(relation)) if _has_deletions(relation) else rows
 
@@ -115,7 +115,7 @@ def _consolidated(rows: pa.Table, types: tuple[ColumnType, ...]) -> pa.Table:
     return consolidate(at_time(rows, 0), rows_schema(types), 0).remove_column(len(types))
 
 
-def _checked_values(scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array:
+def checked_values(scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array:
     """Return the values of `scalar`; raises DataError if it fails."""
     if isinstance(scalar, Column):
         return columns[scalar.index]

@@ -65,3 +65,30 @@ async def test_short_values_are_made_here(
     assert await env.ran("x", f"UPDATE t SET s = replace(s, old, new) WHERE {short}") == "UPDATE 1"
     assert await env.ran("x", f"SELECT s FROM t WHERE {short}") == "cdbcd\nSELECT 1"
     assert not isolated
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT count(*) FROM unnest({numbers}::int[])", "20000\nSELECT 1"),
+        ("SELECT sum(x) FROM unnest({numbers}::int[]::numeric[]) AS x", "200010000\nSELECT 1"),
+        ("SELECT sum(x) FROM generate_series(1, 3000000) AS x", "4500001500000\nSELECT 1"),
+        (
+            "SELECT g, count(*) FROM t JOIN unnest({numbers}::int[]) AS x ON x = id + 0 * g"
+            " WHERE id < 3 GROUP BY g ORDER BY g",
+            "7|1\n8|1\nSELECT 2",
+        ),
+        (
+            "UPDATE t SET g = x FROM unnest({numbers}::int[]) AS x WHERE x = id AND id < 3",
+            "UPDATE 2",
+        ),
+    ],
+)
+async def test_long_arrays_are_read_as_rows(
+    env: TestEnvironment, isolated: list[None], sql: str, expected: str
+) -> None:
+    await env.ran("x", *SETUP)
+    isolated.clear()
+    numbers = f"'{{{','.join(map(str, range(1, 20_001)))}}}'"
+    assert await env.ran("x", sql.format(numbers=numbers)) == expected
+    assert not isolated
