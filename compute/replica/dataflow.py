@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.arrange.arrangement import Arrangement, consolidate
+from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.table_index import table_index
 from foreshore.compute.checkpoint.state import State, Writer
 from foreshore.compute.engine import (
@@ -44,17 +44,14 @@ from foreshore.compute.protocol import (
     DataflowStatus,
     Failure,
     IndexExport,
-    Message,
     OperatorStatus,
-    SinkExport,
-    SinkUpdates,
     SubscribeExport,
-    SubscribeIndex,
     SubscribeResponse,
 )
-from foreshore.compute.replica.correction import difference
-from foreshore.compute.replica.indexes import Index, arrangement_status, asked
-from foreshore.compute.replica.inputs import Contents, conform, moved
+from foreshore.compute.replica.export_messages import ExportMessages, Sent
+from foreshore.compute.replica.index_subscribers import IndexSubscribers
+from foreshore.compute.replica.indexes import Index, arrangement_status
+from foreshore.compute.replica.inputs import Contents, conform
 from foreshore.compute.replica.queues import Part, Window, at_or_after, before, import_queue
 from foreshore.compute.replica.resume import Resume, Resumed, initial_messages
 from foreshore.errors import OutOfMemory
@@ -68,8 +65,6 @@ WEIGHED_SECONDS = 0.1  # between two looks at the memory after small steps
 SMALL_STEP_MS = 5.0  # a dataflow whose last step took longer steps on the worker
 
 logger = logging.getLogger(__name__)
-
-Sent = list[tuple[Message, tuple[pa.Table, ...]]]
 
 
 @dataclass(slots=True)
@@ -106,13 +101,12 @@ class DataflowState:
             id: import_queue(c.snapshot.upper, description.refresh) for id, c in imports.items()
         }
         self._contents: Mapping[GlobalId, Contents] = imports
-        self._persisted: Mapping[GlobalId, Contents] = persisted
+        self._messages = ExportMessages(description, persisted)
         self._columns = columns_of(description.relation)
         self._dataflow: Dataflow | None = None
         self._window: Window | None = None
         self._stepped: Output | None = None  # the engine's output for the window
         self._changed: Sent | None = None  # the messages for it
-        self._corrections: dict[GlobalId, tuple[Timestamp, pa.Table]] = {}
         self._since: Timestamp | None = None  # to be passed to the engine
         self.budget = MemoryBudget(description.memory_limit)
         self._weighed_at = 0.0  # when its memory was last compared with its limit
@@ -127,12 +121,7 @@ class DataflowState:
         }
         self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         self.exports = {export.id for export in description.exports}
-        # The worker reads this mapping; the loop replaces it as a whole.
-        self.subscribers: Mapping[GlobalId, SubscribeIndex] = {}
-        # Start when the index is known at their time.
-        self._requested: tuple[SubscribeIndex, ...] = ()
-        # The worker is reading their contents.
-        self._beginning: tuple[SubscribeIndex, ...] = ()
+        self.subscribers = IndexSubscribers(self.indexes)
 
     @property
     def id(self) -> GlobalId:
@@ -167,7 +156,7 @@ class DataflowState:
             self._dataflow.close()
             self._dataflow = None
         resumed = None
-        if resume is not None and not self._persisted:
+        if resume is not None and not self._messages.persisted:
             resumed = resume(self.description, self._contents)
         if resumed is not None:
             return self._resumed(resumed, started, cpu)
@@ -180,13 +169,13 @@ class DataflowState:
             output = self._conformed(self._dataflow.hydrate(inputs))
         as_of = self.description.as_of
         later = {id: contents.after(as_of) for id, contents in self._contents.items()}
-        sent = self._initial(output)
+        sent = self._messages.initial(output)
         self._insert(output, as_of + 1)
         self.budget.check(self.memory)
         self.frontier = as_of + 1
         self._precede(as_of + 1, {id: pa.concat_tables(each) for id, each in later.items() if each})
         self._contents = {}
-        self._persisted = {}
+        self._messages.persisted = {}
         self.times.hydration_ms = round(1000 * (time.monotonic() - started))
         self.times.hydration_ns += thread_time_ns() - cpu
         return sent
@@ -225,7 +214,7 @@ class DataflowState:
             and not self.busy
             and not self.dropped
             and self._window is None
-            and not self._corrections
+            and not self._messages.corrections
             and isinstance(self._dataflow, State)
             and all(isinstance(index.rows, State) for index in self.indexes.values())
             and not any(isinstance(each, SubscribeExport) for each in self.description.exports)
@@ -240,38 +229,6 @@ class DataflowState:
             index.rows.save(to.part("indexes").part(id))
         self.errors.save(to.part("errors"))
 
-    def _initial(self, output: Output) -> Sent:
-        """Return the messages for the output as of `as_of`."""
-        sent: Sent = []
-        as_of = self.description.as_of
-        for export in self.description.exports:
-            match export:
-                case SubscribeExport(id=id):
-                    message: Message = SubscribeResponse(id, 0, as_of + 1)
-                    sent.append((message, (output.rows, output.errors)))
-                case SinkExport(shard=shard):
-                    persisted = self._persisted.get(shard)
-                    if persisted is None:
-                        # the shard's rows are correct; it has no errors
-                        nothing = output.rows.slice(0, 0)
-                        message = SinkUpdates(shard, as_of + 1, as_of + 1, True)
-                        sent.append((message, (nothing, output.errors)))
-                        continue
-                    correction = difference(output.rows, persisted, self._columns, as_of)
-                    upper = persisted.snapshot.upper
-                    if upper > as_of and correction.num_rows:
-                        logger.warning(
-                            "a materialised view is corrected",
-                            extra={"shard": shard, "updates": correction.num_rows},
-                        )
-                        self._corrections[shard] = upper, moved(correction, upper)
-                        correction = correction.slice(0, 0)
-                    message = SinkUpdates(shard, min(upper, as_of + 1), as_of + 1, True)
-                    sent.append((message, (correction, output.errors)))
-                case IndexExport():
-                    pass
-        return sent
-
     # --- steps
 
     def progress(self, upper: Timestamp) -> bool:
@@ -280,7 +237,7 @@ class DataflowState:
             return False  # a failed step is retried first
         if any(queue.changes_before(upper) for queue in self.queues.values()):
             return False
-        if any(upper > at for at, _ in self._corrections.values()) or self._due(upper):
+        if self._messages.corrects_before(upper) or self._due(upper):
             return False
         self.errors.advance(upper)
         for index in self.indexes.values():
@@ -348,7 +305,11 @@ class DataflowState:
                 return None
         output = self._conformed(self._stepped or _nothing(self._columns))
         if self._changed is None:
-            self._changed = self._changes(output, window)
+            lower, upper = window.lower, window.upper
+            self._changed = [
+                *self._messages.changes(output, lower, upper, self.exports),
+                *self.subscribers.changes(output, lower, upper),
+            ]
         sent = self._changed
         self._insert(output, window.upper)
         self.frontier = window.upper
@@ -422,99 +383,30 @@ class DataflowState:
             conform(output.errors, output_schema(ERRORS)),
         )
 
-    def _changes(self, output: Output, window: Window) -> Sent:
-        sent: Sent = []
-        lower, upper = window.lower, window.upper
-        for export in self.description.exports:
-            match export:
-                case SubscribeExport(id=id) if id in self.exports:
-                    message: Message = SubscribeResponse(id, lower, upper)
-                    if not output.is_empty:
-                        sent.append((message, (output.rows, output.errors)))
-                case SinkExport(shard=shard) if shard in self.exports:
-                    rows = output.rows
-                    at, correction = self._corrections.get(shard, (upper, None))
-                    if correction is not None and at < upper:
-                        rows = pa.concat_tables([rows, conform(correction, rows.schema)])
-                        rows = consolidate(rows, rows_schema(self._columns), 0)
-                        del self._corrections[shard]
-                    if rows.num_rows or output.errors.num_rows:
-                        sent.append((SinkUpdates(shard, lower, upper), (rows, output.errors)))
-                case _:
-                    pass
-        if self.subscribers and not output.is_empty:
-            for request in self.subscribers.values():
-                if request.most is not None and output.count > request.most:
-                    sent.append((SubscribeResponse(request.id, lower, upper, overflow=True), ()))
-                    continue
-                response = SubscribeResponse(request.id, lower, upper)
-                sent.append((response, (output.rows, output.errors)))
-        return sent
-
-    def subscribe_index(self, request: SubscribeIndex) -> None:
-        """Add a subscriber to an index."""
-        self._requested = (*self._requested, request)
+    # --- subscribers to indexes
 
     @property
     def subscription_due(self) -> bool:
         """Whether a subscriber can be sent the initial contents."""
-        return self._window is None and any(
-            self._begin(request) < self.frontier for request in self._requested
-        )
-
-    def _begin(self, request: SubscribeIndex) -> Timestamp:
-        """Return the time of a subscriber's initial contents.
-
-        If the index is readable only from a later time than requested, the subscriber gets the
-        changes after it: either another replica has sent earlier ones, or the subscription has
-        failed.
-        """
-        index = self.indexes.get(request.index)
-        return max(asked(request), index.rows.since if index is not None else 0)
-
-    def begin_subscriptions(self) -> None:
-        """Select the subscribers whose initial contents can be sent, for `beginnings`."""
-        self._beginning = tuple(f for f in self._requested if self._begin(f) < self.frontier)
+        return self._window is None and self.subscribers.due(self.frontier)
 
     def beginnings(self) -> Sent:
         """On the worker: return the initial contents for subscribers."""
-        sent: Sent = []
-        for request in self._beginning:
-            index = self.indexes.get(request.index)
-            if index is not None:
-                begin = self._begin(request)
-                if request.most is not None and index.rows.size[0] > request.most:
-                    sent.append((SubscribeResponse(request.id, 0, 0, overflow=True), ()))
-                    continue
-                lower = request.lower if begin == asked(request) else begin + 1
-                tables = tuple(
-                    at_or_after(arranged.updates(begin), lower)
-                    for arranged in (index.rows, self.errors)
-                )
-                sent.append((SubscribeResponse(request.id, lower, self.frontier), tables))
-        return sent
+        return self.subscribers.beginnings(self.errors, self.frontier)
 
     def wanted(self, sent: Sent) -> Sent:
         """Filter the worker's messages by the subscribers that are still there.
 
         Those that got their initial contents receive changes from now on.
         """
-        begun, self._beginning = self._beginning, ()
-        if begun:
-            self._requested = tuple(f for f in self._requested if f not in begun)
-            self.subscribers = {**self.subscribers, **{f.id: f for f in begun}}
+        self.subscribers.begun()
         return [
             (message, tables)
             for message, tables in sent
             if not isinstance(message, SubscribeResponse)
             or message.id in self.exports
-            or message.id in self.subscribers
+            or message.id in self.subscribers.current
         ]
-
-    @property
-    def subscriber_ids(self) -> set[GlobalId]:
-        """Return the subscribers to indexes, including those about to start."""
-        return {*self.subscribers, *(request.id for request in self._requested)}
 
     @property
     def is_small_step(self) -> bool:
@@ -523,7 +415,7 @@ class DataflowState:
         if (
             dataflow is None
             or self._window is not None
-            or self._corrections
+            or self._messages.corrections
             or self.times.steps < FIRST_STEPS
             or self.times.step_ms >= SMALL_STEP_MS
         ):
@@ -564,9 +456,7 @@ class DataflowState:
         if since is None:
             self.exports.discard(id)
             self.indexes.pop(id, None)
-            self.subscribers = {f: each for f, each in self.subscribers.items() if f != id}
-            self._requested = tuple(each for each in self._requested if each.id != id)
-            self._beginning = tuple(each for each in self._beginning if each.id != id)
+            self.subscribers.remove(id)
             self.dropped = not self.exports
             return
         index = self.indexes.get(id)
@@ -598,7 +488,8 @@ class DataflowState:
         self.errors = Arrangement(self.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         self.queues = {id: import_queue(as_of, self.description.refresh) for id in self.queues}
         self._window = self._stepped = self._changed = None
-        self._contents, self._persisted, self._corrections = {}, {}, {}
+        self._contents = {}
+        self._messages.forget()
         self.merging_due = False
 
     def close(self) -> None:

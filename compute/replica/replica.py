@@ -47,7 +47,8 @@ from foreshore.compute.protocol import (
     SubscribeIndex,
 )
 from foreshore.compute.replica.checkpoints import Checkpointer, Pace
-from foreshore.compute.replica.dataflow import DataflowState, Sent
+from foreshore.compute.replica.dataflow import DataflowState
+from foreshore.compute.replica.export_messages import Sent
 from foreshore.compute.replica.indexes import arrangement_status
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import EngineFactory, Instance
@@ -130,7 +131,7 @@ class Replica:
         self._backlog = None
         self._moved = {}  # for the previous controller; kept dataflows note it again
         for dataflow in self._dataflows.values():
-            for id in dataflow.subscriber_ids:
+            for id in dataflow.subscribers.ids:
                 dataflow.allow_compaction(id, None)
                 self._exporters.pop(id, None)
         self._peeks.forget()
@@ -326,7 +327,7 @@ class Replica:
     def _follow(self, command: SubscribeIndex) -> None:
         dataflow = self._exporters.get(command.index)
         if dataflow is not None:
-            dataflow.subscribe_index(command)
+            dataflow.subscribers.request(command)
             self._exporters[command.id] = dataflow
             self._work.set()
 
@@ -380,7 +381,7 @@ class Replica:
         self._work.set()
 
     def _frontier_moved(self, dataflow: DataflowState) -> None:
-        for export in (*dataflow.exports, *dataflow.subscribers):
+        for export in (*dataflow.exports, *dataflow.subscribers.current):
             self._moved[export] = dataflow.frontier
         if dataflow.subscription_due:
             self._work.set()
@@ -464,7 +465,7 @@ class Replica:
 
     async def _begin_subscriptions(self, dataflow: DataflowState) -> None:
         async with self._step_slots:
-            dataflow.begin_subscriptions()
+            dataflow.subscribers.begin(dataflow.frontier)
             await self._on_worker(dataflow, dataflow.beginnings)
         self._work.set()
 

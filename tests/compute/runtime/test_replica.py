@@ -373,7 +373,7 @@ def test_unsubscribe_during_initial_read_sends_nothing(
         controller.tell(Feed(((id_("u1"), 2, 4, True),)), later)
         await until(lambda: upper_of(replica) == 4)
         assert not controller.responses("t1")
-        assert not running.subscriber_ids
+        assert not running.subscribers.ids
 
     with_replica(scenario)
 

@@ -1,0 +1,110 @@
+"""The messages for a dataflow's output: to subscriptions, and to the shards of its sinks.
+
+The output as of `as_of` goes to a shard as the difference from what the shard has. If the shard is
+already past `as_of`, the difference is a *correction* that is written once the dataflow has reached
+the shard's upper.
+"""
+
+import logging
+from collections.abc import Mapping, Set
+
+import pyarrow as pa
+
+from foreshore.compute.arrange.arrangement import consolidate
+from foreshore.compute.engine import rows_schema
+from foreshore.compute.output import Output
+from foreshore.compute.protocol import (
+    DataflowDescription,
+    IndexExport,
+    Message,
+    SinkExport,
+    SinkUpdates,
+    SubscribeExport,
+    SubscribeResponse,
+)
+from foreshore.compute.replica.correction import difference
+from foreshore.compute.replica.inputs import Contents, conform, moved
+from foreshore.expr.columns import columns_of
+from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+Sent = list[tuple[Message, tuple[pa.Table, ...]]]
+
+
+class ExportMessages:
+    """Makes the messages of one dataflow; `persisted` are the contents of its sinks' shards."""
+
+    def __init__(
+        self, description: DataflowDescription, persisted: Mapping[GlobalId, Contents]
+    ) -> None:
+        self._exports = description.exports
+        self._as_of = description.as_of
+        self._columns = columns_of(description.relation)
+        self.persisted: Mapping[GlobalId, Contents] = persisted
+        self.corrections: dict[GlobalId, tuple[Timestamp, pa.Table]] = {}
+
+    def corrects_before(self, upper: Timestamp) -> bool:
+        """Whether a correction is to be written before `upper`."""
+        return any(upper > at for at, _ in self.corrections.values())
+
+    def forget(self) -> None:
+        """Free the contents of shards and the corrections."""
+        self.persisted, self.corrections = {}, {}
+
+    def initial(self, output: Output) -> Sent:
+        """Return the messages for the output as of `as_of`."""
+        sent: Sent = []
+        as_of = self._as_of
+        for export in self._exports:
+            match export:
+                case SubscribeExport(id=id):
+                    message: Message = SubscribeResponse(id, 0, as_of + 1)
+                    sent.append((message, (output.rows, output.errors)))
+                case SinkExport(shard=shard):
+                    persisted = self.persisted.get(shard)
+                    if persisted is None:
+                        # the shard's rows are correct; it has no errors
+                        nothing = output.rows.slice(0, 0)
+                        message = SinkUpdates(shard, as_of + 1, as_of + 1, True)
+                        sent.append((message, (nothing, output.errors)))
+                        continue
+                    correction = difference(output.rows, persisted, self._columns, as_of)
+                    upper = persisted.snapshot.upper
+                    if upper > as_of and correction.num_rows:
+                        logger.warning(
+                            "a materialised view is corrected",
+                            extra={"shard": shard, "updates": correction.num_rows},
+                        )
+                        self.corrections[shard] = upper, moved(correction, upper)
+                        correction = correction.slice(0, 0)
+                    message = SinkUpdates(shard, min(upper, as_of + 1), as_of + 1, True)
+                    sent.append((message, (correction, output.errors)))
+                case IndexExport():
+                    pass
+        return sent
+
+    def changes(
+        self, output: Output, lower: Timestamp, upper: Timestamp, exports: Set[GlobalId]
+    ) -> Sent:
+        """Return the messages for the output of the window [lower, upper), to `exports` only."""
+        sent: Sent = []
+        for export in self._exports:
+            match export:
+                case SubscribeExport(id=id) if id in exports:
+                    message: Message = SubscribeResponse(id, lower, upper)
+                    if not output.is_empty:
+                        sent.append((message, (output.rows, output.errors)))
+                case SinkExport(shard=shard) if shard in exports:
+                    rows = output.rows
+                    at, correction = self.corrections.get(shard, (upper, None))
+                    if correction is not None and at < upper:
+                        rows = pa.concat_tables([rows, conform(correction, rows.schema)])
+                        rows = consolidate(rows, rows_schema(self._columns), 0)
+                        del self.corrections[shard]
+                    if rows.num_rows or output.errors.num_rows:
+                        sent.append((SinkUpdates(shard, lower, upper), (rows, output.errors)))
+                case _:
+                    pass
+        return sent
