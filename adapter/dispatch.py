@@ -35,6 +35,7 @@ from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.copy import copy_from, copy_to
 from foreshore.adapter.write.insert import insert
 from foreshore.adapter.write.truncate import truncate
+from foreshore.adapter.write.with_changes import with_changes
 from foreshore.sql import plan as plans
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ ROWS: Mapping[type, Statement] = {
     plans.Update: update,
     plans.Delete: delete,
     plans.Merge: merge,
+    plans.WithChanges: with_changes,
     plans.Subscribe: subscribe,
     plans.CopyTo: copy_to,
     plans.Explain: explain,

@@ -48,8 +48,9 @@ from foreshore.sql.bind.subscribe import (
 )
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.type_names import type_of_name
-from foreshore.sql.bind.writes import copy, insert, merge, update
+from foreshore.sql.bind.writes import copy
 from foreshore.sql.bind.writes.locking import bind_lock_table, bind_locking_query
+from foreshore.sql.bind.writes.with_changes import bind_change, with_changes
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.parse import Statement
@@ -143,10 +144,30 @@ def plan_statement(
     if not isinstance(zone, SessionZone):
         zone = SessionZone(zone)
     planning = Planning(catalog, statement.whole, parameters, zone, defined=defined)
+    ctes = _queries_of_with(statement.ast)
+    planning.changing = frozenset(id(each) for each in ctes if isinstance(each, ast.ChangingTable))
     try:
-        return _plan(planning, statement.ast)
+        return with_changes(planning, ctes, _plan(planning, statement.ast))
     except RecursionError:
         raise too_deep() from None
+
+
+def _queries_of_with(
+    tree: ast.StatementSyntax,
+) -> tuple[ast.CommonTable | ast.ChangingTable, ...]:
+    """Return the queries of the WITH of a statement that reads or changes rows."""
+    match tree:
+        case ast.SelectStatement(query=query):
+            return query.ctes
+        case (
+            ast.InsertStatement(ctes=ctes)
+            | ast.UpdateStatement(ctes=ctes)
+            | ast.DeleteStatement(ctes=ctes)
+            | ast.MergeStatement(ctes=ctes)
+        ):
+            return ctes
+        case _:
+            return ()
 
 
 def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
@@ -167,7 +188,7 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             | ast.DeleteStatement()
             | ast.MergeStatement()
         ):
-            return _change(planning, tree)
+            return bind_change(planning, tree)
         case ast.CopyStatement():
             return _copy(planning, tree)
         case ast.CreateTableStatement():
@@ -231,27 +252,6 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return Select(finished_query(bind_show(planning, tree)))
         case _:
             return _session(planning, tree)
-
-
-def _change(
-    planning: Planning,
-    tree: ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement,
-) -> Plan:
-    planning.init_plans = {}
-    plan: Insert | Update | Delete | Merge
-    match tree:
-        case ast.InsertStatement():
-            if tree.as_of is not None:
-                planning.init_plans = None
-                return insert.bind_insert(planning, tree)
-            plan = insert.bind_insert(planning, tree)
-        case ast.UpdateStatement():
-            plan = update.bind_update(planning, tree)
-        case ast.DeleteStatement():
-            plan = update.bind_delete(planning, tree)
-        case ast.MergeStatement():
-            plan = merge.bind_merge(planning, tree)
-    return replace(plan, init_plans=tuple(planning.init_plans.values()))
 
 
 def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
@@ -382,7 +382,7 @@ def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
     query = replace(
         query,
         changes=tuple(planning.changes),
-        init_plans=tuple((init_plans or {}).values()),
+        init_plans=(*planning.written.values(), *(init_plans or {}).values()),
     )
     return Select(query, as_of, locks)
 
@@ -449,7 +449,7 @@ def _explain(
             | ast.DeleteStatement()
             | ast.MergeStatement()
         ):
-            return _explain_change(planning, tree, _change(planning, inner))
+            return _explain_change(planning, tree, bind_change(planning, inner))
         case _:
             raise FeatureNotSupported(
                 "EXPLAIN of anything but a query, a view or a change of rows is not supported",

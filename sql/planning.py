@@ -86,6 +86,7 @@ class CommonTable:
     names: tuple[str, ...]
     columns: tuple[ColumnType, ...]
     order: RowOrder = UNORDERED
+    returns: bool = True  # no, if it changes rows without RETURNING
 
 
 @dataclass
@@ -111,6 +112,8 @@ class Planning:
     locked: "ast.Query | None" = None  # the query whose FOR UPDATE is being bound
     # Subqueries with FOR UPDATE by the identity of their syntax, where allowed.
     init_plans: "dict[int, InitPlan] | None" = None
+    changing: frozenset[int] = frozenset()  # the identities of queries of WITH that may change rows
+    written: "dict[int, InitPlan]" = field(default_factory=dict)  # their plans, by identity
     common_tables: list[dict[str, "CommonTable"]] = field(default_factory=list)  # innermost last
 
     def new_let(self) -> int:

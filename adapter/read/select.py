@@ -66,8 +66,11 @@ async def _result(context: StatementContext, plan: Select) -> Result:
 
 
 async def rows_of_init_plans(context: StatementContext) -> Given:
-    """Return the rows of a statement's locking subqueries, which are locked now."""
-    found = {}
+    """Return the rows of a statement's locking subqueries, which are locked now.
+
+    With them are those that the changing parts of its WITH have returned.
+    """
+    found = dict(context.given)
     for id, each in context.prepared.init_plans:
         assert isinstance(each.plan, Select), each.plan
         rows = await all_rows(await _result(replace(context, prepared=each), each.plan))

@@ -28,6 +28,8 @@ from foreshore.types import Datum
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from foreshore.adapter.coordinator import Coordinator
     from foreshore.adapter.read.result import RowSource
     from foreshore.adapter.read.trace import Trace
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.variables import Variables
     from foreshore.adapter.transaction.transaction import Transaction
     from foreshore.adapter.write.nextval import LastValues
+    from foreshore.adapter.write.stage import Staging
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
+    from foreshore.ids import GlobalId
 
 
 SEVERITIES = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}
@@ -104,6 +108,10 @@ class StatementContext(Struct, frozen=True, eq=False):
     again: bool = False  # it runs again after a conflict
     reads_newest: bool = False  # at any isolation, unless the transaction has chosen its time
     trace: "Trace | None" = None  # of EXPLAIN ANALYZE
+    # Of a statement after a WITH that changes rows: what its parts have returned, and what they and
+    # the statement will stage at its end.
+    given: "Mapping[GlobalId, pa.Table]" = {}
+    staging: "list[Staging] | None" = None
 
     def ran(self, how: str) -> None:
         """Note how rows were found, if anybody wants to know."""

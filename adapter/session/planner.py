@@ -42,6 +42,7 @@ from foreshore.sql.plan import (
     Query,
     Select,
     Update,
+    WithChanges,
     result_desc,
 )
 from foreshore.sql.plan.reads import query_read_by, query_subscribed_by
@@ -172,14 +173,14 @@ class SessionPlanner:
         types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
         plan = plan_statement(prepared.syntax, reader, types, zone=zone)
         peek = self._peek_of(plan)
-        init_plans = self._init_plans(prepared, peek)
+        init_plans, parts = self._init_plans(prepared, peek), self._parts(prepared, plan)
         subscribes = query_subscribed_by(plan) is not None
-        peeks = [peek, *(each.peek for _, each in init_plans)]
+        peeks = [peek, *(each.peek for _, each in (*init_plans, *parts))]
         if reader.unexpanded_views and not all(_uses_indexes(each, subscribes) for each in peeks):
             types = ParameterTypes(declared)
             plan = plan_statement(prepared.syntax, reader.as_defined(), types, zone=zone)
             peek = self._peek_of(plan)
-            init_plans = self._init_plans(prepared, peek)
+            init_plans, parts = self._init_plans(prepared, peek), self._parts(prepared, plan)
         desc = self._desc_of(plan)
         is_known = prepared.batch not in (None, self._session.statements.batch)
         if is_known and _shape(desc) != _shape(prepared.desc):
@@ -187,9 +188,9 @@ class SessionPlanner:
                 "cached plan must not change result type", routine="RevalidateCachedQuery"
             )
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
-        prepared.variables, prepared.init_plans = variables, init_plans
+        prepared.variables, prepared.init_plans, prepared.parts = variables, init_plans, parts
         prepared.used = frozenset(reader.used)
-        for _, each in init_plans:
+        for _, each in (*init_plans, *parts):
             each.used = prepared.used
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
@@ -243,14 +244,31 @@ class SessionPlanner:
                 Prepared(
                     "",
                     prepared.syntax,
-                    plan=each.select,
-                    peek=self.plan_query(each.select.query),
+                    plan=each.plan,
+                    peek=self.plan_query(each.plan.query),
                     within=each.id,
                 ),
             )
             for each in peek.query.init_plans
-            if each.id in read
+            if each.id in read and isinstance(each.plan, Select)
         )
+
+    def _parts(self, prepared: Prepared, plan: Plan) -> tuple[tuple[GlobalId, Prepared], ...]:
+        """Return the parts of a statement's WITH that change rows."""
+        parts = []
+        for each in plan.parts if isinstance(plan, WithChanges) else ():
+            peek = self._peek_of(each.plan)
+            init_plans = self._init_plans(prepared, peek)
+            part = Prepared(
+                "",
+                prepared.syntax,
+                plan=each.plan,
+                peek=peek,
+                init_plans=init_plans,
+                within=each.id,
+            )
+            parts.append((each.id, part))
+        return tuple(parts)
 
     def _subscribed_indexes(self, id: GlobalId) -> Sequence[IndexOn]:
         """Return the indexes to subscribe to in place of `id`, if it has no shard."""
@@ -275,7 +293,9 @@ class SessionPlanner:
         assert query is not None, plan
         for each in query.init_plans:
             if each.id == prepared.within:
-                query = each.select.query
+                found = query_read_by(each.plan)
+                assert found is not None, each
+                query = found
         return plan_peek(query, lambda id: [], self._keys_of, by_keys=False)
 
     def plan_query(self, query: Query) -> PeekPlan:

@@ -69,6 +69,8 @@ class Prepared(Struct, eq=False):
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone
     # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
+    # The parts of its WITH that change rows, likewise.
+    parts: "tuple[tuple[GlobalId, Prepared], ...]" = ()
     planning_seconds: float = 0.0  # of CPU of the thread
     within: GlobalId | None = None  # of such a SELECT: which one of its text it is
 

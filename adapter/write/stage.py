@@ -128,6 +128,15 @@ def first_failing(
     return None if place < 0 else int(place)
 
 
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Rows to stage later; see `stage`."""
+
+    target: Target
+    deleted: TableRows | None
+    inserted: TableRows | None
+
+
 # --- keys ----------------------------------------------------------------------------------
 
 
@@ -144,6 +153,9 @@ async def stage(
     have the same key, CollectionCorrupted if the table is corrupt, TableAltered if its definition
     has changed, InternalError if more rows would be deleted than there are.
     """
+    if context.staging is not None:
+        context.staging.append(Staging(target, deleted, inserted))
+        return
     coordinator, transaction, id = context.coordinator, context.transaction, target.id
     require_unaltered(context, target)
     parts = _parts(deleted, inserted)

@@ -128,8 +128,17 @@ class InsertStatement(Syntax):
     on_conflict: OnConflict | None = None
     overriding: OneOf["system", "user"] | None = None
     as_of: AsOf | None = None
-    ctes: tuple[CommonTable, ...] = ()
+    ctes: "tuple[CommonTable | ChangingTable, ...]" = ()
     recursive: bool | MutualRecursion = False
+
+
+class ChangingTable(Syntax):
+    """A query of WITH that changes rows: an INSERT, UPDATE, DELETE or MERGE."""
+
+    name: str
+    columns: tuple[str, ...]
+    change: "InsertStatement | UpdateStatement | DeleteStatement | MergeStatement"
+    at: int
 
 
 class MergeUpdate(Syntax):
@@ -171,7 +180,7 @@ class MergeStatement(Syntax):
     condition: Expression
     clauses: tuple[MergeClause, ...]
     returning: tuple[Target, ...]
-    ctes: tuple[CommonTable, ...] = ()
+    ctes: "tuple[CommonTable | ChangingTable, ...]" = ()
     recursive: bool | MutualRecursion = False
 
 
@@ -183,7 +192,7 @@ class UpdateStatement(Syntax):
     from_: tuple[FromItem, ...]
     where: Expression | None
     returning: tuple[Target, ...]
-    ctes: tuple[CommonTable, ...] = ()
+    ctes: "tuple[CommonTable | ChangingTable, ...]" = ()
     recursive: bool | MutualRecursion = False
 
 
@@ -194,7 +203,7 @@ class DeleteStatement(Syntax):
     using: tuple[FromItem, ...]
     where: Expression | None
     returning: tuple[Target, ...]
-    ctes: tuple[CommonTable, ...] = ()
+    ctes: "tuple[CommonTable | ChangingTable, ...]" = ()
     recursive: bool | MutualRecursion = False
 
 

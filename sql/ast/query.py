@@ -1,8 +1,8 @@
 """Syntax of queries and expressions."""
 
 from collections.abc import Iterator
+from typing import Any, TypeAlias
 from typing import Literal as OneOf
-from typing import TypeAlias
 
 import msgspec
 
@@ -550,7 +550,7 @@ class Query(Syntax):
 
     body: "Select | Values | SetOperation | Query"
     at: int
-    ctes: tuple[CommonTable, ...] = ()
+    ctes: tuple[Any, ...] = ()  # CommonTable, ChangingTable
     recursive: bool | MutualRecursion = False
     order_by: tuple[SortKey, ...] = ()
     limit: Expression | None = None

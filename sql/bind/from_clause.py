@@ -115,6 +115,11 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
     if len(item.name) == 1:
         common = planning.common_table(item.name[0])
         if common is not None:
+            if not common.returns:
+                raise FeatureNotSupported(
+                    f'WITH query "{item.name[0]}" does not have a RETURNING clause',
+                    position=item.at + 1,
+                )
             relation: Relation = LocalGet(common.number, common.columns)
             part = _named(relation, list(common.columns), common.names, item, item.name[0], None)
             part.order = common.order

@@ -47,7 +47,7 @@ _NO_BODY = Constant((), ())
 @contextmanager
 def common_tables(
     planning: Planning,
-    ctes: tuple[ast.CommonTable, ...],
+    ctes: tuple[ast.CommonTable | ast.ChangingTable, ...],
     parent: Scope | None,
     *,
     recursive: bool | ast.MutualRecursion,
@@ -63,8 +63,11 @@ def common_tables(
         else:
             yield tuple(
                 [
-                    Let(*_bound(planning, each, parent, recursive=recursive), _NO_BODY)
-                    for each in ctes
+                    Let(
+                        *_bound(planning, each, parent, ctes[:place], recursive=recursive),
+                        _NO_BODY,
+                    )
+                    for place, each in enumerate(ctes)
                 ]
             )
     finally:
@@ -79,13 +82,21 @@ def with_lets(lets: Lets, body: Relation) -> Relation:
 
 
 def _bound(
-    planning: Planning, common: ast.CommonTable, parent: Scope | None, *, recursive: bool
+    planning: Planning,
+    common: ast.CommonTable | ast.ChangingTable,
+    parent: Scope | None,
+    before: tuple[ast.CommonTable | ast.ChangingTable, ...],
+    *,
+    recursive: bool,
 ) -> tuple[int, Relation]:
     """Add a query of WITH to the innermost `common_tables`; return its number and value."""
     from foreshore.sql.bind.query import bind_query
+    from foreshore.sql.bind.writes.with_changes import bind_changing_table
 
     tables = planning.common_tables[-1]
     _check_new(planning, common)
+    if isinstance(common, ast.ChangingTable):
+        return bind_changing_table(planning, common, before, tables)
     if recursive and _mentions(common.query, common.name):
         return _recursive(planning, common, parent)
     bound = bind_query(planning, common.query, parent, locking=True)
@@ -96,7 +107,7 @@ def _bound(
     return number, relation
 
 
-def _check_new(planning: Planning, common: ast.CommonTable) -> None:
+def _check_new(planning: Planning, common: ast.CommonTable | ast.ChangingTable) -> None:
     if common.name in planning.common_tables[-1]:
         raise AmbiguousColumn(
             f'WITH query name "{common.name}" specified more than once',
@@ -107,13 +118,15 @@ def _check_new(planning: Planning, common: ast.CommonTable) -> None:
 
 def _mutual(
     planning: Planning,
-    ctes: tuple[ast.CommonTable, ...],
+    ctes: tuple[ast.CommonTable | ast.ChangingTable, ...],
     parent: Scope | None,
     recursion: ast.MutualRecursion,
 ) -> LetRec:
     """Return the queries of WITH MUTUALLY RECURSIVE, all of which see each other."""
-    numbers, columns = [], []
+    numbers, columns, queries = [], [], []
     for common in ctes:
+        assert isinstance(common, ast.CommonTable)  # its syntax has no other
+        queries.append(common)
         _check_new(planning, common)
         types = tuple(ColumnType(type_of_name(each, planning)) for each in common.types)
         numbers.append(planning.new_let())
@@ -121,7 +134,7 @@ def _mutual(
         planning.common_tables[-1][common.name] = CommonTable(numbers[-1], common.columns, types)
     values = tuple(
         _typed(planning, common, parent, [column.type for column in types])
-        for common, types in zip(ctes, columns, strict=True)
+        for common, types in zip(queries, columns, strict=True)
     )
     return LetRec(
         tuple(numbers), tuple(columns), values, _NO_BODY, recursion.limit, recursion.fails

@@ -1,14 +1,86 @@
 """Parse INSERT, UPDATE, DELETE and MERGE."""
 
 from typing import Literal as OneOf
+from typing import TypeAlias
 
 from foreshore.sql import ast
-from foreshore.sql.parse.lexer import QUOTED, WORD
+from foreshore.sql.parse.lexer import END, OPERATOR, PUNCTUATION, QUOTED, WORD
 from foreshore.sql.parse.objects import ObjectParser
+
+Change: TypeAlias = (
+    ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement
+)
+CHANGES = ("insert", "update", "delete", "merge")
 
 
 class ChangeParser(ObjectParser):
     """Parse statements that change rows."""
+
+    def change(self) -> Change:
+        """Parse INSERT, UPDATE, DELETE or MERGE."""
+        match self.token.value:
+            case "insert":
+                return self._insert()
+            case "update":
+                return self._update()
+            case "delete":
+                return self._delete()
+            case _:
+                return self._merge()
+
+    # --- WITH
+
+    def with_changes(self) -> bool:
+        """Return whether one of the queries of the WITH that begins here changes rows."""
+        depth, index = 0, self.index
+        while (token := self.tokens[index]).kind != END and token.value != ";":
+            if token.kind in (PUNCTUATION, OPERATOR):
+                depth += {"(": 1, ")": -1}.get(token.value, 0)
+            elif depth == 1 and token.kind == WORD and token.value in CHANGES:
+                before, opening = self.tokens[index - 2], self.tokens[index - 1]
+                if opening.value == "(" and before.value in ("as", "materialized"):
+                    return True
+            elif depth == 0 and token.value in ("select", "values", "table", *CHANGES):
+                return False
+            index += 1
+        return False
+
+    def changing_with(self) -> tuple[tuple[ast.CommonTable | ast.ChangingTable, ...], bool]:
+        """Parse a WITH some queries of which change rows."""
+        self.expect("with")
+        recursive = self.accept("recursive")
+        return self.list_of(self._query_of_with), recursive
+
+    def _query_of_with(self) -> ast.CommonTable | ast.ChangingTable:
+        name, at = self.name_at()
+        columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
+        self.expect("as")
+        if self.accept("not"):
+            self.expect("materialized")
+        else:
+            self.accept("materialized")
+        self.expect_symbol("(")
+        found: ast.CommonTable | ast.ChangingTable
+        if self.at_word(*CHANGES):
+            found = ast.ChangingTable(name, columns, self.change(), at)
+        else:
+            found = ast.CommonTable(name, columns, self.query(), at)
+        self.expect_symbol(")")
+        return found
+
+    def after_changes(
+        self, ctes: tuple[ast.CommonTable | ast.ChangingTable, ...], recursive: bool
+    ) -> Change | ast.SelectStatement:
+        """Parse the statement that follows a WITH some queries of which change rows."""
+        if self.at_word(*CHANGES):
+            statement = self.change()
+            statement.ctes, statement.recursive = ctes, recursive
+            return statement
+        query = self.query()
+        query.ctes, query.recursive = (*ctes, *query.ctes), recursive
+        return ast.SelectStatement(query, self.as_of())
+
+    # --- statements
 
     def _returning(self) -> tuple[ast.Target, ...]:
         return self.list_of(self.target) if self.accept("returning") else ()

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.parse.expression_from_sqlglot import ExpressionConverter
 from foreshore.sql.parse.grammar import nodes
@@ -69,7 +70,10 @@ class Converter(ExpressionConverter):
         tables = []
         for cte in with_.expressions:
             if not isinstance(cte.this, exp.Query):
-                return self.refuse("a data-modifying statement in WITH", cte)
+                raise FeatureNotSupported(
+                    "WITH clause containing a data-modifying statement must be at the top level",
+                    position=self.at(cte.args["alias"]) + 1,
+                )
             alias = cte.args["alias"]
             columns = tuple(map(self.name, alias.args.get("columns") or ()))
             types = tuple(map(self.type, cte.meta.get("types", ())))

@@ -10,6 +10,7 @@ from typing import Literal as OneOf
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
+from foreshore.sql.parse.changes import CHANGES
 from foreshore.sql.parse.explain import ExplainParser
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse.query import first_select
@@ -85,23 +86,14 @@ class StatementParser(ExplainParser):
 
     def _with(self) -> ast.StatementSyntax:
         """Parse a statement that begins with WITH."""
+        if self.with_changes():
+            return self.after_changes(*self.changing_with())
         start = self.mark()
         ctes, recursive = self.with_clause()
-        statement: (
-            ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement
-        )
-        match self.token.value:
-            case "insert":
-                statement = self._insert()
-            case "update":
-                statement = self._update()
-            case "delete":
-                statement = self._delete()
-            case "merge":
-                statement = self._merge()
-            case _:
-                self.go_back(start)
-                return self._query_statement()
+        if not self.at_word(*CHANGES):
+            self.go_back(start)
+            return self._query_statement()
+        statement = self.change()
         statement.ctes, statement.recursive = ctes, recursive
         return statement
 

@@ -33,6 +33,7 @@ Plan: TypeAlias = (
     | Update
     | Delete
     | Merge
+    | WithChanges
     | CopyFrom
     | CopyTo
     | CreateDatabase
@@ -94,6 +95,8 @@ def result_desc(plan: Plan) -> RelationDesc | None:
     match plan:
         case Select(desc=desc):
             return desc
+        case WithChanges(main=main):
+            return result_desc(main)
         case Subscribe(desc=desc) | ShowVariable(desc=desc) | ShowCreate(desc=desc):
             return desc
         case (

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Literal as OneOf
+from typing import TypeAlias
 
 from foreshore.expr.ir import OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId
@@ -99,6 +100,17 @@ class Merge(WritePlan):
     # Over LocalGet(0): the columns of the source, the new row (or the deleted row), and the action.
     returning: Query | None = None
     init_plans: tuple[InitPlan, ...] = ()
+
+
+Change: TypeAlias = Insert | Update | Delete | Merge
+
+
+@dataclass(frozen=True, slots=True)
+class WithChanges(WritePlan):
+    """A statement after a WITH some `parts` of which change rows, each with what it returns."""
+
+    parts: tuple[InitPlan, ...]
+    main: Select | Change
 
 
 @dataclass(frozen=True, slots=True)

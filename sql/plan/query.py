@@ -1,6 +1,7 @@
 """Plans of queries, row locks, SUBSCRIBE and EXPLAIN, and types that all plans share."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from typing import Literal as OneOf
 
 from foreshore.expr.block import AnyRecursion, Block
@@ -18,6 +19,9 @@ from foreshore.types import (
     ColumnType,
     RelationDesc,
 )
+
+if TYPE_CHECKING:
+    from foreshore.sql.plan.changes import Change
 
 EXPLAIN_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(TEXT, False),))
 EXPLAIN_JSON_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(JSON, False),))
@@ -89,13 +93,14 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class InitPlan:
-    """The statement-local collection `id`: the rows of a locking subquery.
+    """The statement-local collection `id`: the rows that `plan` returns.
 
-    `select` finds and locks them before the statement reads anything else.
+    It is a locking subquery, which finds and locks its rows before the statement reads anything
+    else, or a part of a WITH that changes rows.
     """
 
     id: GlobalId
-    select: "Select"
+    plan: "Select | Change"
 
 
 @dataclass(frozen=True, slots=True)

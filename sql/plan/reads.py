@@ -19,6 +19,7 @@ from foreshore.sql.plan import (
     Select,
     Subscribe,
     Update,
+    WithChanges,
 )
 from foreshore.types import RelationDesc
 
@@ -34,7 +35,7 @@ def query_read_by(plan: Plan) -> Query | None:
             return query
         case CreateTableAs(source=relation, with_data=True):
             return all_rows_of(relation)
-        case ExplainChange(change=change):
+        case ExplainChange(change=change) | WithChanges(main=change):
             return query_read_by(change)
         case Insert(source=relation):
             return all_rows_of(relation, plan.init_plans)

@@ -144,6 +144,7 @@ def keys_of(
     effects.
     """
     given = {each.id for each in (planning.init_plans or {}).values()}
+    given |= {each.id for each in planning.written.values()}
     keys = [set(each.columns) for each in item.constraints if isinstance(each, Unique)]
     for link in links:
         source = with_lets(lets, link.source)

@@ -96,7 +96,8 @@ def bind_init_plan(
         planning.init_plans = plans
         plans[id(query)] = InitPlan(GlobalId(f"i{len(plans) + 1}"), Select(found, locking=locking))
     plan = plans[id(query)]
-    desc = plan.select.desc
+    assert isinstance(plan.plan, Select)
+    desc = plan.plan.desc
     return BoundQuery(Get(plan.id, desc.columns), tuple(range(len(desc.columns))), desc.names)
 
 
