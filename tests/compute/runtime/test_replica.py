@@ -215,7 +215,7 @@ def test_a_merge_without_memory_stalls_the_dataflow_only(
 
         monkeypatch.setattr(running, "maintain", greedy)
         running.merging_due = True
-        replica._work.set()
+        replica._scheduler.wake()
         await until(lambda: running.state == "stalled" and not running.busy)
         assert running.failure is not None
         assert running.failure.sqlstate == "53200"

@@ -1,0 +1,109 @@
+"""What a replica tells its controller: responses, frontiers and its status."""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from foreshore.compute.protocol import (
+    STATUS_SECONDS,
+    ArrangementStatus,
+    Command,
+    Frontiers,
+    Message,
+    OperatorStatus,
+    Response,
+    Status,
+)
+from foreshore.compute.replica.dataflow import DataflowState
+from foreshore.compute.replica.indexes import arrangement_status
+from foreshore.compute.replica.instance import Instance
+from foreshore.compute.replica.registry import Registry
+from foreshore.compute.transport import Connection, Tables
+from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
+
+
+class Reports:
+    """Sends to `connection`: a controller whose history is complete, or nobody.
+
+    A controller with an incomplete history gets no messages about earlier dataflows.
+    """
+
+    def __init__(self, instance: Instance, registry: Registry) -> None:
+        self.connection: Connection[Command] | None = None
+        self._instance = instance
+        self._dataflows = registry.dataflows
+        self._moved: dict[GlobalId, Timestamp] = {}
+        self._flushing = False
+
+    async def run(self) -> None:
+        """Report the status every few seconds."""
+        while True:
+            await asyncio.sleep(STATUS_SECONDS)
+            self.send_status(detailed=True)
+
+    def send(self, message: Response | Message, tables: Tables = ()) -> None:
+        """Send a message, if there is a controller for it."""
+        if self.connection is not None:
+            self.connection.send(message, tables)
+
+    # --- frontiers
+
+    def frontier_moved(self, dataflow: DataflowState, exports: Iterable[GlobalId]) -> None:
+        """Report the frontier for `exports` of a dataflow soon, together with others."""
+        for export in exports:
+            self._moved[export] = dataflow.frontier
+        self.flush_soon()
+
+    def forget(self, exports: Iterable[GlobalId]) -> None:
+        """Report nothing of these exports, which were dropped."""
+        for export in exports:
+            self._moved.pop(export, None)
+
+    def forget_all(self) -> None:
+        """Report no frontier that was noted so far."""
+        self._moved = {}
+
+    def flush_soon(self) -> None:
+        """Send the noted frontiers in the next turn of the loop."""
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send the noted frontiers."""
+        self._flushing = False
+        if self._moved and self.connection is not None:
+            self.send(Frontiers(self._moved))
+            self._moved = {}
+
+    # --- status
+
+    def send_status(self, *, detailed: bool = False) -> None:
+        """Send the status of all dataflows, and if `detailed` of what they hold."""
+        dataflows = tuple(dataflow.status() for dataflow in self._dataflows.values())
+        status = Status(self._instance.engine is not None, dataflows, self._instance.failure)
+        if detailed:
+            status = msgspec.structs.replace(
+                status, arrangements=self._arrangements(), operators=self._operators()
+            )
+        self.send(status)
+
+    def _arrangements(self) -> tuple[ArrangementStatus, ...]:
+        """Return the sizes of all arrangements."""
+        engine = self._instance.engine
+        shared = engine.sizes() if engine is not None else ()
+        own = (dataflow.arrangement_status() for dataflow in list(self._dataflows.values()))
+        return (
+            *(arrangement_status(size, None) for size in shared),
+            *(each for statuses in own for each in statuses),
+        )
+
+    def _operators(self) -> tuple[OperatorStatus, ...]:
+        """Return what the operators of all dataflows have done."""
+        return tuple(
+            each
+            for dataflow in list(self._dataflows.values())
+            for each in dataflow.operator_status()
+        )
