@@ -20,7 +20,7 @@ _AS_REPORTED = ("state", "hydration_ms", "steps", "step_ms", "busy_ms", "failure
 def _reports(context: StatementContext) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Yield the reports about all dataflows, each with that of its replica."""
     pinned = pinned_replica(context)
-    for status in context.coordinator.compute.status():
+    for status in context.coordinator.compute.clusters.status():
         if pinned is None or status["replica"] == pinned:
             for each in status["dataflows"]:
                 yield status, each
@@ -42,7 +42,7 @@ def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
 def arrangements(context: StatementContext) -> Iterator[tuple[str, ArrangementStatus]]:
     """Yield the arrangements with the replicas that reported them."""
     pinned = pinned_replica(context)
-    for replica, each in context.coordinator.compute.arrangements():
+    for replica, each in context.coordinator.compute.clusters.arrangements():
         if pinned is None or replica == pinned:
             yield replica, each
 
@@ -50,7 +50,7 @@ def arrangements(context: StatementContext) -> Iterator[tuple[str, ArrangementSt
 def operators(context: StatementContext) -> Iterator[tuple[str, OperatorStatus]]:
     """Yield the operators with the replicas that reported them."""
     pinned = pinned_replica(context)
-    for replica, each in context.coordinator.compute.operators():
+    for replica, each in context.coordinator.compute.clusters.operators():
         if pinned is None or replica == pinned:
             yield replica, each
 
@@ -58,7 +58,7 @@ def operators(context: StatementContext) -> Iterator[tuple[str, OperatorStatus]]
 def _checkpoints(context: StatementContext) -> Iterator[Row]:
     """Yield what each replica, or the one that the session chose, has in its newest checkpoint."""
     pinned = pinned_replica(context)
-    for replica, each in context.coordinator.compute.checkpoints():
+    for replica, each in context.coordinator.compute.clusters.checkpoints():
         if pinned is None or replica == pinned:
             yield {
                 "replica_id": replica,
@@ -201,7 +201,7 @@ def _is_hydrated(report: Mapping[str, Any]) -> bool:
 
 def _frontiers(context: StatementContext) -> Iterator[Row]:
     pinned = pinned_replica(context)
-    for status in context.coordinator.compute.status():
+    for status in context.coordinator.compute.clusters.status():
         if pinned is None or status["replica"] == pinned:
             for id, upper in status["uppers"].items():
                 yield {"replica_id": status["replica"], "export_id": id, "time": upper}

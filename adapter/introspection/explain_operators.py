@@ -74,7 +74,7 @@ class _Report:
                 self._operators[operator.operator][replica] = operator
         self._dataflows: dict[str, DataflowStatus] = {
             replica: status
-            for replica, status in context.coordinator.compute.dataflow_statuses()
+            for replica, status in context.coordinator.compute.clusters.dataflows()
             if status.id == id
         }
 

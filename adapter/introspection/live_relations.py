@@ -78,7 +78,7 @@ def _storage_sizes(context: StatementContext) -> Iterator[Row]:
 
 
 def _replica_statuses(context: StatementContext) -> Iterator[Row]:
-    statuses = {each["replica"]: each for each in context.coordinator.compute.status()}
+    statuses = {each["replica"]: each for each in context.coordinator.compute.clusters.status()}
     for each in context.coordinator.state.all(Replica):
         status = statuses.get(each.id, {})
         yield {

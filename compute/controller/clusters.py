@@ -22,6 +22,7 @@ from foreshore.compute.protocol import (
     CheckpointStatus,
     CreateInstance,
     DataflowDescription,
+    DataflowStatus,
     OperatorStatus,
     Response,
 )
@@ -206,6 +207,13 @@ class Clusters:
         """Yield the arrangements of each replica, a few seconds old, for builtin relations."""
         for cluster in self:
             yield from cluster.arrangements()
+
+    def dataflows(self) -> Iterator[tuple[str, DataflowStatus]]:
+        """Yield what each replica reports about its dataflows."""
+        for cluster in self:
+            for replica in cluster.replicas.values():
+                for each in replica.status.dataflows if replica.status is not None else ():
+                    yield replica.name, each
 
     def checkpoints(self) -> Iterator[tuple[str, CheckpointStatus]]:
         """Yield the dataflows of each replica's newest checkpoint, for builtin relations."""

@@ -16,8 +16,7 @@ All methods belong on the event loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import count
 from typing import Any, assert_never
@@ -26,31 +25,30 @@ import msgspec
 
 from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.background import run_background
+from foreshore.compute.controller.capabilities import DataflowCapabilities
 from foreshore.compute.controller.cluster import Prepared
 from foreshore.compute.controller.clusters import Clusters
-from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, NothingKept
+from foreshore.compute.controller.error_log import ErrorStore, NothingKept
 from foreshore.compute.controller.feeds import Feeds
 from foreshore.compute.controller.hydration import Capabilities, hydration_snapshots, take_snapshots
 from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.mirrors import Mirrors
 from foreshore.compute.controller.moves import Moves
-from foreshore.compute.controller.outputs import SinkWriter, Subscription
+from foreshore.compute.controller.outputs import Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
 from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.controller.readiness import Readiness
 from foreshore.compute.controller.refreshes import Refreshes
 from foreshore.compute.controller.responses import Responses
+from foreshore.compute.controller.sinks import Sinks
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
     AllowCompaction,
-    ArrangementStatus,
     CheckpointStatus,
     DataflowDescription,
-    DataflowStatus,
     IndexExport,
     LimitMemory,
-    OperatorStatus,
     SinkExport,
     SubscribeExport,
     SubscribeIndex,
@@ -58,23 +56,19 @@ from foreshore.compute.protocol import (
 from foreshore.compute.replica.progress import Progress, progress_of
 from foreshore.compute.result import Result
 from foreshore.errors import (
-    AdminShutdown,
     DatabaseError,
     DataCorrupted,
     DuplicateObject,
-    Fenced,
-    ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
 from foreshore.ids import GlobalId, global_id
 from foreshore.refresh import Refresh
-from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
     ReadCapability,
     StorageController,
     WriteCapability,
 )
-from foreshore.update import EMPTY, Timestamp
+from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +78,9 @@ class ComputeController:
 
     `capabilities` returns the environment's own capability on a shard; dataflows clone it, and
     snapshots are taken with it. `errors` stores the errors of views. `maintained` reports obstacles
-    and errors of collections. `options` apply to every engine, unless the cluster overrides them.
-    Replicas that outlive the environment keep their state for an environment of the same
-    `database`.
+    and errors of collections, `clusters` the status of replicas. `options` apply to every engine,
+    unless the cluster overrides them. Replicas that outlive the environment keep their state for an
+    environment of the same `database`.
     """
 
     def __init__(
@@ -102,7 +96,6 @@ class ComputeController:
     ) -> None:
         self._storage = storage
         self._capabilities = capabilities
-        self._errors = errors or NothingKept()
         self._dataflows: dict[GlobalId, Dataflow] = {}
         self._exporters: dict[GlobalId, Dataflow] = {}
         # Dataflows that another one with the same exports is about to replace.
@@ -122,7 +115,7 @@ class ComputeController:
             lambda dataflow: self._spawn(storage.examine(dataflow.reads)),
         )
         self._refreshes = Refreshes(storage, self._dataflows)
-        self._clusters = Clusters(
+        self.clusters = Clusters(
             storage,
             self._dataflows,
             self._peeks,
@@ -135,8 +128,18 @@ class ComputeController:
             checkpoints or {},
             self._refreshes.advance_all,
         )
+        errors = errors or NothingKept()
+        self._held = DataflowCapabilities(storage, capabilities, errors, self.clusters, self._spawn)
+        self._sinks = Sinks(
+            storage,
+            errors,
+            self._dataflows,
+            self._being_replaced,
+            self.maintained,
+            self._fail_waiters,
+        )
         self._moves = Moves(
-            storage, self._dataflows, self._clusters, self._feeds, self.upper, self._spawn
+            storage, self._dataflows, self.clusters, self._feeds, self.upper, self._spawn
         )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
@@ -147,7 +150,7 @@ class ComputeController:
         """End all replicas. The read holds stay, so the next environment finds inputs readable."""
         for dataflow in list(self._dataflows.values()):
             self._forget(dataflow)
-        for cluster in self._clusters:
+        for cluster in self.clusters:
             await self.drop_cluster(cluster.id)
         for task in list(self._tasks):
             task.cancel()
@@ -159,11 +162,11 @@ class ComputeController:
         self, id: str, size: str = "embedded", options: Mapping[str, str] | None = None
     ) -> None:
         """Create a cluster without replicas; raises InvalidParameterValue for an unknown size."""
-        self._clusters.create(id, size, options)
+        self.clusters.create(id, size, options)
 
     async def drop_cluster(self, id: str) -> None:
         """Drop a cluster with its replicas and dataflows."""
-        cluster = self._clusters.remove(id)
+        cluster = self.clusters.remove(id)
         for dataflow in list(self._dataflows.values()):
             if dataflow.cluster is cluster:
                 self.drop_dataflow(dataflow.description.id)
@@ -171,7 +174,7 @@ class ComputeController:
                 self._moves.end(dataflow)
         self._peeks.fail(cluster, UndefinedObject(f'cluster "{id}" was dropped'))
         for name in list(cluster.replicas):
-            await self._clusters.end_replica(cluster, name)
+            await self.clusters.end_replica(cluster, name)
 
     def create_replica(
         self,
@@ -186,19 +189,19 @@ class ComputeController:
 
         Its `size` and `options` are its cluster's if no size is given.
         """
-        self._clusters.create_replica(cluster, name, address, size, options)
+        self.clusters.create_replica(cluster, name, address, size, options)
 
     async def drop_replica(self, cluster: str, name: str) -> None:
         """End a replica."""
-        await self._clusters.end_replica(self._clusters[cluster], name)
+        await self.clusters.end_replica(self.clusters[cluster], name)
 
     def has_replica(self, cluster: str, name: str) -> bool:
         """Whether the cluster has that replica."""
-        return name in self._clusters[cluster].replicas
+        return name in self.clusters[cluster].replicas
 
     def readiness(self, cluster: str, names: Collection[str]) -> Readiness:
         """Return what tells whether new replicas of a cluster have caught up with the others."""
-        owner = self._clusters[cluster]
+        owner = self.clusters[cluster]
         return Readiness(owner, names, self._dataflows, self.maintained, self.upper)
 
     # --- dataflows
@@ -212,37 +215,10 @@ class ComputeController:
         Hydration starts when all imports are past `as_of` and there is a replica. Raises
         UndefinedObject if there is no such cluster, or it is dropped meanwhile.
         """
-        owner = self._clusters[cluster]
+        owner = self.clusters[cluster]
         if description.id in self._dataflows:
             raise DuplicateObject(f'dataflow "{description.id}" already exists')
-        holds: dict[GlobalId, ReadCapability] = {}
-        writes: dict[GlobalId, WriteCapability] = {}
-        try:
-            for id in description.imports:
-                hold = await self._storage.clone_capability(self._capabilities(id)[0])
-                holds[id] = hold
-                needed = self._clusters.saved_since(owner, description.id, description.as_of)
-                if description.refresh is not None:  # another one may be added before the first
-                    needed = min(needed, max(hold.frontier, self._storage.upper(id) - 1))
-                if hold.frontier < needed:
-                    holds[id] = await self._storage.downgrade_capability(hold, needed)
-                elif hold.frontier > description.as_of:
-                    raise ObjectNotInPrerequisiteState(
-                        f"{id} cannot be read as of {description.as_of}",
-                        detail=f"It is readable from {hold.frontier}.",
-                    )
-            for export in description.exports:
-                if isinstance(export, SinkExport):
-                    await self._errors.settled(export.shard)
-                    _, write = self._capabilities(export.shard)
-                    # Otherwise the shard is complete and never written again.
-                    if EMPTY not in (write.frontier, self._storage.upper(export.shard)):
-                        write = await self._storage.clone_capability(write)
-                    writes[export.shard] = write
-            self._clusters.check_alive(owner)
-        except BaseException:
-            self._release([*holds.values(), *writes.values()])
-            raise
+        holds, writes = await self._held.acquire(owner, description)
         entry = owner.history.create(description)
         created: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         dataflow = Dataflow(description, owner, entry, holds, writes, created)
@@ -253,18 +229,10 @@ class ComputeController:
                 case IndexExport():
                     self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
-                    errors = ErrorLog(shard, description.as_of, self._errors)
-                    if (before := self._being_replaced.pop(shard, None)) is not None:
-                        errors.take_over_waiters(before.writers[shard].errors)
-                    if lost is not None:
-                        errors.mark_unknown(lost)
                     backpressure = partial(self._apply_backpressure, dataflow)
-                    readable = partial(self._readable, shard)
-                    writer = SinkWriter(
-                        writes[shard], errors, self._storage, readable, backpressure
-                    )
+                    writer = self._sinks.writer(dataflow, shard, lost, backpressure)
                     dataflow.writers[shard] = writer
-                    dataflow.tasks.append(self._spawn(self._run_writer(writer)))
+                    dataflow.tasks.append(self._spawn(self._sinks.run(writer)))
                 case SubscribeExport(id=id):
                     dataflow.subscriptions[id] = Subscription(id, description.as_of)
                 case _:
@@ -272,7 +240,7 @@ class ComputeController:
         dataflow.tasks.append(self._spawn(self._start(dataflow)))
         if self._holding is None:
             self._holding = self._spawn(
-                run_background(self._storage, self._dataflows, self._clusters)
+                run_background(self._storage, self._dataflows, self.clusters)
             )
 
     def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:
@@ -312,31 +280,6 @@ class ComputeController:
         if not dataflow.created.done():
             dataflow.created.set_exception(error)
             dataflow.created.exception()  # marks it as retrieved
-
-    def _readable(self, shard: GlobalId) -> Timestamp:
-        """Return the earliest time at which a sink's shard, or any dependent, is readable."""
-        found = [self._storage.since(shard)]
-        for dataflow in (*self._dataflows.values(), *self._being_replaced.values()):
-            if any(id == shard for id, _ in self.maintained.below(dataflow.description.imports)):
-                sinks = filter(self._storage.exists, dataflow.writers)
-                found += [*dataflow.entry.sinces.values(), *map(self._storage.since, sinks)]
-        return min(found)
-
-    async def _run_writer(self, writer: SinkWriter) -> None:
-        """Write a sink's shard. On failure its contents stay readable and later reads fail."""
-        try:
-            await writer.run()
-        except AdminShutdown:  # shutdown has begun
-            writer.stop()
-        except Fenced as error:
-            logger.warning("a sink has stopped: %s", error, extra={"shard": writer.id})
-            writer.fenced = error
-            writer.stop()
-            self._fail_waiters()
-        except Exception:
-            logger.exception("a sink has stopped", extra={"shard": writer.id})
-            writer.stop()
-            self._fail_waiters()
 
     def _fail_waiters(self) -> None:
         """Fail the waiters of collections that will not advance."""
@@ -379,7 +322,7 @@ class ComputeController:
         for export in dataflow.description.exports:
             dataflow.cluster.send(AllowCompaction(export.id, None))
         self._forget(dataflow, replaced=replaced)
-        self._release([*dataflow.holds.values(), *dataflow.writes.values()])
+        self._held.release([*dataflow.holds.values(), *dataflow.writes.values()])
 
     def _forget(self, dataflow: Dataflow, *, replaced: bool = False) -> None:
         id = dataflow.description.id
@@ -409,27 +352,16 @@ class ComputeController:
             index_streams.forget(self._exporters, subscriber)
             stream.fail(UndefinedObject(f'collection "{id}" was dropped'))
         dataflow.cluster.drop(id)
-        self._clusters.apply_backpressure(dataflow.cluster)
+        self.clusters.apply_backpressure(dataflow.cluster)
         self._feeds.remove(dataflow.description.imports, id, dataflow.cluster)
 
     def move_dataflow(self, id: GlobalId, cluster: str) -> None:
         """Let another cluster maintain a dataflow of sinks, without a pause; see `Moves`."""
-        self._moves.begin(self._dataflows[id], self._clusters[cluster])
+        self._moves.begin(self._dataflows[id], self.clusters[cluster])
 
     def _apply_backpressure(self, dataflow: Dataflow) -> None:
         for cluster in dataflow.clusters:
-            self._clusters.apply_backpressure(cluster)
-
-    def _release(self, held: Iterable[ReadCapability | WriteCapability]) -> None:
-        async def release(capability: ReadCapability | WriteCapability) -> None:
-            # The shard may have been dropped with its capabilities, or be complete and have no
-            # writer.
-            with suppress(UndefinedObject, InvalidCapability):
-                await self._storage.drop_capability(capability)
-
-        for each in held:
-            if each.frontier != EMPTY:
-                self._spawn(release(each))
+            self.clusters.apply_backpressure(cluster)
 
     def _hydration_snapshots(self, description: DataflowDescription) -> tuple[Prepared, Prepared]:
         dataflow = self._dataflows[description.id]
@@ -504,7 +436,7 @@ class ComputeController:
 
     async def peek(self, cluster: str, request: PeekRequest) -> Result:
         """Return the answer of the first replica, or raise its error."""
-        owner = self._clusters[cluster]
+        owner = self.clusters[cluster]
         indexes = [*request.indexes.values()]
         if request.index is not None:
             indexes.append(request.index)
@@ -517,10 +449,10 @@ class ComputeController:
         for id in request.imports:
             await self.wait_upper(id, request.as_of, patient=False)
         await self.maintained.check_errors([*request.imports, *indexes], request.as_of)
-        self._clusters.check_alive(owner)
+        self.clusters.check_alive(owner)
         if (answer := await self.mirrors.answer(request)) is not None:
             return answer
-        self._clusters.check_alive(owner)
+        self.clusters.check_alive(owner)
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
         try:
             return await self._peeks.ask(owner, request, take_snapshots(self._storage, reads))
@@ -569,29 +501,6 @@ class ComputeController:
         return global_id("t", next(self._transient))
 
     # --- about itself
-
-    def status(self) -> list[dict[str, Any]]:
-        """Return the status of each replica, for builtin relations."""
-        return self._clusters.status()
-
-    def arrangements(self) -> Iterator[tuple[str, ArrangementStatus]]:
-        """Yield the arrangements of each replica, a few seconds old, for builtin relations."""
-        return self._clusters.arrangements()
-
-    def dataflow_statuses(self) -> Iterator[tuple[str, DataflowStatus]]:
-        """Yield what each replica reports about its dataflows."""
-        for cluster in self._clusters:
-            for replica in cluster.replicas.values():
-                for each in replica.status.dataflows if replica.status is not None else ():
-                    yield replica.name, each
-
-    def checkpoints(self) -> Iterator[tuple[str, CheckpointStatus]]:
-        """Yield the dataflows of each replica's newest checkpoint, for builtin relations."""
-        return self._clusters.checkpoints()
-
-    def operators(self) -> Iterator[tuple[str, OperatorStatus]]:
-        """Yield what the operators of each replica have done, for builtin relations."""
-        return self._clusters.operators()
 
     def dataflow(self, id: GlobalId) -> DataflowDescription | None:
         """Return the description of a dataflow, or of the one that exports collection `id`."""

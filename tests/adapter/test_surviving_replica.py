@@ -31,7 +31,7 @@ def test_replica_keeps_index_over_restart_but_not_for_restored_database(
         def running() -> list[int]:
             return [
                 each["steps"]
-                for status in compute.status()
+                for status in compute.clusters.status()
                 if status["cluster"] == cluster_of(env)
                 for each in status["dataflows"]
                 if each["state"] == "running"

@@ -61,7 +61,7 @@ async def read_meanwhile(env: TestEnvironment) -> AsyncIterator[list[int]]:
 
 
 def replicas_running(env: TestEnvironment) -> set[str]:
-    return {each["replica"] for each in env.environment.coordinator.compute.status()}
+    return {each["replica"] for each in env.environment.coordinator.compute.clusters.status()}
 
 
 def replicas_in_catalog(env: TestEnvironment) -> set[str]:
@@ -247,7 +247,7 @@ def test_unmanaged_clusters_become_managed_and_back(tmp_path: Path) -> None:
         await env.ran("s", "ALTER CLUSTER c SET (MANAGED = false)")
         await env.ran("s", "CREATE CLUSTER REPLICA c.x (SIZE 'embedded')")
         assert await env.query("s", SIZES) == "r1|duckdb\nx|embedded\nSELECT 2"
-        engines = {e["engine"] for e in env.environment.coordinator.compute.status()}
+        engines = {e["engine"] for e in env.environment.coordinator.compute.clusters.status()}
         assert engines == {"embedded", "duckdb"}
 
     in_environment(tmp_path, scenario)

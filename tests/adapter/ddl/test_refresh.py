@@ -63,7 +63,7 @@ def _states(env: TestEnvironment, name: str) -> list[str]:
     """Return the states of a view's dataflow on the replicas."""
     state = env.environment.coordinator.state
     (id,) = (item.id for item in state.items() if item.name == name)
-    found = env.environment.coordinator.compute.dataflow_statuses()
+    found = env.environment.coordinator.compute.clusters.dataflows()
     return [each.state for _, each in found if each.id == id]
 
 

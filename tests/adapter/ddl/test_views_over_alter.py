@@ -28,7 +28,7 @@ def now(env: TestEnvironment) -> int:
 
 
 def signal_replicas(env: TestEnvironment, number: int) -> list[int]:
-    pids = [each["pid"] for each in env.environment.coordinator.compute.status()]
+    pids = [each["pid"] for each in env.environment.coordinator.compute.clusters.status()]
     for pid in pids:
         os.kill(pid, number)
     return pids
@@ -133,4 +133,4 @@ async def test_alter_does_not_wait_for_view_over_unmaintained_view(env: TestEnvi
 
 
 def status(env: TestEnvironment) -> list[dict[str, object]]:
-    return env.environment.coordinator.compute.status()
+    return env.environment.coordinator.compute.clusters.status()

@@ -28,7 +28,9 @@ async def made(env: TestEnvironment) -> None:
         "CREATE INDEX i IN CLUSTER two ON v (k)",
     ):
         assert "ERROR" not in (answer := await env.query("s", sql)), answer
-    await until(lambda: all(each["ready"] for each in env.environment.coordinator.compute.status()))
+    await until(
+        lambda: all(each["ready"] for each in env.environment.coordinator.compute.clusters.status())
+    )
 
 
 def id_of(env: TestEnvironment, name: str) -> str:
@@ -43,7 +45,7 @@ def id_of(env: TestEnvironment, name: str) -> str:
 def status_of(env: TestEnvironment, name: str) -> dict[str, Any]:
     (status,) = (
         each
-        for each in env.environment.coordinator.compute.status()
+        for each in env.environment.coordinator.compute.clusters.status()
         if each["replica"] == id_of(env, name)
     )
     return status
@@ -120,7 +122,7 @@ def test_unknown_cluster_replica_is_an_error(tmp_path: Path) -> None:
                 dropping = asyncio.create_task(env.query("d", "DROP CLUSTER REPLICA two.r2"))
                 assert (await asking).startswith("ERROR 42704: cluster replica")
             assert await dropping == "DROP CLUSTER REPLICA"
-            assert replica not in str(env.environment.coordinator.compute.status())
+            assert replica not in str(env.environment.coordinator.compute.clusters.status())
         finally:
             await env.close()
 

@@ -87,7 +87,7 @@ class Ruin(TestEnvironment):
 
     async def has_begun(self) -> None:
         """Wait until every replica maintains all that there is to maintain."""
-        replicas = self.environment.coordinator.compute._clusters[self.cluster].replicas.values()
+        replicas = self.environment.coordinator.compute.clusters[self.cluster].replicas.values()
         ids = {self.id(name) for name in ("vi", "m", "mm", "mo", "moi", "mmi")}
         await until(lambda: all(ids <= each.uppers.keys() for each in replicas))
 
@@ -161,7 +161,7 @@ def test_corrupted_file_fails_only_reads_that_need_it(tmp_path: Path, name: str,
             await env.check(READERS[name], fail)
             await env.does("CREATE TABLE fresh (a int)", "INSERT INTO fresh VALUES (1)")
             await env.check(READERS[name], fail)
-            replicas = env.environment.coordinator.compute.status()
+            replicas = env.environment.coordinator.compute.clusters.status()
             assert [each["starts"] for each in replicas] == [1]
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(whole)
@@ -276,7 +276,7 @@ def test_view_over_corrupted_table_continues_until_restart(tmp_path: Path, kind:
             await until(lambda: len(list(coordinator.changelogs)) == len(following))
             await asyncio.sleep(0)
             assert not any(each.done() for each in (*waiting, *following))
-            (replica,) = compute._clusters[env.cluster].replicas.values()
+            (replica,) = compute.clusters[env.cluster].replicas.values()
             assert replica.link.pid is not None
             os.kill(replica.link.pid, signal.SIGKILL)
             async with asyncio.timeout(30):
@@ -286,7 +286,7 @@ def test_view_over_corrupted_table_continues_until_restart(tmp_path: Path, kind:
                 for told in following:
                     assert re.search(said_of("t", kind), await told)
             await env.check(READERS["t"], said_of("t", kind))
-            starts = [each["starts"] for each in compute.status()]
+            starts = [each["starts"] for each in compute.clusters.status()]
             assert starts == [2]
         files["t"].parent.mkdir(exist_ok=True)
         files["t"].write_bytes(whole)
@@ -321,7 +321,7 @@ def test_hydrated_replica_answers_while_other_cannot_start(tmp_path: Path) -> No
         async with opened(tmp_path, ProcessLauncher()) as env:
             await env.does("CREATE CLUSTER REPLICA quickstart.second SIZE = 'embedded'")
             compute = env.environment.coordinator.compute
-            replicas = compute._clusters[env.cluster].replicas
+            replicas = compute.clusters[env.cluster].replicas
             await env.has_begun()
             path.unlink()
             await env.refuses(said_of("t", "missing"), "SELECT v FROM t WHERE v = 'a'")

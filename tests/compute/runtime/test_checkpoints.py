@@ -50,7 +50,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def replica_of(env: Environment, name: str = "r1") -> Replica:
-    return env.compute._clusters["c"].replicas[name]
+    return env.compute.clusters["c"].replicas[name]
 
 
 async def saved(env: Environment, beyond: int, name: str = "r1") -> None:
@@ -189,7 +189,7 @@ def test_what_does_not_fit_is_hydrated_and_the_log_says_why(
     why: str,
 ) -> None:
     def stopped(env: Environment) -> None:
-        for cluster in env.compute._clusters:
+        for cluster in env.compute.clusters:
             for replica in cluster.replicas.values():
                 assert replica.connection is not None
         damage(env)

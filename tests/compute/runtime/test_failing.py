@@ -35,7 +35,7 @@ class ScriptedReplicas:
     def __init__(self, env: Environment) -> None:
         self.env = env
         self.compute = env.compute
-        self.cluster = env.compute._clusters["c"]
+        self.cluster = env.compute.clusters["c"]
 
     def add(self, name: str) -> None:
         link = cast(ReplicaLink, SimpleNamespace(name=name))
@@ -51,7 +51,7 @@ class ScriptedReplicas:
         self._deliver(name, Status(True, tuple(statuses), None))
 
     def lost(self, name: str) -> None:
-        self.compute._clusters._lost(self.cluster, self.cluster.replicas[name])
+        self.compute.clusters._lost(self.cluster, self.cluster.replicas[name])
 
     def reports_errors(self, name: str, view: str, upper: int, *found: str) -> None:
         """Report from a replica that a view has no rows, and the errors `found`, before `upper`."""

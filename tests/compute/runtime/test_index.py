@@ -49,10 +49,10 @@ def test_replica_reports_status(tmp_path: Path) -> None:
             first = await env.write({"u1": [((1, "a"), 1), ((3, "b"), 1)]})
             await env.maintain("c", "u9", relation, index_on("u9", 0, of=relation), as_of=first)
             await env.compute.wait_upper(id_("u9"), first)
-            status = env.compute.status()[0]
+            status = env.compute.clusters.status()[0]
             while not any(d["state"] == "running" for d in status["dataflows"]):
                 await asyncio.sleep(0.02)
-                status = env.compute.status()[0]
+                status = env.compute.clusters.status()[0]
             json.dumps(status)  # plain data
             assert (status["state"], status["engine"], status["ready"]) == (
                 "connected",

@@ -132,7 +132,7 @@ def test_an_index_with_many_rows_has_no_mirror(tmp_path: Path) -> None:
             for _ in range(10):
                 assert len(await env.index_rows("c", "u9", RELATION, first)) == 2
             assert not list(env.compute.mirrors.sizes())
-            assert not env.compute._clusters["c"].history.follows
+            assert not env.compute.clusters["c"].history.follows
 
     run(scenario)
 
@@ -153,7 +153,7 @@ def test_a_mirror_that_outgrows_its_bounds_ends(tmp_path: Path, most: int) -> No
                     await env.write({"u1": [((9, "z"), 1)]})
                     await asyncio.sleep(0.01)
             assert len(await env.index_rows("c", "u9", RELATION, later)) == 9
-            assert not env.compute._clusters["c"].history.follows
+            assert not env.compute.clusters["c"].history.follows
 
     run(scenario)
 
@@ -216,7 +216,7 @@ def test_a_complete_index_gets_no_mirror(tmp_path: Path) -> None:
                 assert len(await env.index_rows("c", "u9", RELATION, first)) == 2
                 await asyncio.sleep(0.05)  # a status may come
             assert not list(env.compute.mirrors.sizes())
-            assert not env.compute._clusters["c"].history.follows
+            assert not env.compute.clusters["c"].history.follows
 
     run(scenario)
 

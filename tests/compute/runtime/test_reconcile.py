@@ -40,7 +40,7 @@ async def replica_at(port: int) -> AsyncIterator[None]:
 async def work_of(env: Environment, dataflow: str) -> tuple[int, int]:
     """Return the number of steps of the dataflow, and the number of dataflows."""
     while True:
-        for status in env.compute.status():
+        for status in env.compute.clusters.status():
             for each in status["dataflows"]:
                 if each["id"] == dataflow and each["state"] == "running":
                     return each["steps"], len(status["dataflows"])
@@ -69,7 +69,7 @@ def test_reconnecting_controller_finds_indexes_hydrated(
                 time = await env.write({"u1": [((n, "a"), 1)]})
                 await env.compute.wait_upper(id_("u7"), time)
             # the controller ends without dropping the indexes
-            for task in [r.task for c in env.compute._clusters for r in c.replicas.values()]:
+            for task in [r.task for c in env.compute.clusters for r in c.replicas.values()]:
                 assert task is not None
                 task.cancel()
             await asyncio.sleep(0)

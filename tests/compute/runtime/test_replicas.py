@@ -71,7 +71,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def connected(env: Environment, count: int = 2) -> list[int]:
     """Wait until `count` replicas have reported all uppers; return their process ids."""
     while True:
-        states = [s for s in env.compute.status() if s["ready"] and s["uppers"]]
+        states = [s for s in env.compute.clusters.status() if s["ready"] and s["uppers"]]
         if len(states) >= count:
             return [s["pid"] for s in states]
         await asyncio.sleep(0.02)
@@ -133,7 +133,9 @@ def test_unwritable_view_fails_waiters(
             # and later updates of the replicas are not kept
             writer = env.compute._dataflows[id_("u8")].writers[id_("u9")]
             said = await env.write({"u1": [((3, "c"), 1)]})
-            await until(lambda: all(s["uppers"].get("u9", 0) > said for s in env.compute.status()))
+            await until(
+                lambda: all(s["uppers"].get("u9", 0) > said for s in env.compute.clusters.status())
+            )
             assert writer._items == []
 
     run(scenario)
@@ -157,7 +159,7 @@ def test_replicas_are_not_read_while_their_updates_cannot_be_written(
             monkeypatch.setattr(outputs, "MAX_PENDING_BYTES", 1000)
 
             def are_read() -> list[bool]:
-                transports = [c._transport for c in env.compute._clusters["c"].connections]
+                transports = [c._transport for c in env.compute.clusters["c"].connections]
                 return [t.is_reading() for t in transports if t is not None]
 
             model = {"a": 1}
@@ -211,7 +213,7 @@ def test_either_of_two_replicas_may_be_killed_under_load(tmp_path: Path) -> None
                     assert found == history[time], n
             for time, expected in history.items():
                 assert await env.shard_rows("u9", time) == expected
-            assert all(s["starts"] >= 1 for s in env.compute.status())
+            assert all(s["starts"] >= 1 for s in env.compute.clusters.status())
 
     run(scenario, 60)
 
@@ -435,7 +437,7 @@ def test_cancelled_query_stops(tmp_path: Path) -> None:
             first = await env.write({"u1": [((n, "a"), 1) for n in range(1000)]})
             heavy = counts_of(Join((one,) * 4, ()))
             asked = asyncio.create_task(env.query("c", heavy, first))
-            await until(lambda: any(s["ready"] for s in env.compute.status()))
+            await until(lambda: any(s["ready"] for s in env.compute.clusters.status()))
             await asyncio.sleep(0.5)
             asked.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -507,10 +509,10 @@ def test_dropped_dataflows_leave_nothing_behind(tmp_path: Path) -> None:
             assert not len(compute._feeds)
             assert not compute._peeks._pending
             assert not compute._uppers.waited_for()
-            cluster = compute._clusters["c"]
+            cluster = compute.clusters["c"]
             assert not cluster.history.dataflows
             assert not cluster.peeks
-            await until(lambda: not any(s["dataflows"] for s in env.compute.status()))
+            await until(lambda: not any(s["dataflows"] for s in env.compute.clusters.status()))
             second = await env.write({"u1": [((1, "b"), 1)]})
             read = env.reads[id_("u1")]
             env.reads[id_("u1")] = await env.storage.downgrade_capability(read, second)
