@@ -8,9 +8,8 @@ FALSE. All of them call `_permits`, the only function that decides about privile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from foreshore.types import BOOL, OID, SqlType
-
-Definition = tuple[str, str, SqlType, str]  # names, parameters, result, body
+from foreshore.sql.bind.sql_definition import Definition
+from foreshore.types import BOOL, OID
 
 _ROLE = "role"
 
