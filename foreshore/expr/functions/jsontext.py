@@ -79,3 +79,40 @@ def number_bytes(value: Decimal) -> bytes:
     digits = "".join(map(str, value.as_tuple().digits)).lstrip("0").rstrip("0")
     body = (value.adjusted() + 2**31).to_bytes(4, "big") + digits.encode() + b"\x00"
     return b"\x02" + body if value > 0 else b"\x00" + bytes(255 - b for b in body)
+
+
+MISSING = object()  # what an accessor returns that finds nothing
+
+
+def as_json(value: Any) -> str | None:
+    """Return the text of a value, None for MISSING."""
+    return None if value is MISSING else dumps(value)
+
+
+def kind_of(text: str) -> str:
+    """Return the type of a document, as jsonb_typeof does."""
+    match loads(text):
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case Decimal():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def index_of(step: str) -> int | None:
+    """Return the index that a step of a path stands for; None if it is no number."""
+    stripped = step.strip()
+    body = stripped[1:] if stripped[:1] in ("+", "-") else stripped
+    if not (body.isdigit() and body.isascii()):
+        return None
+    if len(body.lstrip("0")) > 10:
+        return None
+    value = int(stripped[: len(stripped) - len(body)] + (body.lstrip("0") or "0"))
+    return value if -(2**31) <= value < 2**31 else None

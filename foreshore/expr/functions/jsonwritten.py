@@ -22,7 +22,7 @@ from foreshore.expr.datum import from_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, declare_table
 from foreshore.expr.functions.function import hidden as declare_hidden
-from foreshore.expr.functions.jsonb import built_objects, iso_text, keys_of
+from foreshore.expr.functions.jsonb_building import built_objects, iso_text, keys_of
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.json_text import canonical_json, check_strings, quote_json
 from foreshore.text import format_text

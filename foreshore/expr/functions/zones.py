@@ -30,7 +30,7 @@ from foreshore.expr.functions.fields import (
     truncation,
 )
 from foreshore.expr.functions.function import Outcome, Signature, declare, hidden
-from foreshore.expr.functions.jsonb import iso_text
+from foreshore.expr.functions.jsonb_building import iso_text
 from foreshore.expr.functions.rows import collect, fail
 from foreshore.expr.functions.temporal import (
     DAY,

@@ -1,0 +1,156 @@
+"""Changes of jsonb documents: ||, -, #-, jsonb_set, jsonb_insert, jsonb_strip_nulls."""
+
+from typing import Any
+
+from foreshore.expr.functions.function import (
+    declare,
+)
+from foreshore.expr.functions.jsontext import (
+    dumps,
+    index_of,
+    loads,
+)
+from foreshore.expr.functions.rows import fail, mapped
+
+
+def _concatenate(a: str, b: str) -> str:
+    x, y = loads(a), loads(b)
+    if isinstance(x, dict) and isinstance(y, dict):
+        return dumps({**x, **y})
+    left = x if isinstance(x, list) else [x]
+    right = y if isinstance(y, list) else [y]
+    return dumps(left + right)
+
+
+def _delete_key(text: str, key: str) -> str:
+    document = loads(text)
+    if isinstance(document, dict):
+        document.pop(key, None)
+    elif isinstance(document, list):
+        document = [x for x in document if not (isinstance(x, str) and x == key)]
+    else:
+        raise fail("22023", "cannot delete from scalar")
+    return dumps(document)
+
+
+def _delete_keys(text: str, keys: Any) -> str:
+    document = loads(text)
+    if not isinstance(document, dict | list):
+        raise fail("22023", "cannot delete from scalar")
+    names = {k for k in keys if k is not None}
+    if isinstance(document, dict):
+        return dumps({k: v for k, v in document.items() if k not in names})
+    return dumps([x for x in document if not (isinstance(x, str) and x in names)])
+
+
+def _delete_index(text: str, index: int) -> str:
+    document = loads(text)
+    if isinstance(document, dict):
+        raise fail("22023", "cannot delete from object using integer index")
+    if not isinstance(document, list):
+        raise fail("22023", "cannot delete from scalar")
+    at = index + len(document) if index < 0 else index
+    if 0 <= at < len(document):
+        del document[at]
+    return dumps(document)
+
+
+def _delete_path(text: str, path: Any) -> str:
+    document = loads(text)
+    if not isinstance(document, dict | list):
+        raise fail("22023", "cannot delete path in scalar")
+    if not path or not document:
+        return dumps(document)
+    return dumps(_changed(document, list(path), 0, None, delete=True))
+
+
+def _changed(
+    node: Any,
+    path: list[Any],
+    level: int,
+    new: Any,
+    *,
+    delete: bool = False,
+    create: bool = True,
+    insert: bool = False,
+    after: bool = False,
+) -> Any:
+    """Return `node` with the value at `path` replaced, inserted or removed."""
+    options = {"delete": delete, "create": create, "insert": insert, "after": after}
+    step, last = path[level], level == len(path) - 1
+    if step is None:
+        raise fail("22004", f"path element at position {level + 1} is null")
+    if isinstance(node, dict):
+        if last:
+            if delete:
+                return {k: v for k, v in node.items() if k != step}
+            if insert and step in node:
+                raise fail("22023", "cannot replace existing key")
+            if step in node or create:
+                return {**node, step: new}
+            return node
+        if step in node:
+            return {**node, step: _changed(node[step], path, level + 1, new, **options)}
+        return node
+    if isinstance(node, list):
+        index = index_of(step)
+        if index is None:
+            raise fail("22P02", f'path element at position {level + 1} is not an integer: "{step}"')
+        at = index + len(node) if index < 0 else index
+        if last:
+            if delete:
+                return node[:at] + node[at + 1 :] if 0 <= at < len(node) else node
+            if insert:
+                at = min(max(at, 0), len(node)) + (1 if after and 0 <= at < len(node) else 0)
+                return [*node[:at], new, *node[at:]]
+            if 0 <= at < len(node):
+                return [*node[:at], new, *node[at + 1 :]]
+            if not create:
+                return node
+            return [new, *node] if at < 0 else [*node, new]
+        if 0 <= at < len(node):
+            return [
+                *node[:at],
+                _changed(node[at], path, level + 1, new, **options),
+                *node[at + 1 :],
+            ]
+        return node
+    return node
+
+
+def _set(text: str, path: Any, new: str, create: bool = True) -> str:
+    document = loads(text)
+    if not isinstance(document, dict | list):
+        raise fail("22023", "cannot set path in scalar")
+    if not path:
+        return dumps(document)
+    return dumps(_changed(document, list(path), 0, loads(new), create=create))
+
+
+def _insert(text: str, path: Any, new: str, after: bool = False) -> str:
+    document = loads(text)
+    if not isinstance(document, dict | list):
+        raise fail("22023", "cannot set path in scalar")
+    if not path:
+        return dumps(document)
+    return dumps(_changed(document, list(path), 0, loads(new), insert=True, after=after))
+
+
+def _strip_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _strip_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_strip_nulls(v) for v in value]
+    return value
+
+
+declare("||", "jsonb jsonb", "jsonb", mapped(_concatenate), stem="concatenate")
+declare("-", "jsonb text", "jsonb", mapped(_delete_key), stem="json_delete", fallible=True)
+declare("-", "jsonb text[]", "jsonb", mapped(_delete_keys), stem="json_delete", fallible=True)
+declare("-", "jsonb int4", "jsonb", mapped(_delete_index), stem="json_delete", fallible=True)
+declare("#-", "jsonb text[]", "jsonb", mapped(_delete_path), stem="json_delete_path", fallible=True)
+declare("jsonb_set", "jsonb text[] jsonb", "jsonb", mapped(_set), fallible=True)
+declare("jsonb_set", "jsonb text[] jsonb bool", "jsonb", mapped(_set), fallible=True)
+declare("jsonb_insert", "jsonb text[] jsonb", "jsonb", mapped(_insert), fallible=True)
+declare("jsonb_insert", "jsonb text[] jsonb bool", "jsonb", mapped(_insert), fallible=True)
+declare("jsonb_strip_nulls", "jsonb", "jsonb", mapped(lambda t: dumps(_strip_nulls(loads(t)))))
