@@ -13,11 +13,7 @@ import numpy as np
 from foreshore import calendar
 from foreshore.array_text import SPACES
 from foreshore.datetime_text import parse_datetime
-from foreshore.errors import (
-    DataError,
-    FeatureNotSupported,
-    NumericValueOutOfRange,
-)
+from foreshore.errors import DataError, FeatureNotSupported, NumericValueOutOfRange
 from foreshore.input_errors import invalid_syntax
 from foreshore.output_style import OutputStyle
 from foreshore.types import NUMERIC_DIGITS, Datum, SqlType

@@ -47,12 +47,7 @@ from foreshore.number_text import (
     parse_oid,
 )
 from foreshore.output_style import OutputStyle
-from foreshore.range_text import (
-    format_multirange,
-    format_range,
-    parse_multirange,
-    parse_range,
-)
+from foreshore.range_text import format_multirange, format_range, parse_multirange, parse_range
 from foreshore.ranges import BOUNDS, MULTIRANGES, range_of, ranges_of, stored, stored_ranges
 from foreshore.types import INT2, OID, RANGE_TYPES, Datum, SqlType
 

@@ -14,8 +14,8 @@ from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Plan, Query, Select, Subscribe, result_desc
-from foreshore.sql.planner import ParameterTypes, plan_statement
-from foreshore.sql.planning import Planning
+from foreshore.sql.planner import plan_statement
+from foreshore.sql.planning import ParameterTypes, Planning
 from foreshore.types import RelationDesc, format_type
 from tests.golden import run_golden
 from tests.sql.catalog import TABLES, TestCatalog, builtin_catalog

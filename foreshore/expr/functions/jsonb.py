@@ -3,12 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from foreshore.expr.functions.function import (
-    Kernel,
-    declare,
-    declare_table,
-    hidden,
-)
+from foreshore.expr.functions.function import Kernel, declare, declare_table, hidden
 from foreshore.expr.functions.jsontext import (
     MISSING,
     as_json,

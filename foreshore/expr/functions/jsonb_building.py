@@ -11,13 +11,7 @@ import pyarrow.compute as pc
 from foreshore.errors import data_error
 from foreshore.expr.datum import from_array
 from foreshore.expr.functions.casting import text_of
-from foreshore.expr.functions.function import (
-    Kernel,
-    Outcome,
-    Signature,
-    declare,
-    hidden,
-)
+from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, hidden
 from foreshore.expr.functions.jsontext import MISSING, as_json, dumps, loads
 from foreshore.text import format_text
 from foreshore.types import SqlType

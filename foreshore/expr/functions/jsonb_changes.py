@@ -2,14 +2,8 @@
 
 from typing import Any
 
-from foreshore.expr.functions.function import (
-    declare,
-)
-from foreshore.expr.functions.jsontext import (
-    dumps,
-    index_of,
-    loads,
-)
+from foreshore.expr.functions.function import declare
+from foreshore.expr.functions.jsontext import dumps, index_of, loads
 from foreshore.expr.functions.rows import fail, mapped
 
 

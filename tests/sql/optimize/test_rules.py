@@ -20,8 +20,8 @@ from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.optimize.pushdown import push_predicates
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
-from foreshore.sql.planner import ParameterTypes, plan_statement
-from foreshore.sql.planning import Planning
+from foreshore.sql.planner import plan_statement
+from foreshore.sql.planning import ParameterTypes, Planning
 from tests.golden import run_golden
 from tests.sql.catalog import TestCatalog
 
