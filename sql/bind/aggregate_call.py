@@ -26,7 +26,8 @@ from foreshore.expr.ir import Aggregate, And, Call, Column, Literal, OrderKey, O
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, CoreRef
 from foreshore.sql.bind.coerce import to_known
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_json import AGGREGATES as ROW_AGGREGATES
 from foreshore.sql.bind.row_json import row_as_json
 from foreshore.sql.bind.row_values import RowValue

@@ -5,7 +5,8 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import cast, coerce, common_type, is_unknown, to_common
-from foreshore.sql.bind.expression import ExpressionBinder, at_of
+from foreshore.sql.bind.expression import ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.types import (
     INT4,
     NUMERIC,

@@ -31,11 +31,8 @@ from foreshore.expr.ir import Call, Environment, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import cast, coerce
 from foreshore.sql.bind.definitions import sequence
-from foreshore.sql.bind.expression import (
-    ExpressionBinder,
-    at_of,
-    undefined_function,
-)
+from foreshore.sql.bind.expression import ExpressionBinder, undefined_function
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_json import bind_arguments, takes_rows
 from foreshore.sql.planning import located
 from foreshore.types import (

@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, assert_never
 from typing import cast as cast_
 
 from foreshore.errors import (
-    AmbiguousColumn,
     DatatypeMismatch,
     FeatureNotSupported,
     GroupingError,
     SyntaxError_,
     TooManyArguments,
-    UndefinedColumn,
     UndefinedFunction,
     UndefinedParameter,
-    UndefinedTable,
     WrongObjectType,
 )
 from foreshore.expr.columns import type_of
-from foreshore.expr.functions.registry import NO_LITERAL, resolve, select_common_type
+from foreshore.expr.functions.registry import NO_LITERAL, resolve
 from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Or, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates
@@ -37,29 +34,22 @@ from foreshore.sql.bind.coerce import (
     to_common,
     to_known,
 )
+from foreshore.sql.bind.columns import bind_column, resolve_qualifier
 from foreshore.sql.bind.grouping_sets import GroupingRef
-from foreshore.sql.bind.long_lists import LONG_LIST, in_long_list, over_array
-from foreshore.sql.bind.row_values import (
-    RowValue,
-    compare_rows,
-    conjunction,
-    disjunction,
-    distinct_rows,
-    row_of_table,
+from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.predicates import (
+    bind_between,
+    bind_in_list,
+    bind_is,
+    bind_is_distinct,
+    bind_like,
 )
-from foreshore.sql.bind.scope import Scope, Table, resolve_column, resolve_table
+from foreshore.sql.bind.row_values import RowValue, compare_rows, row_of_table
+from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
-from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning, located
-from foreshore.types import (
-    BOOL,
-    OID,
-    TEXT,
-    UNKNOWN,
-    SqlType,
-)
+from foreshore.types import BOOL, TEXT, UNKNOWN, SqlType
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
@@ -122,7 +112,7 @@ class ExpressionBinder:
         """Return the value of `expr`, which may be a row."""
         match expr:
             case ast.ColumnRef():
-                return self._column(expr)
+                return bind_column(self, expr)
             case ast.Number(text=text):
                 return number(text)
             case ast.String(value=value):
@@ -147,15 +137,15 @@ class ExpressionBinder:
             case ast.Not(arg=arg):
                 return Call("not", (self.boolean(arg, "NOT"),), BOOL)
             case ast.Is():
-                return self._is(expr)
+                return bind_is(self, expr)
             case ast.IsDistinct():
-                return self._is_distinct(expr)
+                return bind_is_distinct(self, expr)
             case ast.Like():
-                return self._like(expr)
+                return bind_like(self, expr)
             case ast.Between():
-                return self._between(expr)
+                return bind_between(self, expr)
             case ast.InList():
-                return self._in_list(expr)
+                return bind_in_list(self, expr)
             case ast.InQuery() | ast.Quantified() | ast.Subquery():
                 from foreshore.sql.bind.subquery import bind_subquery
 
@@ -198,54 +188,6 @@ class ExpressionBinder:
                 assert_never(expr)
 
     # --- names
-
-    def _column(self, expr: ast.ColumnRef) -> "Scalar | RowValue":
-        parts = expr.parts
-        if len(parts) > 3:
-            if parts[0] != self.planning.catalog.database and not self.planning.defined:
-                raise FeatureNotSupported(
-                    f"cross-database references are not implemented: {'.'.join(parts)}",
-                    position=expr.at + 1,
-                )
-            parts = parts[1:]
-        try:
-            found = resolve_column(self.scope, parts, expr.at)
-            if len(parts) > 2:
-                resolve_qualifier(self.planning, self.scope, expr.parts[:-1], expr.at)
-            return found
-        except UndefinedColumn:
-            if parts[-1] == "tableoid":
-                return self._tableoid(parts[:-1], expr.at)
-            if len(parts) > 1:
-                raise
-            try:
-                table = resolve_table(self.scope, parts, expr.at)
-            except (UndefinedTable, AmbiguousColumn):
-                pass
-            else:
-                return row_of_table(*table, expr.at)
-            raise
-
-    def _tableoid(self, qualifier: tuple[str, ...], at: int) -> Scalar:
-        """Return the oid of the table that a row is of."""
-        if qualifier:
-            table = resolve_table(self.scope, qualifier, at)[0]
-        else:
-            tables = [table for table in self.scope.tables if table.oid is not None]
-            if len(tables) > 1:
-                raise AmbiguousColumn('column reference "tableoid" is ambiguous', position=at + 1)
-            if not tables:
-                raise UndefinedColumn('column "tableoid" does not exist', position=at + 1)
-            table = tables[0]
-        if table.oid is None:
-            shown = ".".join((*qualifier[-1:], "tableoid"))
-            raise UndefinedColumn(f"column {shown} does not exist", position=at + 1)
-        if table.outer:
-            raise FeatureNotSupported(
-                "tableoid of the nullable side of an outer join is not supported",
-                position=at + 1,
-            )
-        return Literal(table.oid, OID)
 
     def _field(self, arg: ast.Expression, name: str | None, at: int) -> Scalar:
         if isinstance(arg, ast.ColumnRef) and name is not None:
@@ -333,101 +275,6 @@ class ExpressionBinder:
         if isinstance(left, RowValue) or isinstance(right, RowValue):
             return compare_rows(self, operator, left, right, at)
         return self.call(operator, (left, right), at, (left_at, right_at))
-
-    def _is_distinct(self, expr: ast.IsDistinct) -> Scalar:
-        left, right = self.bind_value(expr.left), self.bind_value(expr.right)
-        name = "is not distinct from" if expr.negated else "is distinct from"
-        if isinstance(left, RowValue) or isinstance(right, RowValue):
-            return distinct_rows(self, name, left, right, expr.at)
-        return self.call(name, (left, right), expr.at, (at_of(expr.left), at_of(expr.right)))
-
-    def _is(self, expr: ast.Is) -> Scalar:
-        if expr.what != "null":
-            shown = ("IS NOT " if expr.negated else "IS ") + expr.what.upper()
-            arg = self.boolean(expr.arg, shown)
-            return Call(f"is_{'not_' if expr.negated else ''}{expr.what}", (arg,), BOOL)
-        key = "is_not_null" if expr.negated else "is_null"
-        value = self.bind_value(expr.arg)
-        if isinstance(value, RowValue):
-            return conjunction([self._null_test(key, item) for item in value.items])
-        return self._null_test(key, value)
-
-    def _null_test(self, key: str, scalar: Scalar) -> Scalar:
-        if is_unknown(scalar):
-            known = coerce(self.planning, scalar, TEXT, "implicit", 0)
-            assert known is not None
-            scalar = known
-        return Call(key, (scalar,), BOOL)
-
-    def _like(self, expr: ast.Like) -> Scalar:
-        left, pattern = self.bind(expr.left), self.bind(expr.right)
-        left_at, right_at = at_of(expr.left), at_of(expr.right)
-        if expr.kind == "similar":
-            args = [pattern] if expr.escape is None else [pattern, self.bind(expr.escape)]
-            pattern = self.call("similar_to_escape", args, expr.at)
-            operator = "~"
-        else:
-            if expr.escape is not None:
-                pattern = self.call("like_escape", (pattern, self.bind(expr.escape)), expr.at)
-            operator = "~~*" if expr.kind == "ilike" else "~~"
-        if expr.negated:
-            operator = "!" + operator
-        return self.call(operator, (left, pattern), expr.at, (left_at, right_at))
-
-    def _between(self, expr: ast.Between) -> Scalar:
-        arg, low, high = (self.bind(e) for e in (expr.arg, expr.low, expr.high))
-        at, offsets = expr.at, (at_of(expr.arg), at_of(expr.low))
-        high_offsets = (offsets[0], at_of(expr.high))
-
-        def inside(low: Scalar, high: Scalar) -> Scalar:
-            if expr.negated:
-                return Or(
-                    (
-                        self.call("<", (arg, low), at, offsets),
-                        self.call(">", (arg, high), at, offsets),
-                    )
-                )
-            return And(
-                (
-                    self.call(">=", (arg, low), at, offsets),
-                    self.call("<=", (arg, high), at, high_offsets),
-                )
-            )
-
-        if not expr.symmetric:
-            return inside(low, high)
-        both = (inside(low, high), inside(high, low))
-        return And(both) if expr.negated else Or(both)
-
-    def _in_list(self, expr: ast.InList) -> Scalar:
-        left = self.bind_value(expr.arg)
-        left_at = at_of(expr.arg)
-        operator = "<>" if expr.negated else "="
-        if expr.more and (long := in_long_list(self, expr, left, expr.more)) is not None:
-            return long
-        values = [(self.bind_value(item), at_of(item)) for item in expr.whole]
-        if not isinstance(left, RowValue):
-            # All items take one common type if there is one, as in `x IN (1, 2.5)`.
-            scalars = [value for value, _ in values if not isinstance(value, RowValue)]
-            if len(scalars) == len(values) and not any(map(is_unknown, scalars)):
-                common = select_common_type([type_of(left), *map(type_of, scalars)])
-                if common is not None and type_of(left) != UNKNOWN:
-                    values = [
-                        (to_common(self.planning, v, common, "IN", at), at)
-                        for v, (_, at) in zip(scalars, values, strict=True)
-                    ]
-        if len(values) > LONG_LIST and not isinstance(left, RowValue):
-            first = self.operate(operator, left, values[0][0], expr.at, left_at, values[0][1])
-            whole = over_array(first, [value for value, _ in values])
-            if whole is not None:
-                return whole
-        tests = [self.operate(operator, left, value, expr.at, left_at, at) for value, at in values]
-        if len(tests) > LONG_LIST:
-            compared = [test.args[1] for test in tests if isinstance(test, Call) and test.args[1:]]
-            whole = over_array(tests[0], compared, tests)
-            if whole is not None:
-                return whole
-        return conjunction(tests) if expr.negated else disjunction(tests)
 
     # --- choices
 
@@ -540,49 +387,6 @@ class ExpressionBinder:
     @property
     def _set_count(self) -> int:
         return 0 if self.clause.sets is None else len(self.clause.sets.places)
-
-
-def resolve_qualifier(
-    planning: Planning, scope: Scope, qualifier: tuple[str, ...], at: int
-) -> tuple[Table, int, Scope]:
-    """Return the table that `qualifier` names, the number of levels out, and its scope.
-
-    In kept text the schema is omitted, because it may be renamed, except in rare cases where it
-    distinguishes tables.
-    """
-    found = resolve_table(scope, qualifier, at)
-    is_kept = planning.keeps_text and not planning.inlining
-    if is_kept and len(qualifier) > 1 and resolve_table(scope, qualifier[-1:], at)[0] is found[0]:
-        tokens, _ = tokenize(planning.text)
-        first = next(place for place, token in enumerate(tokens) if token.start == at)
-        table = tokens[first + 2 * (len(qualifier) - 1)]
-        planning.qualified.append((at, table.end, quote_identifier(table.value)))
-    return found
-
-
-def at_of(expr: ast.Expression) -> int:
-    """Return the position that PostgreSQL reports for an expression: its leftmost token."""
-    while True:
-        match expr:
-            case ast.Operation(left=left) if left is not None:
-                expr = left
-            case ast.Is(arg=arg) | ast.InList(arg=arg) | ast.InQuery(arg=arg):
-                expr = arg
-            case ast.Between(arg=arg) | ast.Subscript(arg=arg) | ast.Collate(arg=arg):
-                expr = arg
-            case ast.Like(left=left) | ast.IsDistinct(left=left) | ast.Quantified(left=left):
-                expr = left
-            case ast.Connective(args=args):
-                expr = args[0]
-            case ast.CastTo(arg=arg, at=at) if at_plain(arg) < at:
-                expr = arg
-            case _:
-                return expr.at
-
-
-def at_plain(expr: ast.Expression) -> int:
-    """Return the offset of the expression's own token."""
-    return expr.at
 
 
 def undefined_function(name: str, types: Sequence[SqlType], at: int) -> UndefinedFunction:

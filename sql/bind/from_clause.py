@@ -47,8 +47,9 @@ from foreshore.sql import ast
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import common_type, to_common, to_known
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT, Rows, flat_map, in_step, one_row

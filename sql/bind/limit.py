@@ -13,7 +13,8 @@ from foreshore.expr.ir import Call, Case, Column, Filter, Literal, Scalar, Windo
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import BoundQuery
 from foreshore.sql.bind.coerce import coerce
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.lower.outer_columns import has_subquery

@@ -57,7 +57,7 @@ def in_long_list(
     binder: "ExpressionBinder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
 ) -> Scalar | None:
     """Return IN of a long list bound by column; None if it has to be bound item by item."""
-    from foreshore.sql.bind.expression import at_of
+    from foreshore.sql.bind.positions import at_of
 
     (first,) = expr.items
     if isinstance(left, RowValue):

@@ -32,7 +32,8 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregate_call import Composed, never_null, order_key
 from foreshore.sql.bind.coerce import common_type, to_common, to_known
-from foreshore.sql.bind.expression import ExpressionBinder, at_of, undefined_function
+from foreshore.sql.bind.expression import ExpressionBinder, undefined_function
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import uses_row
 from foreshore.types import BOOL, FLOAT8, INT8, INTERVAL, SqlType, array_of

@@ -36,9 +36,10 @@ from foreshore.sql.bind.bound_query import (
 )
 from foreshore.sql.bind.coerce import common_type, is_unknown, to_common, to_known
 from foreshore.sql.bind.constant_rows import column_values, kinds_of
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.limit import bind_limit
 from foreshore.sql.bind.order import ascending
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import SelectBinder
 from foreshore.sql.bind.sets import UNIT

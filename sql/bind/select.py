@@ -28,16 +28,13 @@ from foreshore.sql.bind.bound_query import (
     project,
 )
 from foreshore.sql.bind.coerce import coerce, is_unknown, to_known
-from foreshore.sql.bind.expression import (
-    Clause,
-    ExpressionBinder,
-    at_of,
-    resolve_qualifier,
-)
+from foreshore.sql.bind.columns import resolve_qualifier
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import bind_from
 from foreshore.sql.bind.grouping_sets import expand
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.output_names import column_name
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.bind.sets import SetCalls, references
 from foreshore.sql.bind.window_call import bind_named_windows

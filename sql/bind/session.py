@@ -5,7 +5,8 @@ from typing import assert_never
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import table
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import type_of_name

@@ -31,11 +31,9 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation, relation_and_order
 from foreshore.sql.bind.coerce import coerce, is_unknown
-from foreshore.sql.bind.expression import (
-    ExpressionBinder,
-    at_of,
-)
+from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.long_lists import LONG_LIST
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import RowValue, conjunction, disjunction
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import located

@@ -6,7 +6,8 @@ from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.expr.traversal import sources_of
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce, is_unknown
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.plan import AsOf

@@ -35,7 +35,8 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import order_key
 from foreshore.sql.bind.coerce import coerce, is_unknown, to_known
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, undefined_function
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, undefined_function
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import RowValue
 from foreshore.sql.bind.windows import BoundWindow, Windows, derived
 from foreshore.sql.lower.outer_columns import has_subquery

@@ -26,7 +26,8 @@ from foreshore.sql.bind.definitions.sequence import (
     require_schema_of,
     sequence_constant,
 )
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.reg_values import name_parts
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery

@@ -5,7 +5,8 @@ from foreshore.errors import DuplicateObject, SyntaxError_
 from foreshore.expr.ir import Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.column import bind_default, qualified_default
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import domain_of_name, qualified_types, type_of_name

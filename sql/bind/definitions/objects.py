@@ -22,8 +22,9 @@ from foreshore.interval_text import parse_interval
 from foreshore.item_view import Name
 from foreshore.sizes import bytes_of
 from foreshore.sql import ast
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query
 from foreshore.sql.bind.scope import Scope, Slot, Table, resolve_column

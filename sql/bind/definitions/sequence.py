@@ -20,7 +20,8 @@ from foreshore.item_view import ItemView, Name
 from foreshore.sequence import BOUNDS, Sequence
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce
-from foreshore.sql.bind.expression import ExpressionBinder, at_of, undefined_function
+from foreshore.sql.bind.expression import ExpressionBinder, undefined_function
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.reg_values import name_parts
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.plan import AlterSequence, CreateSequence

@@ -38,7 +38,8 @@ from foreshore.sql.bind.definitions.column import (
 from foreshore.sql.bind.definitions.objects import retention
 from foreshore.sql.bind.definitions.sequence import altered_sequence, identity_sequence
 from foreshore.sql.bind.domain_values import column_checks
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.type_names import qualified_types, type_of_name

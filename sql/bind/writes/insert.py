@@ -31,7 +31,8 @@ from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.constant_rows import column_values
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.query import bind_query, constant_of, rows_relation
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.scope import Scope, Slot, Table

@@ -26,8 +26,9 @@ from foreshore.expr.split import is_not_null, is_null
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import assign
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import BoundItem, bind_item, scope_of, side_by_side
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.result import lower_and_optimize
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import split_calls

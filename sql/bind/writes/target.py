@@ -21,7 +21,8 @@ from foreshore.expr.ir import (
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import assign
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.result import lower_and_optimize, query_over
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import project_targets

@@ -1,0 +1,85 @@
+"""Bind references to columns, and to rows of tables, by the names in a scope."""
+
+from typing import TYPE_CHECKING
+
+from foreshore.errors import AmbiguousColumn, FeatureNotSupported, UndefinedColumn, UndefinedTable
+from foreshore.expr.ir import Literal, Scalar
+from foreshore.sql import ast
+from foreshore.sql.bind.row_values import RowValue, row_of_table
+from foreshore.sql.bind.scope import Scope, Table, resolve_column, resolve_table
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.parse.lexer import tokenize
+from foreshore.sql.planning import Planning
+from foreshore.types import OID
+
+if TYPE_CHECKING:
+    from foreshore.sql.bind.expression import ExpressionBinder
+
+
+def bind_column(binder: "ExpressionBinder", expr: ast.ColumnRef) -> "Scalar | RowValue":
+    """Return a column, or the row of a table whose name is no column's."""
+    parts = expr.parts
+    if len(parts) > 3:
+        if parts[0] != binder.planning.catalog.database and not binder.planning.defined:
+            raise FeatureNotSupported(
+                f"cross-database references are not implemented: {'.'.join(parts)}",
+                position=expr.at + 1,
+            )
+        parts = parts[1:]
+    try:
+        found = resolve_column(binder.scope, parts, expr.at)
+        if len(parts) > 2:
+            resolve_qualifier(binder.planning, binder.scope, expr.parts[:-1], expr.at)
+        return found
+    except UndefinedColumn:
+        if parts[-1] == "tableoid":
+            return _tableoid(binder, parts[:-1], expr.at)
+        if len(parts) > 1:
+            raise
+        try:
+            table = resolve_table(binder.scope, parts, expr.at)
+        except (UndefinedTable, AmbiguousColumn):
+            pass
+        else:
+            return row_of_table(*table, expr.at)
+        raise
+
+
+def _tableoid(binder: "ExpressionBinder", qualifier: tuple[str, ...], at: int) -> Scalar:
+    """Return the oid of the table that a row is of."""
+    if qualifier:
+        table = resolve_table(binder.scope, qualifier, at)[0]
+    else:
+        tables = [table for table in binder.scope.tables if table.oid is not None]
+        if len(tables) > 1:
+            raise AmbiguousColumn('column reference "tableoid" is ambiguous', position=at + 1)
+        if not tables:
+            raise UndefinedColumn('column "tableoid" does not exist', position=at + 1)
+        table = tables[0]
+    if table.oid is None:
+        shown = ".".join((*qualifier[-1:], "tableoid"))
+        raise UndefinedColumn(f"column {shown} does not exist", position=at + 1)
+    if table.outer:
+        raise FeatureNotSupported(
+            "tableoid of the nullable side of an outer join is not supported",
+            position=at + 1,
+        )
+    return Literal(table.oid, OID)
+
+
+def resolve_qualifier(
+    planning: Planning, scope: Scope, qualifier: tuple[str, ...], at: int
+) -> tuple[Table, int, Scope]:
+    """Return the table that `qualifier` names, the number of levels out, and its scope.
+
+    In kept text the schema is omitted, because it may be renamed, except in rare cases where it
+    distinguishes tables.
+    """
+    found = resolve_table(scope, qualifier, at)
+    is_kept = planning.keeps_text and not planning.inlining
+    if is_kept and len(qualifier) > 1 and resolve_table(scope, qualifier[-1:], at)[0] is found[0]:
+        tokens, _ = tokenize(planning.text)
+        first = next(place for place, token in enumerate(tokens) if token.start == at)
+        table = tokens[first + 2 * (len(qualifier) - 1)]
+        planning.qualified.append((at, table.end, quote_identifier(table.value)))
+    return found

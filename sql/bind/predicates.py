@@ -1,0 +1,131 @@
+"""Bind predicates: IS, IS DISTINCT FROM, LIKE, SIMILAR TO, BETWEEN and IN with a list."""
+
+from typing import TYPE_CHECKING
+
+from foreshore.expr.columns import type_of
+from foreshore.expr.functions.registry import select_common_type
+from foreshore.expr.ir import And, Call, Or, Scalar
+from foreshore.sql import ast
+from foreshore.sql.bind.coerce import (
+    coerce,
+    is_unknown,
+    to_common,
+)
+from foreshore.sql.bind.long_lists import LONG_LIST, in_long_list, over_array
+from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.row_values import (
+    RowValue,
+    conjunction,
+    disjunction,
+    distinct_rows,
+)
+from foreshore.types import BOOL, TEXT, UNKNOWN
+
+if TYPE_CHECKING:
+    from foreshore.sql.bind.expression import ExpressionBinder
+
+
+def bind_is_distinct(binder: "ExpressionBinder", expr: ast.IsDistinct) -> Scalar:
+    """Return `a IS [NOT] DISTINCT FROM b`, of scalars or rows."""
+    left, right = binder.bind_value(expr.left), binder.bind_value(expr.right)
+    name = "is not distinct from" if expr.negated else "is distinct from"
+    if isinstance(left, RowValue) or isinstance(right, RowValue):
+        return distinct_rows(binder, name, left, right, expr.at)
+    return binder.call(name, (left, right), expr.at, (at_of(expr.left), at_of(expr.right)))
+
+
+def bind_is(binder: "ExpressionBinder", expr: ast.Is) -> Scalar:
+    """Return IS [NOT] NULL of a scalar or row, or a test of a boolean."""
+    if expr.what != "null":
+        shown = ("IS NOT " if expr.negated else "IS ") + expr.what.upper()
+        arg = binder.boolean(expr.arg, shown)
+        return Call(f"is_{'not_' if expr.negated else ''}{expr.what}", (arg,), BOOL)
+    key = "is_not_null" if expr.negated else "is_null"
+    value = binder.bind_value(expr.arg)
+    if isinstance(value, RowValue):
+        return conjunction([_null_test(binder, key, item) for item in value.items])
+    return _null_test(binder, key, value)
+
+
+def _null_test(binder: "ExpressionBinder", key: str, scalar: Scalar) -> Scalar:
+    if is_unknown(scalar):
+        known = coerce(binder.planning, scalar, TEXT, "implicit", 0)
+        assert known is not None
+        scalar = known
+    return Call(key, (scalar,), BOOL)
+
+
+def bind_like(binder: "ExpressionBinder", expr: ast.Like) -> Scalar:
+    """Return LIKE, ILIKE or SIMILAR TO, with or without ESCAPE."""
+    left, pattern = binder.bind(expr.left), binder.bind(expr.right)
+    left_at, right_at = at_of(expr.left), at_of(expr.right)
+    if expr.kind == "similar":
+        args = [pattern] if expr.escape is None else [pattern, binder.bind(expr.escape)]
+        pattern = binder.call("similar_to_escape", args, expr.at)
+        operator = "~"
+    else:
+        if expr.escape is not None:
+            pattern = binder.call("like_escape", (pattern, binder.bind(expr.escape)), expr.at)
+        operator = "~~*" if expr.kind == "ilike" else "~~"
+    if expr.negated:
+        operator = "!" + operator
+    return binder.call(operator, (left, pattern), expr.at, (left_at, right_at))
+
+
+def bind_between(binder: "ExpressionBinder", expr: ast.Between) -> Scalar:
+    """Return BETWEEN [SYMMETRIC] as comparisons."""
+    arg, low, high = (binder.bind(e) for e in (expr.arg, expr.low, expr.high))
+    at, offsets = expr.at, (at_of(expr.arg), at_of(expr.low))
+    high_offsets = (offsets[0], at_of(expr.high))
+
+    def inside(low: Scalar, high: Scalar) -> Scalar:
+        if expr.negated:
+            return Or(
+                (
+                    binder.call("<", (arg, low), at, offsets),
+                    binder.call(">", (arg, high), at, offsets),
+                )
+            )
+        return And(
+            (
+                binder.call(">=", (arg, low), at, offsets),
+                binder.call("<=", (arg, high), at, high_offsets),
+            )
+        )
+
+    if not expr.symmetric:
+        return inside(low, high)
+    both = (inside(low, high), inside(high, low))
+    return And(both) if expr.negated else Or(both)
+
+
+def bind_in_list(binder: "ExpressionBinder", expr: ast.InList) -> Scalar:
+    """Return `a IN (b, ...)` as comparisons, or as one with an array if there are many."""
+    left = binder.bind_value(expr.arg)
+    left_at = at_of(expr.arg)
+    operator = "<>" if expr.negated else "="
+    if expr.more and (long := in_long_list(binder, expr, left, expr.more)) is not None:
+        return long
+    values = [(binder.bind_value(item), at_of(item)) for item in expr.whole]
+    if not isinstance(left, RowValue):
+        # All items take one common type if there is one, as in `x IN (1, 2.5)`.
+        scalars = [value for value, _ in values if not isinstance(value, RowValue)]
+        if len(scalars) == len(values) and not any(map(is_unknown, scalars)):
+            common = select_common_type([type_of(left), *map(type_of, scalars)])
+            if common is not None and type_of(left) != UNKNOWN:
+                values = [
+                    (to_common(binder.planning, v, common, "IN", at), at)
+                    for v, (_, at) in zip(scalars, values, strict=True)
+                ]
+    if len(values) > LONG_LIST and not isinstance(left, RowValue):
+        first = binder.operate(operator, left, values[0][0], expr.at, left_at, values[0][1])
+        whole = over_array(first, [value for value, _ in values])
+        if whole is not None:
+            return whole
+    tests = [binder.operate(operator, left, value, expr.at, left_at, at) for value, at in values]
+    if len(tests) > LONG_LIST:
+        compared = [test.args[1] for test in tests if isinstance(test, Call) and test.args[1:]]
+        whole = over_array(tests[0], compared, tests)
+        if whole is not None:
+            return whole
+    return conjunction(tests) if expr.negated else disjunction(tests)
