@@ -1,0 +1,350 @@
+"""The rows of Foreshore's own catalog relations, from a snapshot of the catalog and the system."""
+
+from collections.abc import Iterator
+
+from foreshore.catalog.builtin.definitions import (
+    constraint_definition,
+    index_definition,
+    key_definition,
+)
+from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
+from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
+from foreshore.types import format_type, oid_of
+
+
+def _items(snapshot: IntrospectionSnapshot, kind: str) -> Iterator[Item]:
+    return (item for item in snapshot.state.all(Item) if item.type == kind)
+
+
+def _common(each: Object) -> Row:
+    return {"id": each.id, "oid": each.oid, "name": each.name}
+
+
+def database_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_databases."""
+    for database in snapshot.state.all(Database):
+        yield {**_common(database), "owner_id": database.owner}
+
+
+def schema_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_schemas."""
+    for schema in snapshot.state.all(Schema):
+        yield {**_common(schema), "database_id": schema.database, "owner_id": schema.owner}
+
+
+def role_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_roles."""
+    for role in snapshot.state.all(Role):
+        yield {**_common(role), "superuser": role.superuser}
+
+
+def _builtin_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    schemas = {s.name: s.id for s in snapshot.state.all(Schema) if s.database is None}
+    for builtin in snapshot.builtins:
+        yield {
+            "id": builtin.id,
+            "oid": builtin.oid,
+            "schema_id": schemas[builtin.schema],
+            "name": builtin.name,
+            "owner_id": "s1",
+        }
+
+
+def object_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_objects."""
+    for item in snapshot.state.all(Item):
+        yield {
+            **_common(item),
+            "schema_id": item.schema,
+            "type": item.type.replace(" ", "-"),
+            "owner_id": item.owner,
+            "cluster_id": item.cluster,
+        }
+    for row in _builtin_tables(snapshot):
+        yield {**row, "type": "table"}
+
+
+def relation_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_relations."""
+    for row in object_rows(snapshot):
+        if row["type"] not in ("index", "subscription", "type", "domain"):
+            yield row
+
+
+def table_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_tables."""
+    for item in _items(snapshot, "table"):
+        yield {
+            **_common(item),
+            "schema_id": item.schema,
+            "owner_id": item.owner,
+            "create_sql": item.create_sql,
+        }
+    yield from _builtin_tables(snapshot)
+
+
+def _view_row(snapshot: IntrospectionSnapshot, item: Item) -> Row:
+    return {
+        **_common(item),
+        "schema_id": item.schema,
+        "definition": snapshot.definition_of(item.id),
+        "owner_id": item.owner,
+        "create_sql": item.create_sql,
+    }
+
+
+def view_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_views."""
+    for item in _items(snapshot, "view"):
+        yield _view_row(snapshot, item)
+
+
+def materialized_view_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_materialized_views."""
+    for item in _items(snapshot, "materialized view"):
+        yield {**_view_row(snapshot, item), "cluster_id": item.cluster}
+
+
+def refresh_strategy_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield one row for each view that follows every change, and for each part of a schedule."""
+    for item in _items(snapshot, "materialized view"):
+        id = {"materialized_view_id": item.id}
+        if not item.refresh:
+            yield {**id, "type": "on-commit"}
+            continue
+        refresh = item.refresh
+        yield {**id, "type": "at-creation"}
+        for at in refresh.at:
+            yield {**id, "type": "at", "at": at * 1000}
+        if refresh.every_ms is not None:
+            yield {
+                **id,
+                "type": "target-lag" if refresh.is_lag else "every",
+                "interval": _span(refresh.every_ms),
+                "aligned_to": refresh.aligned_to * 1000,
+            }
+
+
+def subscription_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_subscriptions."""
+    for item in _items(snapshot, "subscription"):
+        position, behind_ms = snapshot.subscription_state_of(item.id) or (None, None)
+        yield {**_view_row(snapshot, item), "position": position, "behind_ms": behind_ms}
+
+
+def index_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_indexes."""
+    for item in _items(snapshot, "index"):
+        yield {
+            **_common(item),
+            "on_id": item.on,
+            "cluster_id": item.cluster,
+            "owner_id": item.owner,
+            "create_sql": item.create_sql,
+        }
+
+
+def index_column_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_index_columns."""
+    for item in _items(snapshot, "index"):
+        if item.on is None or item.on not in snapshot.state.objects:
+            continue
+        columns = snapshot.desc_of(item.on).columns
+        for number, (position, text) in enumerate(snapshot.index_key_of(item.id), 1):
+            yield {
+                "index_id": item.id,
+                "index_position": number,
+                "on_position": position or None,
+                "on_expression": None if position else text,
+                "nullable": columns[position - 1].nullable if position else True,
+            }
+
+
+def column_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_columns."""
+    described = [
+        (item.id, snapshot.desc_of(item.id), item.type == "table")
+        for item in snapshot.state.all(Item)
+        if item.type not in ("index", "subscription", "type", "domain")
+    ]
+    for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in snapshot.builtins)):
+        for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
+            yield {
+                "id": id,
+                "name": name,
+                "position": i + 1,
+                "nullable": column.nullable,
+                "type": format_type(column.type),
+                "default": snapshot.default_of(id, i) if is_table else None,
+                "type_oid": oid_of(column.type),
+                "type_mod": -1,
+            }
+
+
+def cluster_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_clusters."""
+    for cluster in snapshot.state.all(Cluster):
+        yield {
+            **_common(cluster),
+            "owner_id": cluster.owner,
+            "managed": cluster.managed,
+            "size": cluster.size,
+            "replication_factor": cluster.replication_factor,
+        }
+
+
+def replica_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_cluster_replicas."""
+    for replica in snapshot.state.all(Replica):
+        yield {
+            "id": replica.id,
+            "name": replica.name,
+            "cluster_id": replica.cluster,
+            "size": replica.size,
+            "owner_id": replica.owner,
+        }
+
+
+def frontier_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_frontiers."""
+    for frontier in snapshot.frontiers():
+        yield {
+            "object_id": frontier.id,
+            "read_frontier": frontier.since,
+            "write_frontier": frontier.upper,
+        }
+
+
+def _lag(upper: int | None, than: int) -> dict[str, int] | None:
+    """Return how far `upper` is behind `than`, as an interval; None if it is not known."""
+    return _span(max(than - upper, 0)) if upper else None
+
+
+def _span(milliseconds: int) -> dict[str, int]:
+    """Return an interval."""
+    return {"months": 0, "days": 0, "micros": milliseconds * 1000}
+
+
+def wallclock_lag_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield how far each collection is behind the current time."""
+    for each in snapshot.frontiers():
+        yield {"object_id": each.id, "lag": _lag(each.upper, snapshot.now)}
+
+
+def materialization_lag_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield how far maintained collections are behind their inputs and base tables.
+
+    The lag is relative to the most advanced input. The slowest input delays the collection, if the
+    collection does not delay itself.
+    """
+    frontiers = tuple(snapshot.frontiers())
+    uppers = {each.id: each.upper or 0 for each in frontiers}
+    for each in frontiers:
+        inputs, bases = sorted(each.inputs & uppers.keys()), sorted(each.bases & uppers.keys())
+        if inputs and bases:
+            yield {
+                "object_id": each.id,
+                "local_lag": _lag(each.upper, max(map(uppers.__getitem__, inputs))),
+                "global_lag": _lag(each.upper, max(map(uppers.__getitem__, bases))),
+                "slowest_local_input_id": min(inputs, key=uppers.__getitem__),
+                "slowest_global_input_id": min(bases, key=uppers.__getitem__),
+            }
+
+
+def dependency_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_object_dependencies."""
+    for item in snapshot.state.all(Item):
+        for need in item.depends_on:
+            yield {"object_id": item.id, "referenced_object_id": need}
+
+
+def comment_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield all comments; those on columns with the column's position."""
+    for each in snapshot.state.objects.values():
+        of_object = {"id": each.id, "object_type": each.kind.replace(" ", "-")}
+        if each.comment:
+            yield {**of_object, "comment": each.comment}
+        if isinstance(each, Item):
+            for position, text in (each.column_comments or {}).items():
+                yield {**of_object, "object_sub_id": position, "comment": text}
+
+
+def visibility_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield for each relation whether its unqualified name finds it on the search path.
+
+    Relations of mz_catalog are reported as not visible, although their names are found. Otherwise
+    psql, which lists everything visible outside pg_catalog, would list them among the user's.
+    """
+    places = {name: place for place, name in enumerate(snapshot.search_path)}
+    named: dict[str, list[tuple[int, int]]] = {}  # position in the path, and oid
+    last = len(places)
+
+    def add(name: str, schema: str, oid: int) -> None:
+        named.setdefault(name, []).append((places.get(schema, last), oid))
+
+    for item in (*snapshot.items, *snapshot.types):
+        add(item.name, snapshot.name(item.schema), item.oid)
+    for item, constraint, _ in snapshot.keys:
+        add(constraint.name, snapshot.name(item.schema), constraint.oid)
+    for builtin in snapshot.builtins:
+        add(builtin.name, builtin.schema, builtin.oid)
+    unlisted = {builtin.oid for builtin in snapshot.builtins if builtin.schema == "mz_catalog"}
+    for found in named.values():
+        first = min(found)
+        for place, oid in found:
+            visible = place < last and (place, oid) == first and oid not in unlisted
+            yield {"oid": oid, "visible": visible}
+
+
+def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the results of pg_get_viewdef, pg_get_indexdef and pg_get_constraintdef."""
+    for item, named, constraint in snapshot.constraints:
+        texts = {
+            "constraint": constraint_definition(snapshot, item, constraint),
+            "pretty constraint": constraint_definition(snapshot, item, constraint, pretty=True),
+        }
+        for kind, text in texts.items():
+            yield {"oid": named.oid, "kind": kind, "definition": text, "create_sql": text}
+    for item, named, key in snapshot.keys:
+        text = key_definition(snapshot, item, key)
+        yield {"oid": named.oid, "kind": "index", "definition": text, "create_sql": text}
+    for item in snapshot.items:
+        if item.type == "index":
+            if item.on not in snapshot.state.objects:
+                continue
+            definition = index_definition(snapshot, item)
+        elif item.type == "table":
+            definition = item.create_sql
+        else:
+            definition = f" {snapshot.definition_of(item.id)};"
+        yield {
+            "oid": item.oid,
+            "kind": item.type,
+            "definition": definition,
+            "create_sql": item.create_sql,
+        }
+
+
+def session_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_sessions."""
+    for each in snapshot.live("pg_stat_activity"):
+        yield {
+            "connection_id": each["pid"],
+            "role": each["usename"],
+            "database": each["datname"],
+            "application_name": each["application_name"],
+            "state": each["state"],
+            "query": each["query"],
+            "connected_at": each["backend_start"],
+            "client_address": each["client_addr"],
+        }
+
+
+def storage_size_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_storage_sizes."""
+    state = snapshot.state
+    for each in snapshot.live("mz_storage_sizes"):
+        item = state.item(each["object_id"])
+        schema = state.objects[item.schema]
+        assert isinstance(schema, Schema), schema
+        yield {**each, "oid": item.oid, "database_id": schema.database}
