@@ -39,7 +39,8 @@ class Planned:
     defaults: tuple[Scalar, ...] = ()
     key: tuple[Scalar, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    generated: tuple[Generated | None, ...] = ()  # of a table: its identity columns
+    generated: tuple[Generated | None, ...] = ()  # of a table: its columns that are generated
+    computed: tuple[tuple[int, Scalar], ...] = ()  # those that are stored, over the table's row
     sequence: Sequence | None = None
     labels: tuple[str, ...] = ()  # of an enum
     domain: Domain | None = None

@@ -33,11 +33,12 @@ class AddedConstraints:
 
 
 def added_constraints(
-    old: Planned, new: Planned, columns: Columns, *, rewritten: bool
+    old: Planned, new: Planned, columns: Columns, *, rewritten: bool, converted: bool = False
 ) -> AddedConstraints:
     """Return the constraints of `new` that `old` lacks.
 
-    If the table is `rewritten` these are all of its keys, which need new indexes.
+    If the table is `rewritten` these are all of its keys, which need new indexes. If columns are
+    `converted` to other types, these are all of its constraints.
     """
     known = {each.text for each in old.constraints if isinstance(each, Check)}
     return AddedConstraints(
@@ -47,12 +48,15 @@ def added_constraints(
             if rewritten or not any(same(key, other) for other in old.unique)
         ),
         tuple(
-            each for each in new.constraints if isinstance(each, Check) and each.text not in known
+            each
+            for each in new.constraints
+            if isinstance(each, Check) and (converted or each.text not in known)
         ),
         tuple(
             i
             for i, (column, place) in enumerate(zip(new.desc.columns, columns, strict=True))
-            if not column.nullable and (place is None or old.desc.columns[place].nullable)
+            if not column.nullable
+            and (converted or place is None or old.desc.columns[place].nullable)
         ),
     )
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from foreshore.errors import SequenceLimitExceeded
 from foreshore.types import INT8, SqlType
 
-# When an identity column takes its value from its sequence.
-Generated = OneOf["always", "by default"]
+# When an identity column takes its value from its sequence; or a column computed from others.
+Generated = OneOf["always", "by default", "stored"]
 Numbers = npt.NDArray[np.int64]
 
 BOUNDS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}  # of the possible types of a sequence

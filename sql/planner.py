@@ -28,7 +28,7 @@ from foreshore.sql.bind.session import bind_session
 from foreshore.sql.bind.subscribe import bind_advance, bind_create_subscription, bind_subscribe
 from foreshore.sql.bind.writes import copy
 from foreshore.sql.bind.writes.locking import bind_lock_table
-from foreshore.sql.bind.writes.with_changes import bind_change, with_changes
+from foreshore.sql.bind.writes.with_changes import bind_change, queries_of_with, with_changes
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.parse import Statement
@@ -73,30 +73,12 @@ def plan_statement(
     if not isinstance(zone, SessionZone):
         zone = SessionZone(zone)
     planning = Planning(catalog, statement.whole, parameters, zone, defined=defined)
-    ctes = _queries_of_with(statement.ast)
+    ctes = queries_of_with(statement.ast)
     planning.changing = frozenset(id(each) for each in ctes if isinstance(each, ast.ChangingTable))
     try:
         return with_changes(planning, ctes, _plan(planning, statement.ast))
     except RecursionError:
         raise too_deep() from None
-
-
-def _queries_of_with(
-    tree: ast.StatementSyntax,
-) -> tuple[ast.CommonTable | ast.ChangingTable, ...]:
-    """Return the queries of the WITH of a statement that reads or changes rows."""
-    match tree:
-        case ast.SelectStatement(query=query):
-            return query.ctes
-        case (
-            ast.InsertStatement(ctes=ctes)
-            | ast.UpdateStatement(ctes=ctes)
-            | ast.DeleteStatement(ctes=ctes)
-            | ast.MergeStatement(ctes=ctes)
-        ):
-            return ctes
-        case _:
-            return ()
 
 
 def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
@@ -201,11 +183,11 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
     source = tree.source
     options = copy.copy_options(tree)
     if isinstance(source, ast.TableRef):
-        columns = tree.columns or (("*", source.at),)
+        columns = tree.columns or copy.columns_to_copy(planning, tree, source)
         targets = tuple(
             ast.Target(
                 ast.Star((), at)
-                if name == "*" and tree.columns is None
+                if name == "*" and columns == (("*", source.at),)
                 else ast.ColumnRef((name,), at),
                 None,
                 at,

@@ -53,10 +53,12 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     definition = plan.definition
     if definition.sequences:
         definition = with_sequences(context, id, definition)
-    is_rewritten = requires_rewrite(old, plan.columns)
+    is_rewritten = requires_rewrite(old, plan)
     new = plan_created_table(definition, () if is_rewritten else old.desc.stored or old.desc.names)
     check_dropped_constraints(context.planner.reader(), table, old, new, plan.columns)
-    added = added_constraints(old, new, plan.columns, rewritten=is_rewritten)
+    added = added_constraints(
+        old, new, plan.columns, rewritten=is_rewritten, converted=bool(plan.converted)
+    )
     if is_rewritten or added:
         refuse_subscribed(context, table)
     if is_rewritten:

@@ -19,7 +19,7 @@ from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import check, stage
+from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item, OwnedBy, Schema
@@ -127,7 +127,7 @@ async def create_table_as(context: StatementContext, plan: CreateTableAs) -> Com
     id = add_table(context, plan.definition)
     target = target_of(context, id)
     made = TableRows.of_table(target.desc, rows)
-    check(context, target, made)
+    made = checked(context, target, made)
     await stage(context, target, inserted=made)
     return Completed(f"SELECT {made.count}")
 

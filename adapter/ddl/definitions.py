@@ -164,6 +164,7 @@ def plan_created_table(plan: CreateTable, stored: tuple[str, ...] = ()) -> Plann
         plan.defaults,
         constraints=plan.constraints,
         generated=plan.generated,
+        computed=plan.computed,
     )
 
 

@@ -23,6 +23,7 @@ from foreshore.adapter.ddl.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.adapter.transaction.transaction import AlteredTable, Written
+from foreshore.adapter.write.stage import values_of
 from foreshore.adapter.write.target import committed_rows
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import ColumnOf, Item, KnownColumn
@@ -34,7 +35,6 @@ from foreshore.catalog.known_columns import (
 )
 from foreshore.catalog.table_changes import (
     AddedConstraints,
-    Columns,
     indexes_of_shard,
     parts_of_column,
 )
@@ -42,7 +42,7 @@ from foreshore.errors import DatabaseError, DataError, FeatureNotSupported
 from foreshore.expr.datum import repeat
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Call, Scalar
-from foreshore.expr.scalars import bind_scalar
+from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.expr.traversal import walk_scalars
 from foreshore.ids import GlobalId
 from foreshore.rows import negated, repeated, split_diffs
@@ -53,9 +53,9 @@ from foreshore.table_rows import TableRows
 from foreshore.update import DIFF, DIFF_FIELD, Timestamp
 
 
-def requires_rewrite(old: Planned, columns: Columns) -> bool:
-    """Return whether columns are added or dropped; `columns` are as in `table_changes.py`."""
-    return list(columns) != list(range(len(old.desc.names)))
+def requires_rewrite(old: Planned, plan: AlterTable) -> bool:
+    """Return whether columns are added or dropped, or get other types."""
+    return bool(plan.converted) or list(plan.columns) != list(range(len(old.desc.names)))
 
 
 async def rewrite_table(
@@ -82,6 +82,8 @@ async def rewrite_table(
         )
         for place, _ in plan.dropped
     ]
+    for place, _ in plan.converted:
+        await _refuse_users(context, table, plan.columns[place])
     ids = {table.id: change.allot_item()}
     for index in indexes_of_shard(change.state, planned, table.id):
         ids[index.id] = change.allot_item()
@@ -152,6 +154,20 @@ def _users(context: StatementContext, table: Item, at: int) -> list[GlobalId]:
     return found
 
 
+async def _refuse_users(context: StatementContext, table: Item, place: int | None) -> None:
+    """Raise if a view uses a column whose type is to change."""
+    assert place is not None
+    users = await blocking.run(None, _users, context, table, place)
+    if users:
+        reader = context.planner.reader()
+        view = reader.state.item(users[0]).name
+        column = reader.planned[table.id].desc.names[place]
+        raise FeatureNotSupported(
+            "cannot alter type of a column used by a view or rule",
+            detail=f'rule _RETURN on view {view} depends on column "{column}"',
+        )
+
+
 def _drop_column(
     context: StatementContext,
     table: Item,
@@ -193,15 +209,15 @@ async def _move_rows(
     transaction.unwrite(old_id)
     transaction.stage_altered(old_id, AlteredTable())
     if all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
-        contents = await _in_columns(context, committed, plan.columns, definition)
-        parts = [await _in_columns(context, part, plan.columns, definition) for part in own]
+        contents = await _in_columns(context, committed, plan, definition)
+        parts = [await _in_columns(context, part, plan, definition) for part in own]
         for part in parts:
             transaction.write(id, Written(TableRows.of_table(new.desc, part), {}))
         rows = pa.concat_tables([contents, *parts])
     else:
         mixed = await blocking.run(executor, with_own_rows, committed, own, old.desc)
-        rows = await _in_columns(context, mixed, plan.columns, definition)
-        contents = await _in_columns(context, committed, plan.columns, definition)
+        rows = await _in_columns(context, mixed, plan, definition)
+        contents = await _in_columns(context, committed, plan, definition)
         for part in (negated(contents), rows):
             transaction.write(id, Written(TableRows.of_table(new.desc, part), {}))
     transaction.stage_altered(id, AlteredTable(contents=contents))
@@ -211,15 +227,15 @@ async def _move_rows(
 async def _in_columns(
     context: StatementContext,
     rows: pa.Table,
-    columns: Sequence[int | None],
+    plan: AlterTable,
     definition: CreateTable,
 ) -> pa.Table:
     """Return rows with `__diff` in the columns of `definition`.
 
-    `columns` has the previous position of each. A new one has its default, evaluated once, or for
-    each row if it calls nextval.
+    A new column has its default, evaluated once, or for each row if it calls nextval. Columns that
+    are converted or generated are computed.
     """
-    coordinator = context.coordinator
+    coordinator, columns = context.coordinator, plan.columns
     replace = parameter_bindings((), context.session_value(coordinator.oracle.read_ts()))
     defaults = {
         place: definition.defaults[place] for place, was in enumerate(columns) if was is None
@@ -241,8 +257,32 @@ async def _in_columns(
                 coordinator.executor, repeat, value.value, type, rows.num_rows
             )
     kept = [given[place] if was is None else rows.column(was) for place, was in enumerate(columns)]
+    if plan.converted or definition.computed:
+        kept = await blocking.run(
+            coordinator.executor, _computed, kept, rows, plan, definition, replace
+        )
     schema = definition.desc.stored_schema().append(DIFF_FIELD)
     return pa.Table.from_arrays([*kept, rows.column(rows.num_columns - 1)], schema=schema)
+
+
+def _computed(
+    kept: Sequence[pa.ChunkedArray | pa.Array],
+    rows: pa.Table,
+    plan: AlterTable,
+    definition: CreateTable,
+    replace: Replace,
+) -> list[pa.Array]:
+    """Return the new columns with those computed that are converted, or generated and new."""
+    new, (old, diffs) = [*kept], split_diffs(rows)
+    for place, value in plan.converted:
+        new[place] = values_of(bind_scalar(value, replace), old, rows.num_rows)
+    added = [each for each in definition.computed if plan.columns[each[0]] is None]
+    if added:
+        names = [str(i) for i in range(len(new) + 1)]
+        whole, _ = split_diffs(pa.Table.from_arrays([*new, diffs], names=names))
+        for place, value in added:
+            new[place] = values_of(value, whole, rows.num_rows)
+    return new
 
 
 def _calls_nextval(default: Scalar) -> bool:

@@ -22,7 +22,7 @@ from foreshore.expr.ir import Literal
 from foreshore.ids import GlobalId
 from foreshore.sequence import Position
 from foreshore.sql.parse.keywords import quote_string
-from foreshore.sql.rewrite.definition_parts import default_texts, query_text
+from foreshore.sql.rewrite.definition_parts import default_texts, generated_texts, query_text
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.text import format_text
 
@@ -111,7 +111,9 @@ def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | 
     """Return a table column's default as the session may write it, None if there is none."""
     planned = reader.planned[id]
     if planned.generated and planned.generated[position] is not None:
-        return None
+        if planned.generated[position] != "stored":
+            return None
+        return generated_texts(reader.state.item(id).create_sql)[position]
     default = planned.defaults[position]
     if isinstance(default, Literal):
         if default.value is None:

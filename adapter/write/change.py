@@ -17,7 +17,7 @@ from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.returning import returned, returned_of
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import check, stage
+from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import Target, target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
@@ -30,7 +30,7 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
     """Run an UPDATE."""
     target = target_of(context, plan.table, "UPDATE")
     old, new, beside = await _updated_rows(context, plan, target)
-    check(context, target, new)
+    new = checked(context, target, new)
     await stage(context, target, deleted=old, inserted=new)
     return _outcome(context, plan, new, beside)
 
@@ -102,7 +102,7 @@ async def merge(context: StatementContext, plan: Merge) -> Outcome:
     old_rows = table_of(old, times).filter(pa.array(acts != "insert"))
     inserted = TableRows.of_table(target.desc, new_rows)
     deleted = TableRows.of_table(target.desc, old_rows)
-    check(context, target, inserted)
+    inserted = checked(context, target, inserted)
     await stage(context, target, deleted=deleted, inserted=inserted)
     if plan.returning is None:
         return Completed(f"MERGE {pc.sum(times).as_py() or 0}")

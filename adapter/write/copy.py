@@ -12,7 +12,7 @@ from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.source import with_row_outputs
-from foreshore.adapter.write.stage import check, stage
+from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import Target, lock_shared_against_ddl, target_of
 from foreshore.errors import DatatypeMismatch, UndefinedColumn
 from foreshore.expr.ir import Column, Scalar
@@ -70,7 +70,7 @@ class _Rows:
         for received in self._received:
             made = await with_row_outputs(context, received, row, target)
             part = TableRows.of_table(target.desc, made)
-            check(context, target, part)
+            part = checked(context, target, part)
             rows.append(part.table)
             await asyncio.sleep(0)  # there may be many parts
         if rows:

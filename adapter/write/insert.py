@@ -11,7 +11,7 @@ from foreshore.adapter.session.side_effects import results_of
 from foreshore.adapter.write.on_conflict import stage_on_conflict
 from foreshore.adapter.write.returning import returned
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import check, stage
+from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import (
     Target,
     lock_before_nextval,
@@ -37,7 +37,7 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
     target = target_of(context, plan.table, "INSERT")
     await lock_shared_against_ddl(context, target)
     rows = await _rows(context, plan, target, as_of)
-    check(context, target, rows)
+    rows = checked(context, target, rows)
     if plan.on_conflict is None:
         await stage(context, target, inserted=rows)
     else:

@@ -14,7 +14,7 @@ from foreshore.adapter.read.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.stage import check, key_index, stage
+from foreshore.adapter.write.stage import checked, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
@@ -57,7 +57,7 @@ async def stage_on_conflict(
     places, updated = _updated(context, target, conflict, proposed, there, existing)
     if repeated(existing, there, places):
         raise _twice()
-    check(context, target, updated)
+    updated = checked(context, target, updated)
     replaced = _table_rows(target, existing.take(pa.array(there[places])))
     order = np.argsort(np.concatenate([first, places]), kind="stable")
     whole = pa.concat_tables([inserted.table, updated.table]).take(pa.array(order))

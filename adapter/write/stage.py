@@ -71,18 +71,39 @@ def _checks_of(planned: Planned) -> list[Check]:
     return sorted(checks, key=lambda each: each.name)
 
 
-def check(context: StatementContext, target: Target, rows: TableRows) -> None:
-    """Raise NotNullViolation or CheckViolation for the first of new rows that breaks a constraint.
+def checked(context: StatementContext, target: Target, rows: TableRows) -> TableRows:
+    """Return new rows with the values of generated columns, which fulfil the constraints.
+
+    Raise NotNullViolation or CheckViolation for the first row that breaks a constraint.
 
     The constraints are those for which the rows were made; `stage` refuses the rows if the table's
     definition has changed since.
     """
+    if target.planned.computed:
+        rows = _with_generated(target, rows)
     rules = context.prepared.rules
     if rules is None or rules.planned is not target.planned or not rows.are_tuples:
         _check_columns(context, target, rows)
     elif not _are_allowed(rules, rows.tuples):
         _check_columns(context, target, rows)
         raise InternalError("a row was refused for no reason")
+    return rows
+
+
+def _with_generated(target: Target, rows: TableRows) -> TableRows:
+    columns, diffs = split_diffs(rows.table)
+    found = list(columns)
+    for place, value in target.planned.computed:
+        found[place] = values_of(value, columns, rows.num_rows)
+    return TableRows.of_columns(target.desc, found, diffs)
+
+
+def values_of(value: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    """Return a scalar over the columns of rows; raises the first row's error."""
+    found, errors = outcome(value, columns, rows)
+    if errors is not None and errors.null_count < len(errors):
+        raise DataError.parse(errors.drop_null()[0].as_py())
+    return found
 
 
 def _are_allowed(rules: RowRules, rows: Sequence[Row]) -> bool:

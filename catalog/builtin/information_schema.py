@@ -77,18 +77,24 @@ def _columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for schema, name, kind, desc, item in _relations(snapshot):
         for i, (column, type) in enumerate(zip(desc.names, desc.columns, strict=True)):
             default = snapshot.default_of(item.id, i) if item and kind == "table" else None
+            stored = (
+                item is not None
+                and kind == "table"
+                and snapshot.generated_of(item.id, i) == "stored"
+            )
             yield {
                 "table_catalog": snapshot.database,
                 "table_schema": schema,
                 "table_name": name,
                 "column_name": column,
                 "ordinal_position": i + 1,
-                "column_default": default,
+                "column_default": None if stored else default,
                 **_type_columns(snapshot, type),
                 "dtd_identifier": str(i + 1),
                 "is_self_referencing": "NO",
                 **_identity(snapshot, item, column, i),
-                "is_generated": "NEVER",
+                "is_generated": "ALWAYS" if stored else "NEVER",
+                "generation_expression": default if stored else None,
                 "is_updatable": "YES" if kind == "table" and _is_user(schema) else "NO",
             }
 
@@ -100,8 +106,9 @@ def _identity(
     generated = None
     if item is not None and item.type == "table":
         generated = snapshot.generated_of(item.id, position)
-    if item is None or generated is None:
+    if item is None or generated in (None, "stored"):
         return {"is_identity": "NO", "identity_cycle": "NO"}
+    assert generated is not None
     (sequence,) = (
         snapshot.sequence_of(each.id)
         for each in snapshot.state.sequences_of(item.id)

@@ -26,7 +26,7 @@ DEFAULT_COLLATION = 100
 C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
 
-_IDENTITY = {"always": "a", "by default": "d", None: ""}
+_IDENTITY = {"always": "a", "by default": "d", "stored": "", None: ""}
 _RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i", "sequence": "S"}
 _COLLATED = frozenset(("text", "varchar", "bpchar", "name"))
 _BY_VALUE = frozenset((1, 2, 4, 8))
@@ -160,6 +160,9 @@ def _attributes(
             "attidentity": _IDENTITY[
                 snapshot.generated_of(id, i) if snapshot is not None else None
             ],
+            "attgenerated": "s"
+            if snapshot is not None and snapshot.generated_of(id, i) == "stored"
+            else "",
         }
 
 

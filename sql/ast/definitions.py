@@ -17,7 +17,8 @@ class Identity(Syntax):
 class ColumnDefinition(Syntax):
     """A column of CREATE TABLE; `nullable` if NULL was written.
 
-    `default_text` is the default as written, at offset `default_at`.
+    `default_text` is the default as written, at offset `default_at`; likewise the expression that a
+    stored column is `generated` by.
     """
 
     name: str
@@ -30,6 +31,16 @@ class ColumnDefinition(Syntax):
     identity: Identity | None = None
     is_new: bool = True  # its sequence, if any, does not exist yet
     default_at: int = 0
+    generated: Expression | None = None
+    generated_text: str = ""
+    generated_at: int = 0
+
+
+class LikeTable(Syntax):
+    """LIKE table in CREATE TABLE; `including` are the properties to copy, as words."""
+
+    table: TableRef
+    including: frozenset[str]
 
 
 class ConstraintDefinition(Syntax):
@@ -56,12 +67,18 @@ class CreateTableStatement(Syntax):
     """CREATE TABLE."""
 
     name: TableRef
-    columns: tuple[ColumnDefinition, ...]
+    elements: tuple[ColumnDefinition | LikeTable, ...]
     constraints: tuple[ConstraintDefinition, ...]
     if_not_exists: bool
     retain: "Retain | None" = None
     temporary: bool = False
     on_commit: OnCommit | None = None
+
+    @property
+    def columns(self) -> tuple[ColumnDefinition, ...]:
+        """The columns, once each LIKE has been replaced by some."""
+        assert not any(isinstance(each, LikeTable) for each in self.elements)
+        return self.elements  # type: ignore[return-value]
 
 
 class CreateTableAsStatement(Syntax):
@@ -113,6 +130,14 @@ class SetDefault(Syntax):
     default: Expression | None
     text: str
     text_at: int
+
+
+class AlterColumnType(Syntax):
+    """ALTER COLUMN ... TYPE ... [USING ...]."""
+
+    column: str
+    type: TypeName
+    using: Expression | None
 
 
 class AddIdentity(Syntax):
@@ -169,6 +194,7 @@ TableAction: TypeAlias = (
     | RenameConstraint
     | SetNotNull
     | SetDefault
+    | AlterColumnType
     | AddIdentity
     | SetIdentity
     | DropIdentity

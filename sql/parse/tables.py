@@ -10,6 +10,11 @@ from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, Sequence
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 
+LIKE_PROPERTIES = (
+    "comments", "compression", "constraints", "defaults", "generated", "identity", "indexes",
+    "statistics", "storage",
+)  # fmt: skip
+
 # Modes of LOCK TABLE; a longer mode precedes its prefix.
 _LOCK_MODES = (
     "access share",
@@ -38,14 +43,14 @@ class TableParser(SequenceParser):
             return self._create_table_as(name, if_not_exists, temporary)
         if self.at_words("partition", "of") or self.at_word("of"):
             self.unsupported("CREATE TABLE OF")
-        columns: list[ast.ColumnDefinition] = []
+        columns: list[ast.ColumnDefinition | ast.LikeTable] = []
         constraints: list[ast.ConstraintDefinition] = []
         self.expect_symbol("(")
         while not self.at_symbol(")"):
             if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
                 constraints.append(self._table_constraint())
             elif self.at_word("like"):
-                self.unsupported("LIKE in CREATE TABLE")
+                columns.append(self._like())
             else:
                 columns.append(self._column(name, constraints))
             if not self.accept_symbol(","):
@@ -58,6 +63,20 @@ class TableParser(SequenceParser):
         return ast.CreateTableStatement(
             name, tuple(columns), tuple(constraints), if_not_exists, retain, temporary, on_commit
         )
+
+    def _like(self) -> ast.LikeTable:
+        """Parse `LIKE table [INCLUDING | EXCLUDING property] ...`."""
+        self.expect("like")
+        table = self.table_name()
+        including: frozenset[str] = frozenset()
+        while self.at_word("including", "excluding"):
+            adds = self.advance().value == "including"
+            if not self.at_word("all", *LIKE_PROPERTIES):
+                self.fail()
+            word = self.advance().value
+            found = frozenset(LIKE_PROPERTIES if word == "all" else (word,))
+            including = including | found if adds else including - found
+        return ast.LikeTable(table, including)
 
     def _on_commit(self) -> ast.OnCommit | None:
         if not self.accept("on", "commit"):
@@ -188,13 +207,7 @@ class TableParser(SequenceParser):
             elif self.at_word(*_CONSTRAINTS):
                 constraints.append(self._constraint(constraint, ((name, token.start),)))
             elif self.accept("generated"):
-                if column.identity is not None:
-                    raise SyntaxError_(
-                        "multiple identity specifications for column "
-                        f'"{name}" of table "{table.name[-1]}"',
-                        position=token.start + 1,
-                    )
-                column.identity = self._identity()
+                self._generated(column, table, token.start)
             else:
                 self.fail()
         return column
@@ -221,13 +234,42 @@ class TableParser(SequenceParser):
                 self.fail()
         return ast.CreateDomainStatement(name, value, tuple(constraints))
 
+    def _generated(self, column: ast.ColumnDefinition, table: ast.TableRef, start: int) -> None:
+        """Parse what follows GENERATED in the definition of a column."""
+        mark = self.mark()
+        at = self.token.start
+        always = self._always()
+        self.expect("as")
+        if not self.at_symbol("("):
+            if column.identity is not None:
+                raise SyntaxError_(
+                    f'multiple identity specifications for column "{column.name}" '
+                    f'of table "{table.name[-1]}"',
+                    position=start + 1,
+                )
+            self.go_back(mark)
+            column.identity = self._identity()
+            return
+        if not always:
+            raise SyntaxError_(
+                "for a generated column, GENERATED ALWAYS must be specified", position=at + 1
+            )
+        if column.generated is not None:
+            raise SyntaxError_(
+                f'multiple generation clauses specified for column "{column.name}" '
+                f'of table "{table.name[-1]}"',
+                position=at + 1,
+            )
+        self.expect_symbol("(")
+        column.generated_at = self.token.start
+        column.generated, column.generated_text = self._expression_with_text()
+        self.expect_symbol(")")
+        self.expect("stored")
+
     def _identity(self) -> ast.Identity:
         """Parse `ALWAYS | BY DEFAULT AS IDENTITY [(options)]`."""
         always = self._always()
-        self.expect("as")
-        if self.at_symbol("("):
-            self.unsupported("a generated column")
-        self.expect("identity")
+        self.expect("as", "identity")
         options = ast.SequenceOptions({}, {})
         if self.accept_symbol("("):
             options = self._sequence_options()
@@ -356,6 +398,15 @@ class TableParser(SequenceParser):
         if self.accept("set", "default"):
             at = self.token.start
             return ast.SetDefault(column, *self._expression_with_text(), at)
+        if self.at_words("set", "data") or self.at_word("type"):
+            if self.accept("set"):
+                self.expect("data")
+            self.expect("type")
+            type = self.type_name()
+            if self.accept("collate"):
+                self.any_name()
+            using = self.expression() if self.accept("using") else None
+            return ast.AlterColumnType(column, type, using)
         if self.accept("add"):
             self.expect("generated")
             return ast.AddIdentity(column, self._identity())

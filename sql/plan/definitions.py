@@ -117,6 +117,8 @@ class CreateTable(WritePlan):
     retain_ms: int | None = None  # RETAIN HISTORY; None: the server's default
     # what happens at each commit of the session
     on_commit: OneOf["delete rows", "drop"] | None = None
+    # the generated columns, with their values over the table's row
+    computed: tuple[tuple[int, Scalar], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class AlterTable(WritePlan):
     altered_sequences: tuple[AlterSequence, ...] = ()
     dropped_sequences: tuple[GlobalId, ...] = ()
     tag: str = "ALTER TABLE"
+    converted: tuple[tuple[int, Scalar], ...] = ()  # columns of other types; values over old rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,14 @@ def default_texts(create_sql: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
+def generated_texts(create_sql: str) -> tuple[str, ...]:
+    """Return the expressions of generated columns in a CREATE TABLE, one text for each column."""
+    (statement,) = parse(create_sql)
+    assert isinstance(statement.ast, ast.CreateTableStatement), create_sql
+    return tuple(column.generated_text.strip() for column in statement.ast.columns)
+
+
+@lru_cache(maxsize=1024)
 def query_text(create_sql: str) -> str:
     """Return the query of the statement that defines a view or subscription, else empty text."""
     (statement,) = parse(create_sql)

@@ -54,7 +54,9 @@ def has_sequence(column: ast.ColumnDefinition) -> bool:
 
 
 def generated(column: ast.ColumnDefinition) -> Generated | None:
-    """Return when an identity column generates its value; None for other columns."""
+    """Return how a column's value is generated; None for ordinary columns."""
+    if column.generated is not None:
+        return "stored"
     if column.identity is None:
         return None
     return "always" if column.identity.always else "by default"
@@ -104,10 +106,12 @@ class ColumnBinder:
             numbers = Numbers(type, maximum=BOUNDS[type.name] - 1)
             name = quote_string(dotted(self._add_sequence(place, column, numbers, None).parts))
             return Literal(None, type), f" DEFAULT nextval({name}::regclass)"
-        if column.default is None:
+        if column.default is None and column.generated is None:
             domain = self.domain_of(column)
             if domain is not None and domain.default is not None:
                 return domain.default, ""
+            return Literal(None, type), ""
+        if column.default is None:
             return Literal(None, type), ""
         scalar = bind_default(self._planning, column.default, column.name, type)
         return scalar, f" DEFAULT {qualified_default(self._planning, column)}"

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal as OneOf
 
-from foreshore.constraint import Check, Constraint, Unique
+from foreshore.constraint import Constraint, Unique
 from foreshore.errors import (
+    DependentObjectsStillExist,
     DuplicateColumn,
     DuplicateObject,
     FeatureNotSupported,
@@ -25,7 +26,6 @@ from foreshore.errors import (
 from foreshore.expr.ir import (
     Scalar,
 )
-from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
 from foreshore.sql import ast
@@ -33,16 +33,18 @@ from foreshore.sql.bind.definitions.column import (
     ColumnBinder,
     generated,
     has_sequence,
-    object_name,
+)
+from foreshore.sql.bind.definitions.computed import converted, generated_column
+from foreshore.sql.bind.definitions.constraints import (
+    bound_constraints,
+    constraint_text,
+    refuse_two_primary_keys,
 )
 from foreshore.sql.bind.definitions.objects import retention
 from foreshore.sql.bind.definitions.sequence import altered_sequence, identity_sequence
+from foreshore.sql.bind.definitions.table_like import with_likes_expanded
 from foreshore.sql.bind.domain_values import column_checks
-from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.scope import Scope, Slot, Table
-from foreshore.sql.bind.subquery import check_no_subquery
-from foreshore.sql.bind.type_names import qualified_types, type_of_name
+from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Truncate
 from foreshore.sql.planning import Planning, located
@@ -55,12 +57,13 @@ _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector",
 
 def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:
     """Return the plan of CREATE TABLE."""
+    with_likes_expanded(planning, statement)
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
     on_commit = bound_on_commit(name, statement.on_commit)
     primary = [each for each in statement.constraints if each.kind == "primary key"]
     with located(primary[1].at if len(primary) > 1 else 0):
-        _refuse_two_primary_keys(name, statement.constraints)
+        refuse_two_primary_keys(name, statement.constraints)
     definition = _define(
         planning, name, statement.columns, statement.constraints, statement.if_not_exists
     )
@@ -91,6 +94,7 @@ def _define(
     defaults: list[Scalar] = []
     parts: list[str] = []
     implied: list[Constraint] = []
+    stored: list[int] = []
     for column in definitions:
         if column.name in seen:
             raise DuplicateColumn(f'column "{column.name}" specified more than once')
@@ -106,6 +110,8 @@ def _define(
         default, text = defining.default(len(parts), column, type)
         defaults.append(default)
         null = " NOT NULL" if column.name in required else ""
+        if column.generated is not None:
+            stored.append(len(parts))
         domain = defining.domain_of(column)
         written = written_type(type) if domain is None else dotted(domain.parts)
         if domain is not None:
@@ -116,8 +122,13 @@ def _define(
     ):
         raise FeatureNotSupported("a permanent table must not use a temporary sequence")
     names = tuple(c.name for c in definitions)
-    bound = _constraints(planning, name, names, columns, constraints)
-    parts += [_constraint_text(names, each) for each in bound]
+    computed = []
+    for place in stored:
+        value, text = generated_column(planning, name, definitions, columns, place)
+        computed.append((place, value))
+        parts[place] += f" GENERATED ALWAYS AS ({text}) STORED"
+    bound = bound_constraints(planning, name, names, columns, constraints)
+    parts += [constraint_text(names, each) for each in bound]
     keys = tuple(
         each.columns
         for each in bound
@@ -134,6 +145,7 @@ def _define(
         tuple(map(generated, definitions)),
         tuple(defining.sequences),
         frozenset(planning.depends_on),
+        computed=tuple(computed),
     )
 
 
@@ -155,118 +167,6 @@ def _not_null_columns(
                 position=column.at + 1,
             )
     return required
-
-
-# --- constraints ---------------------------------------------------------------------------
-
-
-def _refuse_two_primary_keys(name: Name, constraints: Sequence[ast.ConstraintDefinition]) -> None:
-    if [each.kind for each in constraints].count("primary key") > 1:
-        raise InvalidTableDefinition(
-            f'multiple primary keys for table "{name.item}" are not allowed'
-        )
-
-
-def _constraints(
-    planning: Planning,
-    table: Name,
-    names: tuple[str, ...],
-    columns: Sequence[ColumnType],
-    definitions: Sequence[ast.ConstraintDefinition],
-) -> tuple[Constraint, ...]:
-    """Return the constraints, the primary key first; unnamed ones get PostgreSQL's names."""
-    taken: set[str] = set()
-    for each in definitions:
-        if each.name is not None:
-            if each.name in taken:
-                raise DuplicateObject(
-                    f'constraint "{each.name}" for relation "{table.item}" already exists'
-                )
-            taken.add(each.name)
-
-    def named(each: ast.ConstraintDefinition, middle: str, label: str) -> str:
-        if each.name is not None:
-            return each.name
-        is_index = each.kind != "check"
-        for number in range(len(taken) + 1_000_000):
-            found = object_name(table.item, middle, f"{label}{number or ''}")
-            name = Name(table.database, table.schema, found)
-            if found not in taken and not (is_index and planning.catalog.is_taken(name)):
-                taken.add(found)
-                return found
-        raise AssertionError
-
-    order = {"primary key": 0, "unique": 1, "check": 2}
-    found: list[Constraint] = []
-    for each in sorted(definitions, key=lambda each: order[each.kind]):
-        if each.kind == "check":
-            condition = _condition(planning, table, names, columns, each)
-            used = sorted(columns_used(condition))
-            middle = names[used[0]] if len(used) == 1 else ""
-            types = qualified_types(planning, each.text, each.text_at)
-            text = without_qualifiers(each.text, each.text_at, each.condition, types).strip()
-            found.append(Check(named(each, middle, "check"), condition, text))
-            continue
-        positions = _positions(names, each)
-        primary = each.kind == "primary key"
-        middle = "" if primary else "_".join(names[i] for i in positions)
-        label = "pkey" if primary else "idx" if each.is_index else "key"
-        name = named(each, middle, label)
-        found.append(Unique(name, positions, primary, each.nulls_distinct, each.is_index))
-    return tuple(found)
-
-
-def _positions(names: tuple[str, ...], definition: ast.ConstraintDefinition) -> tuple[int, ...]:
-    positions: list[int] = []
-    for column, at in definition.columns:
-        if column not in names:
-            raise UndefinedColumn(
-                f'column "{column}" named in key does not exist', position=definition.at + 1
-            )
-        if names.index(column) in positions:
-            raise DuplicateColumn(
-                f'column "{column}" appears twice in {definition.kind} constraint',
-                position=at + 1 if definition.name is None else definition.at + 1,
-            )
-        positions.append(names.index(column))
-    return tuple(positions)
-
-
-def _condition(
-    planning: Planning,
-    table: Name,
-    names: tuple[str, ...],
-    columns: Sequence[ColumnType],
-    definition: ast.ConstraintDefinition,
-) -> Scalar:
-    assert definition.condition is not None
-    slots = [Slot(name, i) for i, name in enumerate(names)]
-    # A CHECK is tested on its own, so NULL must be possible even in a NOT NULL column.
-    nullable = [ColumnType(column.type) for column in columns]
-    scope = Scope(nullable, [Table(table.item, table.schema, tuple(slots))], slots)
-    binder = ExpressionBinder(planning, scope, Clause("check constraints"))
-    condition = binder.boolean(definition.condition, "CHECK")
-    check_no_subquery(condition, "check constraint", at_of(definition.condition))
-    return condition
-
-
-def _constraint_text(names: tuple[str, ...], constraint: Constraint) -> str:
-    """Return a constraint as text of CREATE TABLE; unique indexes have a similar form."""
-    if isinstance(constraint, Unique) and constraint.is_index:
-        rule = constraint_rule(names, constraint).removeprefix("UNIQUE ")
-        return f"UNIQUE INDEX {quote_identifier(constraint.name)} {rule}"
-    return f"CONSTRAINT {quote_identifier(constraint.name)} {constraint_rule(names, constraint)}"
-
-
-def constraint_rule(names: tuple[str, ...], constraint: Constraint) -> str:
-    """Return the definition of a constraint without its name."""
-    if isinstance(constraint, Check):
-        return f"CHECK ({constraint.text})"
-    columns = ", ".join(quote_identifier(names[i]) for i in constraint.columns)
-    if constraint.primary:
-        return f"PRIMARY KEY ({columns})"
-    nulls = "" if constraint.nulls_distinct else "NULLS NOT DISTINCT "
-    return f"UNIQUE {nulls}({columns})"
 
 
 # --- TRUNCATE ------------------------------------------------------------------------------
@@ -338,7 +238,25 @@ def altered(
         tuple(edit.altered_sequences),
         tuple(edit.dropped_sequences),
         tag,
+        _conversions(planning, item, edit, definition),
     )
+
+
+def _conversions(
+    planning: Planning, item: ItemView, edit: "_TableEdit", definition: CreateTable
+) -> tuple[tuple[int, Scalar], ...]:
+    """Return the columns whose types change, with their values over the old rows."""
+    found = []
+    for column, action in edit.converted:
+        place = edit.columns.index(column)
+        origin = edit.origins[place]
+        if origin is None:
+            raise UndefinedColumn(f'column "{action.column}" does not exist')
+        names, columns = item.desc.names, item.desc.columns
+        target = definition.desc.columns[place].type
+        value = converted(planning, item.name, names, columns, action, origin, target)
+        found.append((place, value))
+    return tuple(found)
 
 
 def _pass(action: ast.TableAction) -> int:
@@ -348,7 +266,7 @@ def _pass(action: ast.TableAction) -> int:
             return 0
         case ast.SetNotNull(not_null=False) | ast.SetDefault(default=None):
             return 0
-        case ast.AddColumn():
+        case ast.AddColumn() | ast.AlterColumnType():
             return 1
         case ast.SetNotNull():
             return 2
@@ -383,6 +301,7 @@ class _TableEdit:
         # dropped columns, each with whether CASCADE applies
         self.dropped: list[tuple[int, bool]] = []
         self.constraints = list(tree.constraints)
+        self.converted: list[tuple[ast.ColumnDefinition, ast.AlterColumnType]] = []
         self.notices: list[str] = []
         self.altered_sequences: list[AlterSequence] = []
         self.dropped_sequences: list[GlobalId] = []
@@ -396,7 +315,7 @@ class _TableEdit:
                         "already exists"
                     )
                 self.constraints.append(constraint)
-                _refuse_two_primary_keys(self.name, self.constraints)
+                refuse_two_primary_keys(self.name, self.constraints)
             case ast.DropConstraint(name=name, if_exists=if_exists, is_index=is_index):
                 if if_exists and self._find(name) is None:
                     self.notices.append(f"{self._missing(name)}, skipping")
@@ -418,7 +337,11 @@ class _TableEdit:
             case ast.SetDefault(column=column, default=default, text=text, text_at=text_at):
                 found = self._column(column)
                 self._refuse_identity(found, is_dropping=default is None)
+                if found.generated is not None:
+                    raise SyntaxError_(f"{self._described(column)} is a generated column")
                 found.default, found.default_text, found.default_at = default, text, text_at
+            case ast.AlterColumnType():
+                self._alter_type(action)
             case ast.AddIdentity():
                 self._add_identity(action)
             case ast.SetIdentity():
@@ -431,6 +354,26 @@ class _TableEdit:
                 self._add(action)
             case ast.DropColumn():
                 self._drop(action)
+
+    def _alter_type(self, action: ast.AlterColumnType) -> None:
+        found = self._column(action.column)
+        if any(column is found for column, _ in self.converted):
+            raise SyntaxError_(f'cannot alter type of column "{action.column}" twice')
+        if found.generated is not None or self._generated_by(action.column):
+            raise FeatureNotSupported(
+                "cannot alter type of a column used by a generated column",
+                detail=f'Column "{action.column}" is one, or is used by one.',
+            )
+        found.type = action.type
+        self.converted.append((found, action))
+
+    def _generated_by(self, name: str) -> list[ast.ColumnDefinition]:
+        """Return the generated columns that use a column."""
+        return [
+            each
+            for each in self.columns
+            if any(ref.parts[-1] == name for ref in column_refs(each.generated))
+        ]
 
     def _add(self, action: ast.AddColumn) -> None:
         name = action.column.name
@@ -451,6 +394,18 @@ class _TableEdit:
             self.notices.append(f"{self._no_column(action.name)}, skipping")
             return
         place = self.columns.index(self._column(action.name))
+        for each in self._generated_by(action.name):
+            if not action.cascade:
+                table = f"table {self.name.item}"
+                raise DependentObjectsStillExist(
+                    f"cannot drop column {action.name} of {table} because other objects depend"
+                    " on it",
+                    detail=f"column {each.name} of {table} depends on column {action.name} of"
+                    f" {table}",
+                    hint="Use DROP ... CASCADE to drop the dependent objects too.",
+                )
+            self._drop(ast.DropColumn(each.name, False, True))
+            place = self.columns.index(self._column(action.name))
         del self.columns[place]
         origin = self.origins.pop(place)
         if origin is not None:
@@ -514,6 +469,12 @@ class _TableEdit:
         if self._find_column(to) is not None:
             raise DuplicateColumn(f'column "{to}" of relation "{self.name.item}" already exists')
         found.name = to
+        for column in self._generated_by(name):
+            place = column.generated_text, column.generated_at, column.generated
+            column.generated_text = with_column_renamed(*place, name, to)
+            for ref in column_refs(column.generated):
+                if ref.parts[-1] == name:
+                    ref.parts = (*ref.parts[:-1], to)
         for each in self.constraints:
             each.columns = tuple((to if c == name else c, at) for c, at in each.columns)
             each.text = with_column_renamed(each.text, each.text_at, each.condition, name, to)

@@ -2,24 +2,55 @@
 
 from typing import Any
 
-from foreshore.errors import FeatureNotSupported, InvalidParameterValue, SyntaxError_
+from msgspec.structs import replace as with_fields
+
+from foreshore.errors import (
+    FeatureNotSupported,
+    InvalidColumnReference,
+    InvalidParameterValue,
+    SyntaxError_,
+)
+from foreshore.item_view import ItemView
 from foreshore.sql import ast
-from foreshore.sql.bind.writes.target import default_of, positions_of, target_table
+from foreshore.sql.bind.writes.target import default_of, is_stored, positions_of, target_table
 from foreshore.sql.plan import CopyFrom, CopyOptions
-from foreshore.sql.planning import Planning
+from foreshore.sql.planning import Planning, located
 
 
 def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom:
     """Return the plan of COPY ... FROM STDIN."""
     assert isinstance(statement.source, ast.TableRef)
     item = target_table(planning, statement.source, "insert")
-    columns = (
-        tuple(range(len(item.desc.names)))
-        if statement.columns is None
-        else positions_of(item, statement.columns)
-    )
+    columns = copied_columns(item, statement)
     defaults = tuple(default_of(planning, item, i) for i in range(len(item.desc.names)))
     return CopyFrom(item.id, columns, defaults, copy_options(statement))
+
+
+def copied_columns(item: ItemView, statement: ast.CopyStatement) -> tuple[int, ...]:
+    """Return the positions of the columns to copy; those computed from others are not."""
+    if statement.columns is None:
+        return tuple(i for i in range(len(item.desc.names)) if not is_stored(item, i))
+    found = positions_of(item, statement.columns)
+    for place, (name, at) in zip(found, statement.columns, strict=True):
+        if is_stored(item, place):
+            raise InvalidColumnReference(
+                f'column "{name}" is a generated column',
+                detail="Generated columns cannot be used in COPY.",
+                position=at + 1,
+            )
+    return found
+
+
+def columns_to_copy(
+    planning: Planning, tree: ast.CopyStatement, source: ast.TableRef
+) -> tuple[tuple[str, int], ...]:
+    """Return the columns of COPY table TO: all but those computed from others."""
+    with located(source.at):
+        item = planning.catalog.resolve_item(source.name)
+    if "stored" not in item.generated:
+        return (("*", source.at),)
+    tree = with_fields(tree, columns=None)
+    return tuple((item.desc.names[i], source.at) for i in copied_columns(item, tree))
 
 
 def copy_options(statement: ast.CopyStatement) -> CopyOptions:

@@ -46,6 +46,7 @@ from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.writes.target import (
     assigned_columns,
     default_of,
+    is_stored,
     positions_of,
     refuse_generated,
     returning_over,
@@ -205,7 +206,7 @@ def _source(
     for i, (position, place) in enumerate(zip(positions, bound.project, strict=False)):
         if _ignores_given_value(item, position, statement):
             continue
-        if statement.overriding is None:
+        if statement.overriding is None or is_stored(item, position):
             refuse_generated(item, position, "insert")
         scalar = Column(place, columns[place].type, columns[place].nullable)
         at = bound.offsets[i] if bound.offsets else query.at
@@ -225,7 +226,7 @@ def _ignores_given_value(item: ItemView, position: int, statement: ast.InsertSta
     return (
         statement.overriding == "user"
         and bool(item.generated)
-        and item.generated[position] is not None
+        and item.generated[position] in ("always", "by default")
     )
 
 
@@ -308,7 +309,7 @@ def _values(
             if isinstance(expr, ast.Default) or _ignores_given_value(item, position, statement):
                 row.append(default_of(planning, item, position))
                 continue
-            if statement.overriding is None:
+            if statement.overriding is None or is_stored(item, position):
                 refuse_generated(item, position, "insert")
             scalar = binder.bind(expr)
             row.append(assign(planning, scalar, types[position], names[position], at_of(expr)))
@@ -356,7 +357,7 @@ def _long_values(
     for i, (position, expr) in enumerate(zip(positions, first, strict=False)):
         if isinstance(expr, ast.Default) or _ignores_given_value(item, position, statement):
             return None
-        if statement.overriding is None:
+        if statement.overriding is None or is_stored(item, position):
             refuse_generated(item, position, "insert")
         type, name = item.desc.columns[position].type, item.desc.names[position]
 

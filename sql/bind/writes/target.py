@@ -79,9 +79,14 @@ def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
     return Literal(None, item.desc.columns[index].type)
 
 
+def is_stored(item: ItemView, index: int) -> bool:
+    """Whether a column is computed from others."""
+    return bool(item.generated) and item.generated[index] == "stored"
+
+
 def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]) -> None:
-    """Raise an error if a GENERATED ALWAYS column is given a value."""
-    if not item.generated or item.generated[index] != "always":
+    """Raise an error if a GENERATED ALWAYS or a stored column is given a value."""
+    if not item.generated or item.generated[index] not in ("always", "stored"):
         return
     name = item.desc.names[index]
     insert = verb == "insert"
@@ -89,8 +94,12 @@ def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]
         f'cannot insert a non-DEFAULT value into column "{name}"'
         if insert
         else f'column "{name}" can only be updated to DEFAULT',
-        detail=f'Column "{name}" is an identity column defined as GENERATED ALWAYS.',
-        hint="Use OVERRIDING SYSTEM VALUE to override." if insert else None,
+        detail=f'Column "{name}" is an identity column defined as GENERATED ALWAYS.'
+        if item.generated[index] == "always"
+        else f'Column "{name}" is a generated column.',
+        hint="Use OVERRIDING SYSTEM VALUE to override."
+        if insert and item.generated[index] == "always"
+        else None,
     )
 
 

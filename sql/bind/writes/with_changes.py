@@ -34,6 +34,24 @@ from foreshore.sql.planning import CommonTable, Planning
 ChangeSyntax = ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement
 
 
+def queries_of_with(
+    tree: ast.StatementSyntax,
+) -> tuple[ast.CommonTable | ast.ChangingTable, ...]:
+    """Return the queries of the WITH of a statement that reads or changes rows."""
+    match tree:
+        case ast.SelectStatement(query=query):
+            return query.ctes
+        case (
+            ast.InsertStatement(ctes=ctes)
+            | ast.UpdateStatement(ctes=ctes)
+            | ast.DeleteStatement(ctes=ctes)
+            | ast.MergeStatement(ctes=ctes)
+        ):
+            return ctes
+        case _:
+            return ()
+
+
 def bind_change(planning: Planning, tree: ChangeSyntax) -> Change:
     """Return the plan of INSERT, UPDATE, DELETE or MERGE."""
     planning.init_plans = {}
