@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -328,4 +328,13 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free the engine's resources."""
+        ...
+
+
+@runtime_checkable
+class SharingEngine(Protocol):
+    """An engine whose dataflows share what they read."""
+
+    def expect(self, descriptions: Iterable[DataflowDescription]) -> None:
+        """Note the dataflows that are created soon; one thread at a time calls it."""
         ...

@@ -1,7 +1,7 @@
 """From the plan of a view to its operators."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -121,14 +121,11 @@ class Builder:
 
     def _import_joined(self, relation: ir.Relation) -> None:
         """Import the collections that are inputs of joins, perhaps filtered and mapped."""
-        for node in walk_relations(relation):
-            if isinstance(node, ir.Join) and len(node.inputs) > 1:
-                for input in node.inputs:
-                    base = linear_chain(input)[1]
-                    if isinstance(base, ir.Get) and base.id not in self.imports:
-                        self.imports[base.id] = self._collections.open(
-                            base.id, base.columns, self.picked[base.id], self._as_of
-                        )
+        for base in collections_joined(relation):
+            if base.id not in self.imports:
+                self.imports[base.id] = self._collections.open(
+                    base.id, base.columns, self.picked[base.id], self._as_of
+                )
 
     def import_of(self, relation: ir.Relation) -> Import | None:
         """Return what is imported of a collection, None if nothing is."""
@@ -396,6 +393,22 @@ class Builder:
         added = layout_of(flat_map.columns)
         layout = composed([over, added])
         return self.add(FlatMap(input, over, layout, arrays, added, self.context))
+
+
+def collections_joined(relation: ir.Relation) -> Iterator[ir.Get]:
+    """Yield the collections that are inputs of joins, perhaps filtered and mapped."""
+    for node in walk_relations(relation):
+        if isinstance(node, ir.Join) and len(node.inputs) > 1:
+            for input in node.inputs:
+                base = linear_chain(input)[1]
+                if isinstance(base, ir.Get):
+                    yield base
+
+
+def columns_imported(relation: ir.Relation) -> dict[GlobalId, frozenset[int]]:
+    """Return the columns that a plan reads of the collections that it shares with others."""
+    picked = columns_read(relation)
+    return {base.id: frozenset(picked[base.id]) for base in collections_joined(relation)}
 
 
 def columns_read(relation: ir.Relation) -> dict[GlobalId, tuple[int, ...]]:

@@ -11,28 +11,30 @@ run on several threads: runs are immutable, all else is under the collection's l
 for short times only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 
+from foreshore.compute.bulk.evaluate import has_single_rows
 from foreshore.compute.checkpoint.engine import CapturedCollection
 from foreshore.compute.checkpoint.engine import Shared as SharedState
 from foreshore.compute.checkpoint.state import Reader, Writer
-from foreshore.compute.engine import Input
+from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.convert import batch_of
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout, composed, layout_of, part_of, words_of
-from foreshore.compute.flow.read import count_updates, read_blocks, read_until
+from foreshore.compute.flow.program import Context
+from foreshore.compute.flow.read import count_updates, read_blocks, read_until, tables_until
 from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.spine import Spine, saved_keys
-from foreshore.compute.memory_limit import MemoryBudget
+from foreshore.expr import ir
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
@@ -94,7 +96,7 @@ class Collection:
 
     # --- writing
 
-    def hydrate(self, input: Input, as_of: Timestamp, budget: MemoryBudget) -> None:
+    def hydrate(self, input: Input, as_of: Timestamp, context: Context, engine: Engine) -> None:
         """Read the rows as of a time; nobody else uses the collection yet.
 
         Dataflows share it, so no limit but the replica's concerns it.
@@ -106,11 +108,39 @@ class Collection:
             columns, layout, interner = self.columns, self.layout, spine.interner
             spine.insert(read_until(input, columns, self.picked, layout, interner, as_of))
         else:
-            spine.add_run(self._sorted(input, as_of, most, budget))
+            spine.add_run(self._sorted(self._reader(input, as_of, context, engine), as_of, most))
         self.upper = as_of + 1
         self.ready = True
 
-    def _sorted(self, input: Input, as_of: Timestamp, most: int, budget: MemoryBudget) -> Run:
+    def _reader(
+        self, input: Input, as_of: Timestamp, context: Context, engine: Engine
+    ) -> Callable[[Sequence[int]], Iterator[pa.Table]]:
+        """Return what reads some columns, by their numbers, and the diffs as of a time.
+
+        A bulk engine reads numerics in files twice as fast; rows that are there once are what it
+        gives as they are.
+        """
+        by_engine = bool(input.files) and has_single_rows(input)
+
+        def read(picked: Sequence[int]) -> Iterator[pa.Table]:
+            tables = tables_until(input, picked, as_of)
+            if by_engine:
+                plan = ir.Project(ir.Get(self.id, self.columns), tuple(picked))
+                tables = engine.evaluate_parts(
+                    plan, {self.id: input}, as_of, context.cancellation, may_fail=False
+                )
+            for table in tables:
+                context.budget.check(0)
+                yield table
+
+        return read
+
+    def _sorted(
+        self,
+        read: Callable[[Sequence[int]], Iterator[pa.Table]],
+        as_of: Timestamp,
+        most: int,
+    ) -> Run:
         """Return the rows as of a time as a run. Those of the key are read twice."""
         spine, layout = self.spine, self.layout
         key, time = spine.keys[0], np.array([as_of])
@@ -118,15 +148,14 @@ class Collection:
         numbers = [i for i, place in enumerate(layout.places) if in_key & words_of(place)]
         words_of_key, of_key = part_of(layout, numbers)
         key_of_key = np.array([words_of_key.tolist().index(word) for word in key], np.int64)
-        picked = [self.picked[number] for number in numbers]
         sorter = Sorter(spine.seed, most)
-        for words, _ in read_blocks(input, self.columns, picked, of_key, spine.interner, as_of):
-            budget.check(0)
+        types = [place.type for place in of_key.places]
+        tables = read([self.picked[number] for number in numbers])
+        for words, _ in read_blocks(tables, types, of_key, spine.interner):
             sorter.count(words, key_of_key)
         sorter.begin(layout.words)
-        everything = input, self.columns, self.picked, layout, spine.interner, as_of
-        for words, diffs in read_blocks(*everything):
-            budget.check(0)
+        types = [place.type for place in layout.places]
+        for words, diffs in read_blocks(read(self.picked), types, layout, spine.interner):
             sorter.add(words, time, diffs, key)
         return spine.run_of(sorter)
 
@@ -286,10 +315,10 @@ class Import(Shared):
         self.frontier = as_of
         self._collections = collections
 
-    def hydrate(self, input: Input, as_of: Timestamp, budget: MemoryBudget) -> None:
+    def hydrate(self, input: Input, as_of: Timestamp, context: Context, engine: Engine) -> None:
         """Make the collection readable as of a time."""
         if not self.collection.ready:
-            self.collection.hydrate(input, as_of, budget)
+            self.collection.hydrate(input, as_of, context, engine)
         self.frontier = as_of + 1
 
     def rows_at(self, time: Timestamp) -> Batch:
@@ -356,7 +385,15 @@ class Collections:
         self.interner = interner
         self.seed = seed
         self._known: dict[GlobalId, list[Collection]] = {}
+        self._expected: Mapping[GlobalId, frozenset[int]] = {}
         self._lock = Lock()
+
+    def expect(self, columns: Mapping[GlobalId, frozenset[int]]) -> None:
+        """Read these columns, too, of collections that are opened from now on.
+
+        So dataflows that are made soon find them, in place of reading all anew.
+        """
+        self._expected = columns
 
     def open(
         self,
@@ -366,6 +403,7 @@ class Collections:
         as_of: Timestamp,
     ) -> Import:
         """Return a new reader of the columns `picked` of a collection as of a time."""
+        expected = self._expected.get(id, frozenset())
         with self._lock:
             known = self._known.setdefault(id, [])
             for collection in reversed(known):
@@ -380,7 +418,8 @@ class Collections:
             groups: tuple[tuple[int, ...], ...] = ()
             if latest is not None:
                 have, groups, keys = latest.picked, latest.groups, latest.spine.keys
-            missing = tuple(i for i in picked if i not in have)
+            wanted = expected.union(picked) if max(expected, default=0) < len(columns) else picked
+            missing = tuple(i for i in sorted(wanted) if i not in have)
             groups = (*groups, missing)
             layout = _layout_of_groups(columns, groups)
             texts = np.zeros(layout.words, np.int64)

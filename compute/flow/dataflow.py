@@ -90,7 +90,7 @@ class FlowDataflow:
         as_of = self._description.as_of
         spent, began = self._work.hydration_ns, thread_time_ns()
         for id, each in self._imports.items():
-            each.hydrate(inputs[id], as_of, self._context.budget)
+            each.hydrate(inputs[id], as_of, self._context, self._bulk)
             began = self._work.passed(spent, self._source_of.get(id), began)
         hydration = Hydration(
             self._operators, self._rows, self._numbers, self._imports, inputs, as_of,

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from foreshore.compute.checkpoint.engine import Shared
 from foreshore.compute.checkpoint.state import Mismatch, Reader
 from foreshore.compute.engine import ArrangementSize, Dataflow, Engine
+from foreshore.compute.flow.build import columns_imported
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.index import index_key
@@ -31,6 +33,19 @@ class FlowEngine(OverEngine):
     def __init__(self, bulk: Engine) -> None:
         super().__init__(bulk)
         self._collections = _new_collections()
+        self._expected: dict[GlobalId, Mapping[GlobalId, frozenset[int]]] = {}
+
+    def expect(self, descriptions: Iterable[DataflowDescription]) -> None:
+        """Note the dataflows that are created soon; one thread at a time calls it."""
+        known = self._expected
+        self._expected = {
+            each.id: known.get(each.id) or columns_imported(each.relation) for each in descriptions
+        }
+        columns: defaultdict[GlobalId, set[int]] = defaultdict(set)
+        for reads in self._expected.values():
+            for id, picked in reads.items():
+                columns[id] |= picked
+        self._collections.expect({id: frozenset(picked) for id, picked in columns.items()})
 
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]

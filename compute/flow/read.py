@@ -13,7 +13,7 @@ from foreshore.compute.flow.convert import fill_words, integers
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.sorter import BLOCK
-from foreshore.types import ColumnType, arrow_type
+from foreshore.types import ColumnType, SqlType, arrow_type
 from foreshore.update import DIFF, TIME, Timestamp
 
 AT_ONCE = 1 << 18  # rows
@@ -37,7 +37,8 @@ def read_until(
     words = np.zeros((most, layout.words), np.int64)
     diffs = np.empty(most, np.int64)
     end = 0
-    for arrays, counts in _blocks(input, columns, picked, time):
+    types = [columns[i].type for i in picked]
+    for arrays, counts in _blocks(tables_until(input, picked, time), types):
         start, end = end, end + len(counts)
         check(end * 8 * (layout.words + 2))
         fill_words(words[start:end], arrays, layout, interner)
@@ -46,16 +47,14 @@ def read_until(
 
 
 def read_blocks(
-    input: Input,
-    columns: Sequence[ColumnType],
-    picked: Sequence[int],
-    layout: Layout,
-    interner: Interner,
-    time: Timestamp,
+    tables: Iterator[pa.Table], types: Sequence[SqlType], layout: Layout, interner: Interner
 ) -> Iterator[tuple[Words, Ints]]:
-    """Yield the rows and diffs of what `read_until` returns; rows are overwritten by the next."""
+    """Yield the rows, in `layout`, and the diffs of tables of columns of `types` and diffs.
+
+    Rows are overwritten by the next.
+    """
     memory = np.empty((BLOCK, layout.words), np.int64)
-    for arrays, counts in _blocks(input, columns, picked, time):
+    for arrays, counts in _blocks(tables, types):
         words = memory[: len(counts)]
         words[:] = 0
         fill_words(words, arrays, layout, interner)
@@ -63,18 +62,18 @@ def read_blocks(
 
 
 def _blocks(
-    input: Input, columns: Sequence[ColumnType], picked: Sequence[int], time: Timestamp
+    tables: Iterator[pa.Table], types: Sequence[SqlType]
 ) -> Iterator[tuple[list[pa.Array], Ints]]:
-    """Yield the columns at `picked` and the diffs of at most `BLOCK` updates until a time.
+    """Yield the columns and the diffs of at most `BLOCK` updates.
 
     The words of so many rows fit in the processor's cache, where they are written by column.
     """
-    types = [arrow_type(columns[i].type) for i in picked]
-    for table in _tables(input, picked, time):
+    wanted = list(map(arrow_type, types))
+    for table in tables:
         for batch in table.to_batches(BLOCK):
             arrays = [
                 column if column.type == type else column.cast(type)
-                for type, column in zip(types, batch.columns, strict=False)
+                for type, column in zip(wanted, batch.columns, strict=False)
             ]
             yield arrays, integers(batch.column(-1))
 
@@ -87,7 +86,7 @@ def count_updates(input: Input) -> int:
     return rows
 
 
-def _tables(input: Input, picked: Sequence[int], time: Timestamp) -> Iterator[pa.Table]:
+def tables_until(input: Input, picked: Sequence[int], time: Timestamp) -> Iterator[pa.Table]:
     """Yield the updates until a time: the columns at `picked`, and the diffs."""
     names = [input.file_names[i] for i in picked]
     for path in input.files:

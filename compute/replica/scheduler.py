@@ -11,10 +11,11 @@ frees what it has and waits until its limit is changed. Small steps are made on 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from foreshore import blocking
+from foreshore.compute.engine import SharingEngine
 from foreshore.compute.peek import failure_of
 from foreshore.compute.protocol import STATUS_SECONDS
 from foreshore.compute.replica.checkpoints import Checkpointer
@@ -136,10 +137,13 @@ class Scheduler:
             while dataflow := self._to_hydrate():
                 engine = self._instance.engine
                 assert engine is not None
+                waiting = [each.description for each in self._pending()]
                 dataflow.busy = True
                 dataflow.begin_hydration()
                 self._reports.send_status()
                 try:
+                    if isinstance(engine, SharingEngine):
+                        await blocking.run(self.hydration, engine.expect, waiting)
                     sent = await blocking.run(
                         self.hydration, dataflow.hydrate, engine, self.checkpoints.resume
                     )
@@ -154,7 +158,10 @@ class Scheduler:
     def _to_hydrate(self) -> DataflowState | None:
         if self._instance.engine is None or not self.checkpoints.opened:
             return None
-        return next((r for r in self._registry.dataflows.values() if r.state == "pending"), None)
+        return next(self._pending(), None)
+
+    def _pending(self) -> Iterator[DataflowState]:
+        return (each for each in self._registry.dataflows.values() if each.state == "pending")
 
     # --- steps
 

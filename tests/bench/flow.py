@@ -7,6 +7,7 @@ For each view: the CPU and wall time to hydrate it, and of a step in which 1, 10
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 import duckdb
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
+from foreshore.compute.flow.build import columns_imported
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
@@ -109,6 +111,11 @@ def run_together(
 ) -> None:
     """Print the figures of views that share their collections, hydrated one after the other."""
     collections = Collections(Interner(), 1)
+    expected: defaultdict[GlobalId, set[int]] = defaultdict(set)  # as a replica does
+    for relation in relations:
+        for id, picked in columns_imported(relation).items():
+            expected[id] |= picked
+    collections.expect({id: frozenset(picked) for id, picked in expected.items()})
     found = [hydrated(relation, typed, bulk, collections) for relation in relations]
     cpu, wall = (sum(each) for each in zip(*(spent for _, spent in found), strict=True))
     shared = sum(s.nbytes for spines in collections.sizes().values() for s in spines)

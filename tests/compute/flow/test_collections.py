@@ -15,19 +15,21 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
 from foreshore.compute.flow import collection, hydration, spine
 from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.build import columns_imported
 from foreshore.compute.flow.collection import Collection, Collections, Import
 from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.unsupported import Unsupported
-from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import OutOfMemory
 from foreshore.expr.columns import columns_of
-from foreshore.expr.ir import Filter, Join, Project, Relation
+from foreshore.expr.ir import Filter, Join, Literal, Project, Relation
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
-from foreshore.types import INT4, INT8, TEXT, ColumnType
+from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 from foreshore.update import update_schema
 from tests.compute.cases import (
     START,
@@ -151,6 +153,8 @@ def test_sharing_dataflows_are_exact_at_every_time(
         patch.setattr(spine, "TAIL_ROWS", random.choice((3, 1 << 14)))
         patch.setattr(spine, "MERGE_BUDGET", 5)
         collections = Collections(Interner(), 1)
+        if random.random() < 0.5:
+            collections.expect(columns_imported(random.choice(plans)))
         readers: list[Reader] = []
         for _ in range(40):
             act = random.random()
@@ -211,6 +215,25 @@ def test_reader_goes_over_to_collection_with_more_columns(bulk: DuckDbEngine) ->
     second.check()
 
 
+def test_columns_of_expected_dataflows_are_read_at_once(bulk: DuckDbEngine) -> None:
+    history = random_history(Random(2), times=TIMES)
+    engine = FlowEngine(bulk)
+    narrow = Project(Join((U1, U1), ((column(0), column(len(U1.columns))),)), (0,))
+    wide = Join((U1, U1), ((column(0), column(len(U1.columns))),))
+    plans: list[Relation] = [narrow, wide, Filter(U2, (Literal(True, BOOL),))]
+    engine.expect(
+        DataflowDescription(GlobalId(f"t{i}"), plan, (), (), 0) for i, plan in enumerate(plans)
+    )
+    collections = engine._collections
+    first = Reader(narrow, history, 0, bulk, collections)
+    first.step(3, fails=False)
+    second = Reader(wide, history, 2, bulk, collections)
+    assert {id: len(spines) for id, spines in collections.sizes().items()} == {U1.id: 1}
+    for reader in (first, second):
+        reader.step(9, fails=False)
+        reader.check()
+
+
 def test_failed_windows_of_two_readers_are_told_apart(bulk: DuckDbEngine) -> None:
     history = random_history(Random(3), times=TIMES)
     collections = Collections(Interner(), 1)
@@ -233,7 +256,7 @@ def test_altered_columns_are_not_shared(bulk: DuckDbEngine) -> None:
     narrow, wide = (ColumnType(INT4, False),), (ColumnType(INT4, True),)
     schema = pa.schema({"a": pa.int32()})
     first = collections.open(GlobalId("u1"), narrow, (0,), 5)
-    first.hydrate(Input(schema), 5, MemoryBudget(None))
+    first.hydrate(Input(schema), 5, Context(collections.interner, 1), bulk)
     second = collections.open(GlobalId("u1"), wide, (0,), 5)
     assert second.collection is not first.collection
     assert second.collection.layout.masks == 1
@@ -258,7 +281,7 @@ def test_window_is_small_only_if_what_it_looks_up_is_indexed(
     dataflow.close()
 
 
-def test_threads_share_a_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_a_collection(bulk: DuckDbEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are added, rows inserted and looked up, and runs merged, each on a thread of its own."""
     monkeypatch.setattr(spine, "TAIL_ROWS", 16)
     monkeypatch.setattr(spine, "MERGE_BUDGET", 64)
@@ -269,7 +292,7 @@ def test_threads_share_a_collection(monkeypatch: pytest.MonkeyPatch) -> None:
         reader = Collections(Interner(), trial).open(GlobalId("u1"), columns, (0, 1, 2), 0)
         shared = reader.collection
         shared.add_key(np.array([0]))
-        reader.hydrate(Input(schema), 0, MemoryBudget(None))
+        reader.hydrate(Input(schema), 0, Context(shared.spine.interner, 1), bulk)
         ended = Event()
 
         def insert(reader: Import = reader) -> None:
