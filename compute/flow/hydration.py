@@ -14,7 +14,7 @@ from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow.batch import Batch, Ints, Words, concat, empty
 from foreshore.compute.flow.bulk import Begun, begun
 from foreshore.compute.flow.collection import Import
-from foreshore.compute.flow.convert import flat, integers, words_of, words_of_values
+from foreshore.compute.flow.convert import fill_words, flat, integers, words_of, words_of_values
 from foreshore.compute.flow.errors import ERROR_LAYOUT
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.join import Join
@@ -141,7 +141,7 @@ class Hydration:
         if bulk.errors is not None:
             self._context.fail(bulk.bulk.port, self._rows(bulk.errors, ERROR_LAYOUT))
         if isinstance(operator, Reduce):
-            return operator.begin(*self._groups(bulk, operator), self.window)
+            return operator.begin(self._groups(bulk, operator), self.window)
         return self._rows(bulk.rows, operator.layout)
 
     def _parts(self, relation: ir.Relation) -> Iterator[pa.Table]:
@@ -165,19 +165,30 @@ class Hydration:
             found.append(Batch(words, times, np.array(integers(counts))))
         return concat(found, layout.words)
 
-    def _groups(self, bulk: Begun, reduce: Reduce) -> tuple[Words, Ints]:
-        """Return the keys of a reduction's groups, and the words of their sums."""
-        groups = pa.concat_tables(self._parts(bulk.rows))
-        *columns, counts = map(flat, groups.columns)
+    def _groups(self, bulk: Begun, reduce: Reduce) -> Words:
+        """Return the key of each of a reduction's groups, and the words of their sums."""
         types = [column.type for column in columns_of(bulk.rows)]
-        width = len(columns) - 1 - len(bulk.bulk.sums)
-        keys = words_of(columns[:width], len(counts), reduce.key, self._interner)
-        parts = [np.array(integers(columns[width]))]
-        for column, type, is_sum in zip(
-            columns[width + 1 :], types[width + 1 :], bulk.bulk.sums, strict=True
-        ):
-            parts += self._sum(column, type) if is_sum else [np.array(integers(column))]
-        return keys, np.stack(parts, axis=1)
+        keys, width = len(reduce.key.places), reduce.key.words
+        parts = list(self._parts(bulk.rows))
+        rows = sum(part.num_rows for part in parts)
+        words = np.zeros((rows, width + 1 + sum(1 + is_sum for is_sum in bulk.bulk.sums)), np.int64)
+        start = 0
+        for part in parts:
+            to, start = words[start : start + part.num_rows], start + part.num_rows
+            if not len(to):
+                continue
+            *columns, _ = map(flat, part.columns)
+            fill_words(to, columns[:keys], reduce.key, self._interner)
+            to[:, width] = integers(columns[keys])
+            at = width + 1
+            for column, type, is_sum in zip(
+                columns[keys + 1 :], types[keys + 1 :], bulk.bulk.sums, strict=True
+            ):
+                found = self._sum(column, type) if is_sum else [integers(column)]
+                for word in found:
+                    to[:, at] = word
+                    at += 1
+        return words
 
     def _sum(self, column: pa.Array, type: SqlType) -> list[Ints]:
         """Return the low and high words of sums, 0 for NULL."""
@@ -186,4 +197,4 @@ class Hydration:
         if column.null_count:
             valid = np.array(column.is_valid())
             low, high = np.where(valid, low, 0), np.where(valid, high, 0)
-        return [np.ascontiguousarray(low), np.ascontiguousarray(high)]
+        return [low, high]

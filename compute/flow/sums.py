@@ -43,6 +43,11 @@ class Points:
         return last  # type: ignore[return-value]
 
 
+def _slots(count: int) -> int:
+    """Return how many slots a table of `count` groups has at least: a quarter are free."""
+    return count + count // 3 + 1
+
+
 class SumTable:
     """Sums by key, of `key` words; `kinds` are those of the sums after that of the diffs."""
 
@@ -53,7 +58,7 @@ class SumTable:
         self._count = 0
         self._width = 1 + sum(map(width_of_sum, kinds.tolist()))
         self._allocate(16)
-        self._staged: tuple[Points, Ints] | None = None
+        self._staged: tuple[Points, Ints, int] | None = None
 
     def _allocate(self, size: int) -> None:
         self._hashes = np.zeros(size, np.uint64)
@@ -86,25 +91,25 @@ class SumTable:
             order, hashes, updates.words, updates.times, updates.diffs, self._kinds,
             self._hashes, self._keys, self._used, self._sums, sums,
         )  # fmt: skip
-        self._staged = points, sums
+        self._staged = points, sums, 0
         return sums
 
-    def stage(self, points: Points, sums: Ints) -> None:
-        """Stage given sums at each point."""
-        self._staged = points, sums
+    def stage(self, points: Points, begin: int) -> None:
+        """Stage given sums at each point: the words of `points` from `begin` on."""
+        self._staged = points, points.words, begin
 
     def commit(self) -> None:
         """Store what is staged."""
         if self._staged is None:
             return
-        points, sums = self._staged
+        points, sums, begin = self._staged
         self._staged = None
-        needed = 2 * (self._count + int(np.count_nonzero(points.first)))
+        needed = _slots(self._count + int(np.count_nonzero(points.first)))
         if needed > len(self._hashes):
             self._grow(1 << needed.bit_length())
         self._count = groups.store(
-            points.rows, points.last, points.hashes, points.words, self._key, sums, self._always,
-            self._hashes, self._keys, self._used, self._sums, self._count,
+            points.rows, points.last, points.hashes, points.words, self._key, sums, begin,
+            self._always, self._hashes, self._keys, self._used, self._sums, self._count,
         )  # fmt: skip
 
     def restore(self) -> None:
@@ -124,7 +129,8 @@ class SumTable:
         groups_there, size, self._count = saved.numbers("groups")
         hashes = saved.array("hashes")
         keys, sums = saved.array("keys", self._key), saved.array("sums", self._width)
-        if not len(hashes) == len(keys) == len(sums) == groups_there <= size // 2:
+        fits = len(hashes) == len(keys) == len(sums) == groups_there
+        if not fits or _slots(groups_there) > size:
             raise Mismatch("a table of sums has another size")
         self._allocate(size)
         used = np.ones(groups_there, np.bool_)

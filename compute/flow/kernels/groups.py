@@ -155,11 +155,11 @@ def accumulate(
 
 
 @kernel
-def store(rows, last, hashes, words, width, sums, always,
+def store(rows, last, hashes, words, width, sums, begin, always,
           table_hashes, table_keys, table_used, table_sums, count):  # fmt: skip
     """Write the sums of each group's last point into the table; return how many groups it has.
 
-    A group without rows is removed unless `always`.
+    They are the words of `sums` from `begin` on. A group without rows is removed unless `always`.
     """
     mask = np.uint64(len(table_hashes) - 1)
     for p in range(len(rows)):
@@ -168,8 +168,8 @@ def store(rows, last, hashes, words, width, sums, always,
         row = rows[p]
         slot = find_slot(table_hashes, table_keys, table_used, hashes[row], words, row, width)
         keep = always
-        for k in range(sums.shape[1]):
-            keep = keep or sums[p, k] != 0
+        for k in range(table_sums.shape[1]):
+            keep = keep or sums[p, begin + k] != 0
         if keep:
             if not table_used[slot]:
                 table_used[slot] = True
@@ -177,8 +177,8 @@ def store(rows, last, hashes, words, width, sums, always,
                 for k in range(width):
                     table_keys[slot, k] = words[row, k]
                 count += 1
-            for k in range(sums.shape[1]):
-                table_sums[slot, k] = sums[p, k]
+            for k in range(table_sums.shape[1]):
+                table_sums[slot, k] = sums[p, begin + k]
         elif table_used[slot]:
             count -= 1
             hole = np.uint64(slot)
@@ -189,7 +189,7 @@ def store(rows, last, hashes, words, width, sums, always,
                     table_hashes[hole] = table_hashes[at]
                     for k in range(width):
                         table_keys[hole, k] = table_keys[at, k]
-                    for k in range(sums.shape[1]):
+                    for k in range(table_sums.shape[1]):
                         table_sums[hole, k] = table_sums[at, k]
                     hole = at
                 at = (at + np.uint64(1)) & mask

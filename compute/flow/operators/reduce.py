@@ -71,11 +71,16 @@ class Sums:
         groups.put_sums(sums, self._plan, words)
         return sums[:, 0]
 
-    def begin(self, points: Points, sums: Ints, words: Words) -> Ints:
-        """Do the same with given sums, none of which are of floats."""
-        self.table.stage(points, sums)
-        groups.put_sums(sums, self._plan, words)
-        return sums[:, 0]
+    def begin(self, points: Points, begin: int, words: Words) -> Ints:
+        """Do the same with given sums, none of which are of floats.
+
+        They are the words of `points` from `begin` on.
+        """
+        self.table.stage(points, begin)
+        plan = self._plan.copy()
+        plan[:, 1] += begin
+        groups.put_sums(points.words, plan, words)
+        return points.words[:, begin]
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the size of the sums."""
@@ -243,21 +248,20 @@ class Reduce:
             distinct.put(points, inputs[0], words, window)
         return self._changes(points, count, words)
 
-    def begin(self, keys: Words, sums: Ints, window: Window) -> Batch:
-        """Return the first output, given the groups and their sums, which are all there is."""
-        seed, count = np.uint64(self._context.seed), len(keys)
+    def begin(self, found: Words, window: Window) -> Batch:
+        """Return the first output, given all groups: the words of the key, then of the sums."""
+        key, seed, count = self._key, np.uint64(self._context.seed), len(found)
         if count >= SORTED_GROUPS:  # then they are written into the table in the order of its slots
-            hashes, both = partitioned(np.hstack([keys, sums]), np.arange(self._key), seed)
-            keys, sums = (np.ascontiguousarray(part) for part in np.hsplit(both, [self._key]))
+            hashes, found = partitioned(found, np.arange(key), seed)
         else:
             hashes = np.empty(count, np.uint64)
-            rows.hash_keys(keys, self._key, seed, hashes)
+            rows.hash_keys(found, key, seed, hashes)
         times = np.full(count, window.lower)
-        points = Points(np.arange(count), times, np.ones(count, np.bool_), hashes, keys)
+        points = Points(np.arange(count), times, np.ones(count, np.bool_), hashes, found)
         self._beginning = self._always
         words = np.zeros((count, self.layout.words), np.int64)
-        words[:, : self._key] = keys
-        there = self._sums.begin(points, sums, words) > 0
+        words[:, :key] = found[:, :key]
+        there = self._sums.begin(points, key, words) > 0
         output = Batch(words, times, np.ones(count, np.int64))
         return output if self._always or there.all() else output.take(there)
 
