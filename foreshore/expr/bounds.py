@@ -23,9 +23,14 @@ _PRODUCT = "multiply(numeric,numeric)"
 _SAME = frozenset(["negate(numeric)", "plus(numeric)", "abs(numeric)", "relabel"])
 
 
+def is_arithmetic(call: Call) -> bool:
+    """Whether a call is a sum, a difference or a product of numerics."""
+    return call.function in _SUMS or call.function == _PRODUCT
+
+
 def never_overflows(call: Call) -> bool:
     """Whether a call that fails by overflow only does not do so, whatever the values."""
-    if call.function not in _SUMS and call.function != _PRODUCT:
+    if not is_arithmetic(call):
         return False
     found = bound_of(call)
     return found is not None and found < LIMIT

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from foreshore.expr.bounds import bound_of
+from foreshore.expr.bounds import bound_of, is_arithmetic
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.parts import unit_of
 from foreshore.expr.ir import (
@@ -21,6 +21,7 @@ from foreshore.expr.ir import (
     LetRec,
     Literal,
     LocalGet,
+    Map,
     Recursive,
     Relation,
     Scalar,
@@ -30,7 +31,7 @@ from foreshore.expr.scalars import bind_scalar, with_scalars
 from foreshore.expr.split import is_null
 from foreshore.expr.traversal import inputs_of, with_inputs
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType
+from foreshore.types import NUMERIC_DIGITS, ColumnType
 
 Digits = Mapping[GlobalId, Sequence[int | None]]  # of each column of a collection, if known
 
@@ -73,9 +74,23 @@ class _Narrowing:
                     return _part(scalar, bind_scalar(arg, typed))
             return None
 
-        return with_scalars(
+        found = with_scalars(
             with_inputs(relation, inputs), lambda scalar: bind_scalar(scalar, typed)
         )
+        if isinstance(found, Map):
+            found = msgspec.structs.replace(found, scalars=tuple(map(_declared, found.scalars)))
+        return found
+
+
+def _declared(scalar: Scalar) -> Scalar:
+    """Return a computed number with as many digits as its operands allow."""
+    if not isinstance(scalar, Call) or not is_arithmetic(scalar):
+        return scalar
+    bound = bound_of(scalar)
+    digits = len(str(bound))
+    if bound is None or digits >= (scalar.type.length or NUMERIC_DIGITS):
+        return scalar
+    return msgspec.structs.replace(scalar, type=msgspec.structs.replace(scalar.type, length=digits))
 
 
 def _part(call: Call, arg: Scalar) -> Scalar:

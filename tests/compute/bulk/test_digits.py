@@ -19,6 +19,7 @@ from foreshore.expr.bounds import bound_of, never_overflows
 from foreshore.expr.columns import columns_of
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Call, Column, Literal, Map, Relation
+from foreshore.expr.narrow import narrowed
 from foreshore.expr.split import split_errors
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.sql.optimize.pipeline import optimize
@@ -45,6 +46,7 @@ QUERIES = (
     "WITH w AS (SELECT g, b * b AS s FROM t) SELECT v.s + w.s, v.g FROM w v JOIN w ON v.g = w.g",
     "SELECT sum(b), sum(c), sum(b * 10) FROM t",
     "SELECT (b + 1) * a AS x FROM t ORDER BY b * a LIMIT 2",
+    "SELECT k, sum(x), avg(x + k) FROM (SELECT k, a * (1 - b) - b * k AS x FROM t) y GROUP BY k",
 )
 
 
@@ -133,6 +135,21 @@ def test_few_digits_leave_no_errors_to_look_for(folder: Path) -> None:
         rows, errors = split_by_digits(reduce, digits)
         assert (errors is not None) == fails
         assert [c.type for c in columns_of(rows)] == [c.type for c in columns_of(reduce)]
+
+
+@pytest.mark.parametrize(("most", "whole"), [("99.99", True), ("1" + 35 * "0", False)])
+def test_sums_of_few_digits_are_not_taken_apart(folder: Path, most: str, whole: bool) -> None:
+    """The digits of a computed column follow from those of its operands."""
+    relation = planned(QUERIES[-1])
+    table = table_of([(1, Decimal(1), Decimal(most), None, 1)], [1])
+    path = folder / f"apart{whole}.parquet"
+    input = Input(SCHEMA, (str(path),))
+    pq.write_table(table.rename_columns([*input.file_names, *table.column_names[-2:]]), path)
+    found = narrowed(
+        relation, dict(digits_in(relation, dict.fromkeys(sources_of(relation), input)))
+    )
+    assert ("high_part" in repr(found)) != whole
+    assert "high_part" in repr(relation)
 
 
 @settings(max_examples=examples(200))
