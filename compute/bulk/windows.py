@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from msgspec.structs import replace as replace_node
 
 from foreshore.compute.bulk.aggregates import FRAMED, Sort
+from foreshore.compute.bulk.frame import Frame, partition_by, types_of
 from foreshore.compute.bulk.frames import Edges, count_of, frame_sql
-from foreshore.compute.bulk.render import Frame, Renderer, partition_by, types_of
+from foreshore.compute.bulk.groups import render_argument
+from foreshore.compute.bulk.render import Renderer
 from foreshore.expr import ir
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Column, Literal, Map, Scalar, Window, WindowFunction
@@ -230,7 +232,7 @@ class _Rendering:
 
         if function.filter is not None:
             conditions = [*conditions, f"({sql(function.filter)})"]
-        args = [self.renderer.argument(core, arg, sql) for arg in core.args]
+        args = [render_argument(self.renderer, core, arg, sql) for arg in core.args]
         result = self.dialect.type_name(core.type)
         return self.idioms.aggregate(core, args, conditions, order, diff, result, over)
 

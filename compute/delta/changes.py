@@ -24,7 +24,10 @@ from dataclasses import replace
 
 from foreshore.compute.bulk.aggregates import Idioms, weight
 from foreshore.compute.bulk.dialect import Dialect
-from foreshore.compute.bulk.render import Frame, Renderer, partition_by, types_of
+from foreshore.compute.bulk.frame import Frame, partition_by, types_of
+from foreshore.compute.bulk.groups import render_argument, render_reduce, render_threshold
+from foreshore.compute.bulk.render import Renderer
+from foreshore.compute.bulk.top_k import render_top_k
 from foreshore.compute.delta.differentiate import Trace
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
@@ -138,7 +141,7 @@ class TraceRenderer(Renderer):
             present = [*conditions, *(f"{sql(arg)} IS NOT NULL" for arg in aggregate.args)]
             totals.append(f"sum({weight(present, diff)})")
             if aggregate.function == "sum":
-                argument = self.argument(aggregate, aggregate.args[0], sql)
+                argument = render_argument(self, aggregate, aggregate.args[0], sql)
                 totals.append(self.idioms.product_sum(argument, conditions, diff))
         for i, (total, type) in enumerate(
             zip(totals, accumulators(sums, self.idioms), strict=True)
@@ -375,13 +378,13 @@ class ChangeRenderer(TraceRenderer):
         self.carry = ("p", "q")
         match relation:
             case Reduce():
-                return self.reduce(relation, at_points, None if keys else points)
+                return render_reduce(self, relation, at_points, None if keys else points)
             case TopK():
-                return self.top_k(relation, at_points)
+                return render_top_k(self, relation, at_points)
             case Window():
                 return self.window(relation, at_points)
             case Threshold():
-                return self.threshold(relation, at_points)
+                return render_threshold(self, relation, at_points)
 
     def key_form(self, sql: str, column: ColumnType) -> str:
         """Return an expression with the same value for equal keys."""

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from foreshore.compute.bulk.render import is_accumulable
+from foreshore.compute.bulk.frame import is_accumulable
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     Aggregate,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from foreshore.compute.bulk.dialect import Dialect
-from foreshore.compute.bulk.render import group_by
+from foreshore.compute.bulk.frame import group_by
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import Constant
 from foreshore.types import ColumnType
