@@ -61,6 +61,18 @@ class ParameterTypes:
         self._types[number - 1] = bare
         return Parameter(number, bare)
 
+    def learn_all(self, numbers: Sequence[int], type: SqlType) -> bool:
+        """Let all of `numbers` be a `type`; False, and nothing is learnt, if one is not."""
+        if not numbers or min(numbers) < 1 or max(numbers) > MAX_PARAMETERS:
+            return False
+        types, bare = self._types, without_modifiers(type)
+        types.extend([None] * (max(numbers) - len(types)))
+        if any(types[number - 1] not in (None, bare) for number in set(numbers)):
+            return False
+        for number in numbers:
+            types[number - 1] = bare
+        return True
+
     def resolved(self) -> tuple[SqlType, ...]:
         """Return the types of all parameters; raises IndeterminateDatatype if one is unknown."""
         for i, type in enumerate(self._types, 1):

@@ -32,6 +32,7 @@ from foreshore.expr.ir import (
     Aggregate,
     And,
     AnySubquery,
+    Arguments,
     Call,
     Case,
     Column,
@@ -254,7 +255,7 @@ def compute(scalar: Scalar, row: Row, scope: Scope) -> Datum:
             return as_datum(scope.outer[level - 1][index])
         case Literal(value=value):
             return as_datum(value)
-        case Parameter() | Environment():
+        case Parameter() | Arguments() | Environment():
             raise AssertionError(f"not put in: {scalar}")
         case Call(function="coalesce", args=args):
             lazily = (compute(arg, row, scope) for arg in args)

@@ -11,6 +11,7 @@ from foreshore.expr.ir import (
     Aggregate,
     And,
     AnySubquery,
+    Arguments,
     Call,
     Case,
     Column,
@@ -249,6 +250,8 @@ def _scalar(scalar: Scalar) -> str:
             return text if type.name in _QUIET else f"{text}::{format_type(type)}"
         case Parameter(number=number):
             return f"${number}"
+        case Arguments(numbers=numbers):
+            return f"{{{', '.join(f'${number}' for number in numbers)}}}"
         case Environment(name=name):
             return f"{name}()"
         case Call(function=function, args=args):

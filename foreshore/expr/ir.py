@@ -99,6 +99,16 @@ class Parameter(Node, frozen=True, cache_hash=True):
     type: SqlType
 
 
+class Arguments(Node, frozen=True, cache_hash=True):
+    """The array of the parameters `numbers`, from 1; replaced by a Literal at execution.
+
+    A long list of parameters in a statement is one node.
+    """
+
+    numbers: tuple[int, ...]
+    type: SqlType  # of the array
+
+
 class Environment(Node, frozen=True, cache_hash=True):
     """A value that the adapter knows at execution and replaces by a Literal.
 
@@ -190,6 +200,7 @@ Scalar: TypeAlias = (
     Column
     | Literal
     | Parameter
+    | Arguments
     | Environment
     | Call
     | And

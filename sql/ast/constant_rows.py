@@ -1,19 +1,32 @@
-"""Constants of a long list in the text, as they are written."""
+"""Constants of a long list in the text, as they are written: literals, or parameters.
+
+A parameter may be cast to a type: `$1::numeric(5, 2)`.
+"""
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-CONSTANT = r"(?:[+-]?[0-9]++(?:\.[0-9]++)?+|'(?:[^'\\]|'')*+'|(?:null|true|false)\b)"
+_TYPE = (
+    r"[a-z_][a-z_0-9]*+(?: (?:varying|precision)\b)?+(?: ?\([0-9]++(?:, ?[0-9]++)?+\))?+"
+    r"(?: with(?:out)? time zone\b)?+(?:\[\])?+"
+)
+CONSTANT = (
+    r"(?:[+-]?[0-9]++(?:\.[0-9]++)?+(?:e[+-]?[0-9]++)?+|'(?:[^'\\]|'')*+'|(?:null|true|false)\b"
+    rf"|\$[0-9]{{1,5}}+(?:::{_TYPE})?+)"
+)
 _CONSTANT = re.compile(CONSTANT, re.IGNORECASE | re.ASCII)
 
 
 class ConstantRows:
-    """Rows of `width` constants within [start, end) of `text`: numbers, strings, NULL, TRUE, FALSE.
+    """Rows of `width` constants within [start, end) of `text`.
 
-    A string has no backslash. `columns` has the constants as written, a list for each column.
+    They are numbers, strings, NULL, TRUE, FALSE and parameters. A string has no backslash.
+    `columns` has the constants as written, a list for each column. `types` are the syntax of the
+    types to which parameters are cast, by their texts; the parser adds them.
     """
 
-    __slots__ = ("columns", "end", "start", "text", "width")
+    __slots__ = ("columns", "end", "start", "text", "types", "width")
 
     def __init__(self, text: str, start: int, end: int, width: int) -> None:
         self.text = text
@@ -22,9 +35,23 @@ class ConstantRows:
         self.width = width
         found = _CONSTANT.findall(text, start, end)
         self.columns = [found[i::width] for i in range(width)]
+        self.types: dict[str, Any] = {}
 
     def __len__(self) -> int:
         return len(self.columns[0])
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether a constant is a parameter."""
+        return any(text[0] == "$" for texts in self.columns for text in texts)
+
+    @property
+    def casts(self) -> set[str]:
+        """The types to which parameters are cast, as written."""
+        if "::" not in self.text:
+            return set()
+        given = (text for texts in self.columns for text in texts if text[0] == "$")
+        return {text.partition("::")[2] for text in given} - {""}
 
     def placed(self) -> Iterator[list[tuple[str, int]]]:
         """Yield the rows: each constant as written, and its offset in the text."""
@@ -43,6 +70,21 @@ def integers(texts: list[str]) -> list[int] | None:
     except ValueError:
         return None
     return found if max(map(len, texts)) <= 9 else None
+
+
+def parameters(texts: list[str]) -> tuple[list[int], str] | None:
+    """Return the numbers of parameters, and the type to which all are cast, as written, or "".
+
+    None if a constant is no parameter, or they are cast to several types.
+    """
+    numbers, types = [], set()
+    for text in texts:
+        number, _, type = text.partition("::")
+        if number[0] != "$":
+            return None
+        numbers.append(int(number[1:]))
+        types.add(type)
+    return (numbers, types.pop()) if len(types) == 1 else None
 
 
 def unquoted(constant: str) -> str:

@@ -1,6 +1,6 @@
 """Syntax of queries and expressions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
 
@@ -379,7 +379,7 @@ Expression: TypeAlias = (
 
 
 def node_of_constant(text: str, at: int) -> Number | String | Boolean | Null:
-    """Return the node of a constant of a `ConstantRows`, as written at an offset."""
+    """Return the node of a literal of a `ConstantRows`, as written at an offset."""
     if text[0] == "'":
         return String(unquoted(text), at)
     if text[0] in "nN":
@@ -389,10 +389,25 @@ def node_of_constant(text: str, at: int) -> Number | String | Boolean | Null:
     return Number(text.removeprefix("+"), at)
 
 
+def node_of_parameter(text: str, at: int, types: Mapping[str, TypeName]) -> Expression:
+    """Return the node of a parameter of a `ConstantRows`, perhaps cast to one of `types`."""
+    number, cast, type = text.partition("::")
+    parameter = ParameterRef(int(number[1:]), at)
+    if not cast:
+        return parameter
+    colons = at + len(number)
+    return CastTo(parameter, msgspec.structs.replace(types[type], at=colons + 2), colons)
+
+
 def nodes_of_rows(rows: ConstantRows) -> Iterator[tuple[Expression, ...]]:
     """Yield rows of constants as nodes."""
     for row in rows.placed():
-        yield tuple(node_of_constant(text, at) for text, at in row)
+        yield tuple(
+            node_of_parameter(text, at, rows.types)
+            if text[0] == "$"
+            else node_of_constant(text, at)
+            for text, at in row
+        )
 
 
 # --- queries -------------------------------------------------------------------------------

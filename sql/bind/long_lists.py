@@ -11,6 +11,7 @@ from foreshore.expr.functions.comparison import PLAIN
 from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
+from foreshore.sql.bind.argument_rows import are_compared_as_they_are, in_arguments
 from foreshore.sql.bind.coerce import to_common
 from foreshore.sql.bind.constant_rows import column_values, fits
 from foreshore.sql.bind.row_values import RowValue
@@ -60,13 +61,14 @@ def in_long_list(
     from foreshore.sql.bind.positions import at_of
 
     (first,) = expr.items
+    if more.has_parameters:
+        return _in_arguments(binder, expr, left, more)
     if isinstance(left, RowValue):
         wanted = [type_of(item) for item in left.items]
         is_where = binder.clause.name == "WHERE"  # where a subquery is allowed
         if not is_where or not isinstance(first, ast.Row) or not fits(more, wanted):
             return None
-        values = ast.Query(ast.Values((first.items,), first.at, more), first.at)
-        return binder.bind(ast.InQuery(expr.arg, values, expr.negated, expr.at))
+        return _in_rows(binder, expr, first, more)
     if isinstance(first, ast.Row) or not fits(more, [type_of(left)]):
         return None
     operator, offsets = "<>" if expr.negated else "=", (expr.at, at_of(expr.arg), at_of(first))
@@ -82,3 +84,36 @@ def in_long_list(
     if rest is None:
         return None
     return over_array(test, [test.args[-1], *(Literal(value, type) for value in rest)])
+
+
+def _in_rows(
+    binder: "ExpressionBinder", expr: ast.InList, first: ast.Row, more: ConstantRows
+) -> Scalar:
+    """Return IN of rows as a comparison with a query."""
+    values = ast.Query(ast.Values((first.items,), first.at, more), first.at)
+    return binder.bind(ast.InQuery(expr.arg, values, expr.negated, expr.at))
+
+
+def _in_arguments(
+    binder: "ExpressionBinder", expr: ast.InList, left: Scalar | RowValue, more: ConstantRows
+) -> Scalar | None:
+    """Return what `in_long_list` does, of a list that has parameters."""
+    (first,) = expr.items
+    if isinstance(left, RowValue):
+        is_where = binder.clause.name == "WHERE"
+        scalars = [item for item in left.items if not isinstance(item, RowValue)]
+        if not is_where or not isinstance(first, ast.Row) or len(scalars) < len(left.items):
+            return None
+        if not are_compared_as_they_are(binder, scalars, first.items, more):
+            return None
+        return _in_rows(binder, expr, first, more)
+    found = None if isinstance(first, ast.Row) else in_arguments(binder, expr, left, more)
+    if found is None:
+        return None
+    test, arguments = found
+    left, right = test.args
+    if test.function not in _WHOLE or type_of(left) != type_of(right):
+        return None
+    if type_of(right).name not in PLAIN:
+        return None
+    return Call(_WHOLE[test.function], (left, arguments), BOOL)

@@ -11,6 +11,7 @@ from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.ir import (
     Column,
     Constant,
+    FlatMap,
     Let,
     Literal,
     LocalGet,
@@ -23,6 +24,8 @@ from foreshore.expr.ir import (
     Union,
 )
 from foreshore.sql import ast
+from foreshore.sql.ast.constant_rows import ConstantRows
+from foreshore.sql.bind.argument_rows import Convert, bind_rows, with_columns
 from foreshore.sql.bind.bound_query import (
     Body,
     BoundQuery,
@@ -171,6 +174,10 @@ def bind_values(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted = None
 ) -> tuple[Relation, tuple[str, ...]]:
     """Return VALUES as a relation and its column names."""
+    if values.more is not None and values.more.has_parameters:
+        found = _rows_of_arguments(planning, values, values.more, parent, wanted)
+        if found is not None:
+            return with_columns(*found), _value_names(len(found[1]))
     long = _long_values(planning, values, wanted)
     if long is not None:
         return long, _value_names(len(long.columns))
@@ -182,6 +189,13 @@ def _values_in_order(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
 ) -> BoundQuery:
     """Return VALUES as a query whose rows keep their order."""
+    if values.more is not None and values.more.has_parameters:
+        found = _rows_of_arguments(planning, values, values.more, parent, wanted, numbered=True)
+        if found is not None:
+            relation, width = with_columns(*found), len(found[1])
+            number = Column(width, INT8, False)
+            names, keys = _value_names(width), ascending(number).keys
+            return BoundQuery(relation, tuple(range(width)), names, keys)
     long = _long_values(planning, values, wanted)
     if long is not None:
         width, count = len(long.columns), len(long.rows)
@@ -211,7 +225,7 @@ def _value_names(width: int) -> tuple[str, ...]:
 def _long_values(planning: Planning, values: ast.Values, wanted: Wanted) -> Constant | None:
     """Return long VALUES of constants, bound by column; None if they need to be bound by row."""
     more = values.more
-    if more is None:
+    if more is None or more.has_parameters:
         return None
     if len(values.rows) > 1 or more.width != len(values.rows[0]):
         return None
@@ -236,6 +250,31 @@ def _long_values(planning: Planning, values: ast.Values, wanted: Wanted) -> Cons
         columns.append([literal.value, *rest])
         types.append(common)
     return constant_of(columns, types)
+
+
+def _rows_of_arguments(
+    planning: Planning,
+    values: ast.Values,
+    more: ConstantRows,
+    parent: Scope | None,
+    wanted: Wanted,
+    *,
+    numbered: bool = False,
+) -> tuple[FlatMap, list[Scalar]] | None:
+    """Return long VALUES with parameters, bound by column; None if that has to be by row."""
+    if len(values.rows) > 1 or more.width != len(values.rows[0]):
+        return None
+
+    def convert_of(i: int, scalar: Scalar, at: int) -> Convert:
+        kinds = [scalar] if more.columns[i][0][0] == "$" else [scalar, *kinds_of(more, i)]
+        if wanted is not None and i < len(wanted) and all(map(is_unknown, kinds)):
+            common = wanted[i]
+        else:
+            common = common_type(kinds, "VALUES", [at] * len(kinds))
+        return lambda value, at: to_common(planning, value, common, "VALUES", at)
+
+    binder = binder_of_values(planning, parent)
+    return bind_rows(binder, values.rows[0], more, convert_of, numbered=numbered)
 
 
 def constant_of(columns: Sequence[Sequence[Datum]], types: Sequence[SqlType]) -> Constant:

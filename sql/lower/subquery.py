@@ -15,6 +15,7 @@ from foreshore.expr.ir import (
     Aggregate,
     And,
     AnySubquery,
+    Arguments,
     Call,
     Case,
     Column,
@@ -152,7 +153,7 @@ class SubqueryLowering(Lowering):
             case OuterColumn(level=level, index=index, type=type, nullable=nullable):
                 place = row.outer.places[(level, index)]
                 return value_of(Column(place, row.types[place].type, nullable), type)
-            case Literal() | Parameter() | Environment():
+            case Literal() | Parameter() | Arguments() | Environment():
                 return scalar
             case Exists(relation=relation):
                 return self.exists(row, relation, guards)

@@ -21,6 +21,7 @@ from typing import TypeAlias
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
     And,
+    Arguments,
     Call,
     Column,
     Environment,
@@ -316,7 +317,11 @@ def _elements(scalar: Scalar, array: Scalar, part: Scalar) -> Elements | None:
         and below.name in TEXTS
     ):
         inner = inner.args[0]
-    if type is None or not isinstance(inner, Literal | Parameter) or not is_part(scalar, part):
+    if (
+        type is None
+        or not isinstance(inner, Literal | Parameter | Arguments)
+        or not is_part(scalar, part)
+    ):
         return None
     return Elements(array, type) if is_comparable(type, type_of(part)) else None
 

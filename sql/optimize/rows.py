@@ -9,6 +9,7 @@ from itertools import groupby
 
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
+    Arguments,
     Call,
     Column,
     Constant,
@@ -87,7 +88,7 @@ def _is_plain(scalar: Scalar) -> bool:
         case Call(function="relabel", args=(inner,)):
             return _is_plain(inner)
         case _:
-            return isinstance(scalar, Literal | Parameter | Environment)
+            return isinstance(scalar, Literal | Parameter | Arguments | Environment)
 
 
 def _columns(scalar: Scalar) -> list[Column]:

@@ -222,6 +222,8 @@ class ExpressionConverter(ABC):
         if not self.lists:
             return None
         first = items[0].items[0] if isinstance(items[0], ast.Row) else items[0]
+        if isinstance(first, ast.CastTo):
+            first = first.arg
         return self.lists.pop(getattr(first, "at", -1), None)
 
     def _quantified(self, node: nodes.Quantified) -> ast.Expression:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from sqlglot.tokens import Token as SqlglotToken
 
-from foreshore.errors import DatabaseError, StatementTooComplex
+from foreshore.errors import DatabaseError, StatementTooComplex, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.lexer import END, WORD, Token, tokenize
@@ -60,10 +60,20 @@ def _without_long_lists(text: str) -> list[Statement] | None:
     if not lists:
         return None
     try:
+        for rows in lists.values():
+            rows.types = {each: _type_of(each) for each in rows.casts}
         statements = _tokenized(text, short, lists)
     except DatabaseError:
         return None
     return None if lists else statements  # each list has to be found by its node
+
+
+def _type_of(text: str) -> ast.TypeName:
+    """Return the syntax of a type that stands alone."""
+    tree = parse_expression(f"$1::{text}")
+    if not isinstance(tree, ast.CastTo) or not isinstance(tree.arg, ast.ParameterRef):
+        raise SyntaxError_(f"{text} is no type")
+    return tree.type
 
 
 def _tokenized(text: str, short: str, lists: Lists) -> list[Statement]:

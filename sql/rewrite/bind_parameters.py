@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from foreshore.expr.block import Block
-from foreshore.expr.ir import Column, Environment, Get, Literal, Parameter, Relation, Scalar
+from foreshore.expr.ir import (
+    Arguments,
+    Call,
+    Column,
+    Environment,
+    Get,
+    Literal,
+    Parameter,
+    Relation,
+    Scalar,
+)
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of, with_scalars
 from foreshore.expr.traversal import inputs_of, walk_relations, walk_scalars, with_inputs
 from foreshore.types import Datum
@@ -27,7 +37,9 @@ def is_open(relation: Relation) -> bool:
 
 def is_open_scalar(scalar: Scalar) -> bool:
     """Whether `scalar` has parameters or session values to be bound."""
-    return any(isinstance(each, Parameter | Environment) for each in walk_scalars(scalar))
+    return any(
+        isinstance(each, Parameter | Arguments | Environment) for each in walk_scalars(scalar)
+    )
 
 
 def environment_names(relation: Relation) -> frozenset[str]:
@@ -53,7 +65,7 @@ class Givens:
         """Return those that `scalars` use."""
         leaves = [each for scalar in scalars for each in walk_scalars(scalar)]
         return cls(
-            max([each.number for each in leaves if isinstance(each, Parameter)], default=0),
+            max(map(_last_parameter, leaves), default=0),
             tuple(sorted({each.name for each in leaves if isinstance(each, Environment)})),
         )
 
@@ -70,6 +82,10 @@ class Givens:
                     return Column(len(self) + index, type, nullable)
                 case Parameter(number=number, type=type):
                     return Column(number - 1, type)
+                case Arguments(numbers=numbers, type=type):
+                    assert type.element is not None
+                    items = tuple(Column(number - 1, type.element) for number in numbers)
+                    return Call("array", items, type)
                 case Environment(name=name, type=type):
                     return Column(self.parameters + self.names.index(name), type)
                 case _:
@@ -82,6 +98,17 @@ class Givens:
         return [*args[: self.parameters], *map(session_value, self.names)]
 
 
+def _last_parameter(scalar: Scalar) -> int:
+    """Return the greatest number of a parameter in a scalar without operands; 0 without any."""
+    match scalar:
+        case Parameter(number=number):
+            return number
+        case Arguments(numbers=numbers):
+            return max(numbers)
+        case _:
+            return 0
+
+
 def parameter_bindings(args: Sequence[Datum], session_value: SessionValue) -> Replace:
     """Return what replaces parameters by `args`, and `Environment` scalars by session values."""
 
@@ -89,6 +116,8 @@ def parameter_bindings(args: Sequence[Datum], session_value: SessionValue) -> Re
         match scalar:
             case Parameter(number=number, type=type):
                 return Literal(args[number - 1], type)
+            case Arguments(numbers=numbers, type=type):
+                return Literal(tuple([args[number - 1] for number in numbers]), type)
             case Environment(name=name, type=type):
                 return Literal(session_value(name), type)
             case _:

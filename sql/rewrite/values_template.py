@@ -11,10 +11,13 @@ from itertools import chain
 from foreshore.errors import DataError
 from foreshore.expr.cost import LIGHT, cost_of_call, is_demanding, size_of
 from foreshore.expr.ir import (
+    IN_STEP,
+    Arguments,
     Call,
     Column,
     Constant,
     Filter,
+    FlatMap,
     Join,
     Literal,
     Map,
@@ -136,9 +139,23 @@ def most_rows(relation: Relation) -> int | None:
             return sum(diff for _, diff in rows if diff > 0)
         case Map() | Project() | Filter():
             return most_rows(relation.input)
+        case FlatMap(input=Join(inputs=()), function=function, args=args) if function == IN_STEP:
+            lengths = [_length(array) for array in args]
+            return None if None in lengths else max(filter(None, lengths), default=0)
         case Union():
             parts = [most_rows(input) for input in inputs_of(relation)]
             return None if None in parts else sum(filter(None, parts))
+        case _:
+            return None
+
+
+def _length(array: Scalar) -> int | None:
+    """Return the number of elements of an array; None if it is not known."""
+    match array:
+        case Arguments(numbers=numbers):
+            return len(numbers)
+        case Literal(value=tuple() as value):
+            return len(value)
         case _:
             return None
 

@@ -1,20 +1,31 @@
 """Long lists of constants, which are read in bulk, mean what they mean when read one by one."""
 
+from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.local.linear import evaluate_linear
+from foreshore.compute.local.small.evaluate import evaluate_small
+from foreshore.compute.local.small.rows import SmallRows
 from foreshore.errors import DatabaseError
-from foreshore.expr.ir import Constant
+from foreshore.expr.datum import to_array
+from foreshore.expr.ir import Constant, Relation
 from foreshore.sql import ast
 from foreshore.sql.parse import long_lists
 from foreshore.sql.parse.parse import parse
-from foreshore.sql.plan import Insert
+from foreshore.sql.plan import Insert, Select
+from foreshore.sql.plan.reads import query_read_by
 from foreshore.sql.planner import plan_statement
+from foreshore.sql.planning import ParameterTypes
+from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
+from foreshore.types import BOOL, DATE, FLOAT8, INT4, INT8, TEXT, SqlType
 from tests.effort import examples
 from tests.sql.catalog import TestCatalog
 
@@ -23,7 +34,10 @@ INTEGERS = st.integers(-(2**31), 2**31).map(str)
 CONSTANTS = st.one_of(
     INTEGERS,
     st.sampled_from(
-        ["1.25", "-0.5", "00012", "+7", "null", "NULL", "true", "False", "1e3", "1.005"]
+        ["1.25", "-0.5", "00012", "+7", "null", "NULL", "true", "False", "1e3", "2.5E-7", "1.005"]
+    ),
+    st.sampled_from(
+        ["$1", "$2::int", "$3::numeric(6, 2)", "$7::TIMESTAMP WITHOUT TIME ZONE", "$1 ::int"]
     ),
     st.sampled_from(
         ["'a'", "''", "'it''s'", "'(1, 2), (3'", "'2024-02-29'", "'12'", "E'a\\n'", "'-- x'"]
@@ -190,3 +204,91 @@ def test_long_list_is_whole_wherever_a_query_stands(
     row = "({0}, 'x{0}')" if "(a, c)" in query else "({0})" if "VALUES" in query else "{0}"
     text = place.format(query.format(", ".join(row.format(i) for i in range(100, 199))))
     assert outcome(text) == plain(monkeypatch, text)
+
+
+def of_arguments(row: str, rows: int = 80) -> str:
+    """Return a list of rows in which each ? is the next parameter."""
+    parts = f"{', '.join([row] * rows)}".split("?")
+    return "".join(part + f"${i}" for i, part in enumerate(parts[:-1], 1)) + parts[-1]
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_bulk"),
+    [
+        (f"INSERT INTO t VALUES {of_arguments('(?, ?, ?, ?, ?, ?, ?)')}", True),
+        (f"INSERT INTO t (c, a) VALUES {of_arguments('(?::varchar(3), ?)')}", True),
+        (f"INSERT INTO t (a, c, e, b) VALUES {of_arguments('(?, NULL, 12, ?)')}", True),
+        (f"INSERT INTO t (a, e) VALUES {of_arguments('(?::bigint, ?::int)')}", True),
+        (f"INSERT INTO t (a) VALUES {of_arguments('(?)')}, (5)", False),
+        (f"INSERT INTO t (a, c) VALUES {of_arguments('(?, current_user)')}", False),
+        (f"SELECT * FROM (VALUES {of_arguments('(?, ?::int)')}) AS v (x, y)", True),
+        (f"VALUES {of_arguments('(?::int, 1.5, ?::date)')}", True),
+        (f"SELECT a FROM t WHERE a IN ({of_arguments('?')})", True),
+        (f"SELECT a FROM t WHERE c NOT IN ({of_arguments('?')})", True),
+        (f"SELECT a FROM t WHERE (a, c) IN ({of_arguments('(?, ?)')})", True),
+        (f"SELECT a FROM t WHERE (a, e) IN ({of_arguments('(?::int, ?::bigint)')})", True),
+        (f"SELECT a FROM t WHERE b IN ({of_arguments('?')})", False),
+        (f"UPDATE t SET c = v.y FROM (VALUES {of_arguments('(?::int, ?)')}) AS v (x, y)"
+         " WHERE a = v.x", True),
+    ],
+)  # fmt: skip
+def test_long_list_of_parameters_means_its_items(
+    sql: str, is_bulk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, types = planned_with_parameters(sql)
+    with monkeypatch.context() as patch:
+        patch.setattr(long_lists, "FEWEST", 1 << 40)
+        other, expected = planned_with_parameters(sql)
+    assert types == expected
+    assert ("Arguments(" in repr(plan)) is is_bulk
+    args = [DATA[type.name][i // 2 % 3] for i, type in enumerate(types)]
+    bindings = parameter_bindings(args, lambda name: name)
+    found, wanted = (
+        evaluate_small(bind_relation(relation_of(each), bindings), lambda _: CONTENTS)
+        for each in (plan, other)
+    )
+    if isinstance(plan, Insert):
+        assert found.equals(wanted)
+    elif isinstance(plan, Select):  # without the numbers of rows
+        shown = [*range(len(plan.query.desc.columns)), found.num_columns - 1]
+        found, wanted = found.select(shown), wanted.select(shown)
+    assert Counter(rows_of(found)) == Counter(rows_of(wanted))
+    assert found.num_rows or "NOT IN" in sql
+
+
+DATA: dict[str, list[Any]] = {
+    "int4": [1, 2, None],
+    "int8": [1, -5, 9],
+    "numeric": [Decimal("1.25"), Decimal(3), None],
+    "text": ["x", "yyyyy", None],
+    "varchar": ["x", "yyy", None],
+    "date": [0, 8000, None],
+    "float8": [0.5, None, 1.0],
+    "bool": [True, None, False],
+}
+TYPES = [INT4, SqlType("numeric", 6, 2), TEXT, DATE, INT8, FLOAT8, BOOL]
+CONTENTS = SmallRows(
+    tuple(to_array([*DATA[type.name], DATA[type.name][0]], type) for type in TYPES),
+    np.ones(4, np.int64),
+)
+
+
+def planned_with_parameters(text: str) -> tuple[Any, tuple[SqlType, ...]]:
+    """Return the plan of a statement, and the types of its parameters."""
+    types = ParameterTypes()
+    (statement,) = parse(text)
+    return plan_statement(statement, TestCatalog(TABLE), types), types.resolved()
+
+
+def relation_of(plan: Any) -> Relation:
+    """Return the relation of a query, or of the rows of a change."""
+    if isinstance(plan, Insert):
+        return plan.source
+    query = query_read_by(plan)
+    assert query is not None
+    return query.relation
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return rows with their multiplicities."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

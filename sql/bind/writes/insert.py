@@ -1,6 +1,6 @@
 """Bind INSERT."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -28,6 +28,8 @@ from foreshore.expr.ir import (
 from foreshore.expr.traversal import sources_of
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
+from foreshore.sql.ast.constant_rows import ConstantRows
+from foreshore.sql.bind.argument_rows import bind_rows
 from foreshore.sql.bind.bound_query import filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.constant_rows import column_values
@@ -351,14 +353,17 @@ def _long_values(
         return None
     if len(first) < len(positions) and statement.columns is not None:
         return None
-    binder = ExpressionBinder(planning, Scope(), Clause("VALUES"))
-    columns: list[Sequence[Datum]] = []
-    types: list[SqlType] = []
-    for i, (position, expr) in enumerate(zip(positions, first, strict=False)):
+    for position, expr in zip(positions, first, strict=False):
         if isinstance(expr, ast.Default) or _ignores_given_value(item, position, statement):
             return None
         if statement.overriding is None or is_stored(item, position):
             refuse_generated(item, position, "insert")
+    binder = ExpressionBinder(planning, Scope(), Clause("VALUES"))
+    if more.has_parameters:
+        return _rows_of_arguments(planning, item, positions, binder, first, more)
+    columns: list[Sequence[Datum]] = []
+    types: list[SqlType] = []
+    for i, (position, expr) in enumerate(zip(positions, first, strict=False)):
         type, name = item.desc.columns[position].type, item.desc.names[position]
 
         def convert(scalar: Scalar, at: int, type: SqlType = type, name: str = name) -> Scalar:
@@ -376,6 +381,27 @@ def _long_values(
         for i, (position, column) in enumerate(zip(positions, relation.columns, strict=False))
     }
     return _with_defaults(planning, item, relation, given)
+
+
+def _rows_of_arguments(
+    planning: Planning,
+    item: ItemView,
+    positions: tuple[int, ...],
+    binder: ExpressionBinder,
+    first: Sequence[ast.Expression],
+    more: ConstantRows,
+) -> Relation | None:
+    """Return rows of the table of long VALUES with parameters; None if that has to be by row."""
+
+    def convert_of(i: int, scalar: Scalar, at: int) -> Callable[[Scalar, int], Scalar]:
+        type, name = item.desc.columns[positions[i]].type, item.desc.names[positions[i]]
+        return lambda scalar, at: assign(planning, scalar, type, name, at)
+
+    found = bind_rows(binder, first, more, convert_of)
+    if found is None:
+        return None
+    rows, scalars = found
+    return _with_defaults(planning, item, rows, dict(zip(positions, scalars, strict=False)))
 
 
 def _is_default(expr: ast.Expression) -> bool:

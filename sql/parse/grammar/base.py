@@ -5,7 +5,7 @@ Each node of a tree records the offset to which an error about it would point (`
 
 import re
 import sys
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from sqlglot import exp
 from sqlglot.parsers.postgres import PostgresParser
@@ -93,6 +93,10 @@ class BaseParser(PostgresParser):
         self._index = index - 1
         self.depth = 0
         self._advance()
+
+    def _parse_parameter(self) -> exp.Parameter:
+        token = self._prev
+        return cast(exp.Parameter, located(super()._parse_parameter(), token))
 
     def position(self) -> int:
         """Return the index of the current token."""

@@ -34,3 +34,28 @@ async def test_invalid_row_fails_whole_insert(own_env: TestEnvironment, count: i
         said = await own_env.query("s", f"INSERT INTO t (v, w) VALUES {rows}", alone=False)
         assert told in said, said
     assert await own_env.query("s", "SELECT count(*) FROM t") == "0\nSELECT 1"
+
+
+@pytest.mark.parametrize("count", [2, 40, 9000])
+async def test_many_values_of_arguments_are_written_in_order(
+    own_env: TestEnvironment, count: int
+) -> None:
+    await own_env.query("s", SETUP)
+    pairs = ", ".join(f"(${2 * i + 1}, ${2 * i + 2}::text)" for i in range(count))
+    texts = ["NULL" if i % 2 else f"'w{i}'" for i in range(count)]
+    args = ", ".join(f"{i}, {text}" for i, text in enumerate(texts))
+
+    async def told(sql: str, args: str) -> list[str]:
+        answer = await own_env.query("s", f"PREPARE p AS {sql}; EXECUTE p ({args}); DEALLOCATE p")
+        return answer.splitlines()[1:-1]
+
+    rows = await told(f"INSERT INTO t (v, w) VALUES {pairs} RETURNING k - v, w", args)
+    assert rows[:-1] == [f"1|{text.strip(chr(39))}" for text in texts]
+    upsert = f"INSERT INTO t (k, w) VALUES {pairs} ON CONFLICT (k) DO UPDATE SET v = -1"
+    assert await told(upsert, args) == [f"INSERT 0 {count}"]
+    changed = f"UPDATE t SET w = x.w FROM (VALUES {pairs}) AS x (k, w) WHERE t.k = x.k::int"
+    assert await told(changed, args) == [f"UPDATE {count}"]
+    listed = ", ".join(f"${i + 1}" for i in range(count))
+    deleted = await told(f"DELETE FROM t WHERE k IN ({listed})", ", ".join(map(str, range(count))))
+    assert deleted == [f"DELETE {count}"]
+    assert await own_env.query("s", "SELECT min(k), max(k) FROM t") == f"{count}|{count}\nSELECT 1"
