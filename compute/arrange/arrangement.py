@@ -480,14 +480,19 @@ def _equal_pairs(sorted_hashes: Words, hashes: Words) -> tuple[Ints, Ints]:
         order = np.argsort(hashes, kind="stable")  # what is near is found ten times faster
         places, at = _equal_pairs(sorted_hashes, hashes[order])
         return order[places], at
-    starts = sorted_hashes.searchsorted(hashes)
-    counts = sorted_hashes.searchsorted(hashes, "right") - starts
-    total = int(counts.sum())
-    if not total:
+    if not len(sorted_hashes):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    places = np.repeat(np.arange(len(hashes)), counts)
-    offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    return places, np.repeat(starts, counts) + offsets
+    starts = sorted_hashes.searchsorted(hashes)
+    last = len(sorted_hashes) - 1
+    places = np.flatnonzero(sorted_hashes[np.minimum(starts, last)] == hashes)
+    starts, wanted = starts[places], hashes[places]
+    several = (starts < last) & (sorted_hashes[np.minimum(starts + 1, last)] == wanted)
+    if not several.any():
+        return places, starts
+    counts = np.ones(len(places), np.int64)
+    counts[several] = sorted_hashes.searchsorted(wanted[several], "right") - starts[several]
+    offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(places, counts), np.repeat(starts, counts) + offsets
 
 
 def _repeated(rows: pa.RecordBatch, counts: Any) -> pa.RecordBatch:

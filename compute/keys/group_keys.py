@@ -41,6 +41,10 @@ class GroupKeys:
                 else:
                     self._many.setdefault((table, name), []).append(rows.updates)
 
+    def writes(self, layout: KeyLayout) -> bool:
+        """Whether any row of the table has been written."""
+        return (layout.table, layout.constraint.name) in self._parts
+
     def has(self, table: GlobalId, name: str, hashes: Sequence[int]) -> bool:
         """Whether one of these keys has been written."""
         by_hash = self._few.get((table, name))

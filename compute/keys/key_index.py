@@ -91,6 +91,8 @@ class KeyIndex:
 
     def latest(self, hashes: Sequence[int]) -> Timestamp:
         """Return a time since which no key with one of `hashes` was changed; 0 if none ever was."""
+        if not hashes:
+            return 0
         if len(hashes) <= FEW:
             return max([self.newest.latest(hash) for hash in hashes])
         return self.settled().latest(np.array(hashes, np.uint64))
@@ -135,17 +137,13 @@ class KeyIndex:
         self, parts: Sequence[Updates], own: OwnRows | None = None
     ) -> Duplicate | None:
         """Return what `duplicate` does, of rows in columns."""
-        places = self._places(parts, own)
-        inserted = [part.key_hashes[part.diffs > 0] for part in parts]
-        wanted = np.unique(np.concatenate(inserted)) if inserted else np.empty(0, np.uint64)
-        if not len(wanted):
+        if not any((part.diffs > 0).any() for part in parts):
             return None
-        sums = np.sum([place.totals(wanted) for place in places], axis=0)
-        hashes = np.concatenate([part.key_hashes for part in parts])
-        diffs = np.concatenate([part.diffs for part in parts])
-        at = np.minimum(wanted.searchsorted(hashes), len(wanted) - 1)
-        same = wanted[at] == hashes
-        np.add.at(sums, at[same], diffs[same])
+        places = self._places(parts, own)
+        hashes, diffs = _net(parts)
+        grown = diffs > 0  # one row may replace another: then nothing is looked up
+        wanted, diffs = hashes[grown], diffs[grown]
+        sums = np.sum([diffs, *(place.totals(wanted) for place in places)], axis=0)
         over = wanted[sums > 1]
         if not len(over):
             return None
@@ -248,6 +246,7 @@ class KeyIndex:
 
     def fill(self, updates: Updates, time: Timestamp) -> None:
         """Insert all rows of the table at `time` into the empty index."""
+        self.newest.changed = time
         self.arrangement.insert_prepared([updates], time, time + 1)
         self.newest.advance(time + 1)
 
@@ -260,6 +259,7 @@ class KeyIndex:
         else:
             updates = [part.updates for part in parts]
             hashes = np.concatenate([part.key_hashes for part in updates])
+            self.newest.changed = time
             self.newest.forget(hashes.tolist() if len(hashes) <= MANY else None)
             self.arrangement.insert_prepared(updates, time, time + 1)
             self.newest.advance(time + 1)
@@ -282,3 +282,14 @@ class KeyIndex:
         self.arrangement.install(merge, run)
         for each, by_hash in zip(secondary, hashed, strict=True):
             each.add(by_hash)
+
+
+def _net(parts: Sequence[Updates]) -> tuple[Words, Ints]:
+    """Return the hashes of the keys of updates, each once, and what the diffs of each add up to."""
+    hashes = np.concatenate([part.key_hashes for part in parts])
+    order = np.argsort(hashes, kind="stable")
+    hashes, diffs = hashes[order], np.concatenate([part.diffs for part in parts])[order]
+    first = np.ones(len(hashes), np.bool_)
+    first[1:] = hashes[1:] != hashes[:-1]
+    starts = np.flatnonzero(first)
+    return hashes[starts], np.add.reduceat(diffs, starts) if len(starts) else diffs

@@ -155,7 +155,9 @@ class KeyIndexes:
                     return True
                 continue
             index = self.of(table).get(name)
-            if index is None or index.latest(hashes) > time:
+            if index is None:
+                return True
+            if index.newest.changed > time and index.latest(hashes) > time:
                 return True
             if earlier is not None and earlier.has(table, name, hashes):
                 return True
@@ -200,6 +202,8 @@ class KeyIndexes:
 def _duplicate(
     index: KeyIndex, parts: Sequence[KeyedRows], checked: Timestamp, earlier: GroupKeys
 ) -> Duplicate | None:
+    if index.newest.changed <= checked and not earlier.writes(index.layout):
+        return None
     changes = changes_of(parts)
     if changes is not None:
         before = earlier.changes(index.layout, [change.hash for change in changes])

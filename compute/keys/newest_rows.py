@@ -53,6 +53,7 @@ class NewestRows:
         self._reached: Reached | None = None
         self._entries: dict[int, Entry] = {}
         self._pending: list[tuple[Change, Timestamp]] = []
+        self.changed: Timestamp = arrangement.upper  # no row has changed after this time
         self._bytes = 0  # about as much as the entries take, those that others replaced included
 
     @property
@@ -81,6 +82,7 @@ class NewestRows:
     def apply(self, changes: Sequence[Change], time: Timestamp) -> None:
         """Make the next changes, in order, at `time`; the upper is beyond it then."""
         shared: list[int] = []
+        self.changed = time
         for change in changes:
             self._pending.append((change, time))
             known = self._entries.get(change.hash)

@@ -82,7 +82,7 @@ def size_of(datum: Datum) -> int:
     if isinstance(datum, str | bytes):
         return len(datum)
     if isinstance(datum, list | tuple):
-        if len(datum) > MANY_ELEMENTS:
+        if len(datum) > MANY_ELEMENTS or (datum and isinstance(datum[0], int | float)):
             return SMALL * (1 + len(datum))
         return SMALL + sum(map(size_of, datum))
     return SMALL
