@@ -33,6 +33,7 @@ from foreshore.expr.traversal import walk_scalars
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows, parameters
 from foreshore.sql.bind.constant_rows import column_values
+from foreshore.sql.bind.positions import at_of
 from foreshore.sql.planning import Planning
 from foreshore.types import INT8, UNKNOWN, ColumnType, SqlType, array_of
 
@@ -55,8 +56,6 @@ def bind_rows(
 
     `numbered`: the rows have their numbers, from 1, in a column more.
     """
-    from foreshore.sql.bind.expression import at_of
-
     arrays: list[Scalar] = []
     elements: list[SqlType] = []
     scalars: list[Scalar] = []
@@ -133,8 +132,6 @@ def in_arguments(
     binder: "ExpressionBinder", expr: ast.InList, left: Scalar, more: ConstantRows
 ) -> tuple[Call, Arguments] | None:
     """Return the comparison with the first item of IN, and all its items, which are parameters."""
-    from foreshore.sql.bind.expression import at_of
-
     (first,) = expr.items
     operator, offsets = "<>" if expr.negated else "=", (expr.at, at_of(expr.arg), at_of(first))
     test = binder.operate(operator, left, binder.bind(first), *offsets)
@@ -154,8 +151,6 @@ def are_compared_as_they_are(
 
     The parameters have these types from then on.
     """
-    from foreshore.sql.bind.expression import at_of
-
     if more.width != len(left) or len(first) != len(left):
         return False
     for i, (scalar, expr) in enumerate(zip(left, first, strict=True)):
