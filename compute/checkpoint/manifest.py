@@ -17,7 +17,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
-FORMAT = 1
+FORMAT = 2
 NAME = "manifest.json"
 DIRECTORY = "checkpoints"
 
@@ -65,11 +65,15 @@ class SavedStrings(msgspec.Struct, frozen=True):
 
 
 class SavedDataflow(msgspec.Struct, frozen=True):
-    """A dataflow that has taken all updates before `upper`; `saved_at` is in milliseconds."""
+    """A dataflow that has taken all updates before `upper`; `saved_at` is in milliseconds.
+
+    All its output is before `settled`.
+    """
 
     id: GlobalId
     fingerprint: str
     upper: int
+    settled: int
     saved_at: int
     state: SavedState
 

@@ -47,7 +47,7 @@ from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import Checkpoints, DataflowDescription
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import Contents
-from foreshore.compute.replica.resume import Resumed, resume
+from foreshore.compute.replica.resume import Resumed, Uppers, resume
 from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
@@ -158,12 +158,15 @@ class Checkpointer:
             self._manifest, self._strings = manifest, manifest.strings
 
     def resume(
-        self, description: DataflowDescription, contents: Mapping[GlobalId, Contents]
+        self,
+        description: DataflowDescription,
+        contents: Mapping[GlobalId, Contents],
+        shards: Uppers,
     ) -> Resumed | None:
         """On a worker: return a dataflow in its saved state, None if it has to be hydrated."""
         if self._loaded is None or self._engine is None or self._store is None:
             return None
-        return resume(self._engine, self._store, self._loaded, description, contents)
+        return resume(self._engine, self._store, self._loaded, description, contents, shards)
 
     def forget(self) -> None:
         """Load nothing any more, and write all anew: the replica works for another database."""
@@ -282,6 +285,7 @@ class Checkpointer:
             await asyncio.sleep(0.005)
         last = self._written.get(dataflow.id)
         upper, steps = dataflow.frontier, dataflow.times.steps
+        settled = dataflow.settled
         if last is not None and last.state is dataflow and last.steps == steps:
             state = last.saved.state
         else:
@@ -294,7 +298,7 @@ class Checkpointer:
                 self._freed(dataflow)
             state = await blocking.run(self._writing, _write, self._store, to.captured)
         print_ = fingerprint(dataflow.description)
-        saved = SavedDataflow(dataflow.id, print_, upper, _now(), state)
+        saved = SavedDataflow(dataflow.id, print_, upper, settled, _now(), state)
         return _Written(dataflow, steps, saved)
 
     def _finish(

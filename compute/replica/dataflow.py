@@ -53,7 +53,7 @@ from foreshore.compute.replica.index_subscribers import IndexSubscribers
 from foreshore.compute.replica.indexes import Index, arrangement_status
 from foreshore.compute.replica.inputs import Contents, conform
 from foreshore.compute.replica.queues import Part, Window, at_or_after, before, import_queue
-from foreshore.compute.replica.resume import Resume, Resumed, initial_messages
+from foreshore.compute.replica.resume import Resume, Resumed
 from foreshore.errors import OutOfMemory
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
@@ -112,6 +112,7 @@ class DataflowState:
         self._weighed_at = 0.0  # when its memory was last compared with its limit
         as_of = description.as_of
         self.frontier = as_of  # all before it is processed, once hydrated
+        self.settled = as_of  # no output was put out at this time or later
         self.indexes = {
             export.id: Index(
                 export, table_index(export.id, self._columns, export.key, as_of), as_of
@@ -156,8 +157,8 @@ class DataflowState:
             self._dataflow.close()
             self._dataflow = None
         resumed = None
-        if resume is not None and not self._messages.persisted:
-            resumed = resume(self.description, self._contents)
+        if resume is not None:
+            resumed = resume(self.description, self._contents, self._messages.shards)
         if resumed is not None:
             return self._resumed(resumed, started, cpu)
         self._dataflow = engine.create(self.description, schemas)
@@ -172,7 +173,7 @@ class DataflowState:
         sent = self._messages.initial(output)
         self._insert(output, as_of + 1)
         self.budget.check(self.memory)
-        self.frontier = as_of + 1
+        self.frontier = self.settled = as_of + 1
         self._precede(as_of + 1, {id: pa.concat_tables(each) for id, each in later.items() if each})
         self._contents = {}
         self._messages.persisted = {}
@@ -188,6 +189,7 @@ class DataflowState:
         for id, index in list(self.indexes.items()):
             index.rows = resumed.indexes[id]
         begin = resumed.upper
+        self.settled = resumed.settled
         if begin <= as_of:
             deltas = {id: before(table, as_of + 1) for id, table in resumed.updates.items()}
             if any(map(len, deltas.values())) or self._due(as_of + 1):
@@ -196,14 +198,18 @@ class DataflowState:
                 output = _nothing(self._columns)
                 self._dataflow.advanced(as_of + 1)
             self._insert(output, as_of + 1)
+            if not output.is_empty:
+                self.settled = as_of + 1
         self.frontier = max(begin, as_of + 1)
         rest = {id: at_or_after(table, self.frontier) for id, table in resumed.updates.items()}
         self._precede(self.frontier, {id: table for id, table in rest.items() if table.num_rows})
+        sent = self._messages.resumed(self.errors, self.frontier)
         self._contents = {}
+        self._messages.persisted = {}
         self.budget.check(self.memory)
         self.times.hydration_ms = round(1000 * (time.monotonic() - started))
         self.times.hydration_ns += max(thread_time_ns() - cpu, 1)
-        return initial_messages(self.description, self.errors)
+        return sent
 
     @property
     def is_savable(self) -> bool:
@@ -306,6 +312,8 @@ class DataflowState:
         output = self._conformed(self._stepped or _nothing(self._columns))
         if self._changed is None:
             lower, upper = window.lower, window.upper
+            if self._messages.corrections or not output.is_empty:
+                self.settled = upper
             self._changed = [
                 *self._messages.changes(output, lower, upper, self.exports),
                 *self.subscribers.changes(output, lower, upper),

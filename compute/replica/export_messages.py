@@ -10,8 +10,8 @@ from collections.abc import Mapping, Set
 
 import pyarrow as pa
 
-from foreshore.compute.arrange.arrangement import consolidate
-from foreshore.compute.engine import rows_schema
+from foreshore.compute.arrange.arrangement import Arrangement, consolidate
+from foreshore.compute.engine import ERRORS, empty_output, output_schema, rows_schema
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import (
     DataflowDescription,
@@ -44,6 +44,11 @@ class ExportMessages:
         self._columns = columns_of(description.relation)
         self.persisted: Mapping[GlobalId, Contents] = persisted
         self.corrections: dict[GlobalId, tuple[Timestamp, pa.Table]] = {}
+
+    @property
+    def shards(self) -> Mapping[GlobalId, Timestamp]:
+        """Return the upper of each shard that has to be corrected, or known to be correct."""
+        return {id: contents.snapshot.upper for id, contents in self.persisted.items()}
 
     def corrects_before(self, upper: Timestamp) -> bool:
         """Whether a correction is to be written before `upper`."""
@@ -83,6 +88,17 @@ class ExportMessages:
                     sent.append((message, (correction, output.errors)))
                 case IndexExport():
                     pass
+        return sent
+
+    def resumed(self, errors: Arrangement, frontier: Timestamp) -> Sent:
+        """Return the messages for a state before `frontier`, whose rows are in the shards."""
+        found = conform(errors.updates(frontier - 1), output_schema(ERRORS))
+        nothing = empty_output(self._columns)
+        sent: Sent = []
+        for export in self._exports:
+            if isinstance(export, SinkExport):
+                lower = min(self.shards.get(export.shard, frontier), frontier)
+                sent.append((SinkUpdates(export.shard, lower, frontier, True), (nothing, found)))
         return sent
 
     def changes(

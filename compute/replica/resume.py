@@ -2,9 +2,11 @@
 
 It must be the same dataflow, with the same plan and exports. Its inputs must be readable from the
 time before the saved state's upper on, so that no earlier update is moved beyond it, and go as far.
-The output before the saved state's upper was sent by another process, so a sink whose shard is not
-as far, or has to be corrected, cannot resume. An index must be readable from the `as_of` on.
-Otherwise the dataflow hydrates anew, and the log says why.
+The output before the saved state's upper was sent by another process, and a plan's output follows
+from its inputs. So a shard that has all of it is that of the view, and needs no correction. It is
+as far as the last time at which the output changed, at least: later ones may not be logged. An
+index must be readable from the `as_of` on. Otherwise the dataflow hydrates anew, and the log says
+why.
 """
 
 import logging
@@ -20,16 +22,14 @@ from foreshore.compute.checkpoint.engine import SavingEngine
 from foreshore.compute.checkpoint.manifest import Manifest, SavedDataflow, fingerprint
 from foreshore.compute.checkpoint.state import Mismatch, Reader, State
 from foreshore.compute.checkpoint.store import CheckpointStore
-from foreshore.compute.engine import ERRORS, Dataflow, empty_output, output_schema, rows_schema
+from foreshore.compute.engine import ERRORS, Dataflow, rows_schema
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import (
     DataflowDescription,
     IndexExport,
-    Message,
     SinkExport,
-    SinkUpdates,
 )
-from foreshore.compute.replica.inputs import Contents, conform
+from foreshore.compute.replica.inputs import Contents
 from foreshore.expr.columns import columns_of
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -45,10 +45,12 @@ class Resumed:
     indexes: Mapping[GlobalId, IndexRows]
     errors: Arrangement
     upper: Timestamp
+    settled: Timestamp  # all output is before it
     updates: Mapping[GlobalId, pa.Table]
 
 
-Resume = Callable[[DataflowDescription, Mapping[GlobalId, Contents]], Resumed | None]
+Uppers = Mapping[GlobalId, Timestamp]  # of shards that a server has found when it started
+Resume = Callable[[DataflowDescription, Mapping[GlobalId, Contents], Uppers], Resumed | None]
 
 
 def resume(
@@ -57,13 +59,14 @@ def resume(
     manifest: Manifest,
     description: DataflowDescription,
     contents: Mapping[GlobalId, Contents],
+    shards: Uppers,
 ) -> Resumed | None:
     """Return a dataflow in its saved state, None if it has to be hydrated."""
     saved = manifest.dataflow(description.id)
     if saved is None:
         return None
     try:
-        check_fits(saved, description, contents)
+        check_fits(saved, description, contents, shards)
         found = _loaded(engine, store, saved, description, contents)
         logger.info("a dataflow is resumed", extra={"dataflow": description.id})
         return found
@@ -74,7 +77,10 @@ def resume(
 
 
 def check_fits(
-    saved: SavedDataflow, description: DataflowDescription, contents: Mapping[GlobalId, Contents]
+    saved: SavedDataflow,
+    description: DataflowDescription,
+    contents: Mapping[GlobalId, Contents],
+    shards: Uppers,
 ) -> None:
     """Raise Mismatch unless the dataflow can go on from the saved one with these inputs."""
     if saved.fingerprint != fingerprint(description):
@@ -85,10 +91,14 @@ def check_fits(
             raise Mismatch(f"{id} is readable from {since}, the checkpoint is of {saved.upper - 1}")
         if each.snapshot.upper < saved.upper:
             raise Mismatch(f"{id} is known before {each.snapshot.upper}, not {saved.upper}")
-    if saved.upper - 1 > description.as_of:
-        for export in description.exports:
-            if not isinstance(export, IndexExport):
-                raise Mismatch(f"{export.id} is not as far as the checkpoint")
+    ahead = saved.upper - 1 > description.as_of
+    for export in description.exports:
+        if isinstance(export, SinkExport) and export.shard in shards:
+            upper = shards[export.shard]
+            if upper < saved.settled or upper <= description.as_of:
+                raise Mismatch(f"{export.id} has not all rows of the checkpoint")
+        elif ahead and not isinstance(export, IndexExport):
+            raise Mismatch(f"{export.id} is not as far as the checkpoint")
 
 
 def _loaded(
@@ -119,7 +129,7 @@ def _loaded(
         errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         errors.load(reader.part("errors"))
         errors.advance(upper)
-        if errors.since > description.as_of:
+        if errors.since > (description.as_of if indexes else max(as_of, description.as_of)):
             raise Mismatch(f"its errors are readable from {errors.since}")
         reader.check_all_read()
         parts = {id: each.after(as_of) for id, each in contents.items()}
@@ -127,18 +137,4 @@ def _loaded(
         dataflow.close()
         raise
     updates = {id: pa.concat_tables(tables) for id, tables in parts.items() if tables}
-    return Resumed(dataflow, indexes, errors, upper, updates)
-
-
-def initial_messages(
-    description: DataflowDescription, errors: Arrangement
-) -> list[tuple[Message, tuple[pa.Table, ...]]]:
-    """Return the messages of a resumed dataflow for its sinks, whose shards' rows are correct."""
-    upper = description.as_of + 1
-    found = conform(errors.updates(upper - 1), output_schema(ERRORS))
-    nothing = empty_output(columns_of(description.relation))
-    return [
-        (SinkUpdates(export.shard, upper, upper, True), (nothing, found))
-        for export in description.exports
-        if isinstance(export, SinkExport)
-    ]
+    return Resumed(dataflow, indexes, errors, upper, saved.settled, updates)

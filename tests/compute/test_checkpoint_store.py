@@ -29,7 +29,7 @@ ID = GlobalId("u1")
 
 
 def manifest_of(*states: SavedState) -> Manifest:
-    dataflows = tuple(SavedDataflow(ID, "", 1, 0, each) for each in states)
+    dataflows = tuple(SavedDataflow(ID, "", 1, 1, 0, each) for each in states)
     return Manifest(FORMAT, "", "", 0, 0, 0, (), (), dataflows)
 
 

@@ -11,15 +11,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from foreshore.compute.checkpoint.manifest import Manifest
+from foreshore.compute.checkpoint.manifest import (
+    File,
+    Manifest,
+    SavedDataflow,
+    SavedState,
+    fingerprint,
+)
+from foreshore.compute.checkpoint.state import Mismatch
 from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.controller.cluster import Replica
 from foreshore.compute.controller.input_holds import _downgrade_holds
 from foreshore.compute.protocol import DataflowDescription, SinkExport
 from foreshore.compute.replica import checkpoints
 from foreshore.compute.replica.dataflow import DataflowState
-from foreshore.compute.replica.resume import resume
+from foreshore.compute.replica.resume import check_fits, resume
 from foreshore.expr.ir import Column, Join, Relation
+from foreshore.ids import GlobalId
 from foreshore.types import INT4
 from tests.compute.in_process import InProcessLauncher
 from tests.compute.runtime.harness import (
@@ -270,12 +278,17 @@ def test_no_checkpoint_is_made_before_all_dataflows_are_resumed(
     calls: list[str] = []
 
     def slow(
-        engine: Any, store: Any, manifest: Any, description: DataflowDescription, contents: Any
+        engine: Any,
+        store: Any,
+        manifest: Any,
+        description: DataflowDescription,
+        contents: Any,
+        shards: Any,
     ) -> Any:
         calls.append(description.id)
         if len(calls) == 2:
             clock.sleep(1)  # meanwhile the other one would be saved, and this one's files deleted
-        return resume(engine, store, manifest, description, contents)
+        return resume(engine, store, manifest, description, contents, shards)
 
     monkeypatch.setattr(checkpoints, "resume", slow)
     monkeypatch.setattr(checkpoints, "PATIENCE_SECONDS", 0.1)
@@ -348,3 +361,21 @@ def test_inputs_stay_held_when_a_later_checkpoint_fails(
                 assert replica_of(env).checkpoints
 
     run(work)
+
+
+@pytest.mark.parametrize(
+    ("upper", "fits"),
+    [(4, False), (5, True), (7, True), (10, True), (20, True)],
+    ids=["rows missing", "no row missing", "later", "as far", "farther"],
+)
+def test_view_resumes_if_its_shard_has_all_rows(upper: int, fits: bool) -> None:
+    """The output changed before 5 for the last time; the state is that before 10."""
+    sink = SinkExport(GlobalId("u9"))
+    description = DataflowDescription(GlobalId("u9"), joined(), (), (sink,), upper - 1)
+    state = SavedState(File("a", 0, 0))
+    saved = SavedDataflow(GlobalId("u9"), fingerprint(description), 10, 5, 0, state)
+    if fits:
+        check_fits(saved, description, {}, {GlobalId("u9"): upper})
+    else:
+        with pytest.raises(Mismatch, match="has not all rows of the checkpoint"):
+            check_fits(saved, description, {}, {GlobalId("u9"): upper})
