@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.ddl import alter, clusters, create, drop, enums, owners
+from foreshore.adapter.ddl import clusters, create, drop, enums, owners
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.refresh import refresh_view
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
-from foreshore.adapter.introspection.explain import explain, explain_maintained
-from foreshore.adapter.introspection.explain_analyze import explain_analyze
-from foreshore.adapter.introspection.explain_change import explain_change
-from foreshore.adapter.introspection.explain_freshness import explain_freshness
-from foreshore.adapter.introspection.explain_operators import explain_operators
+from foreshore.adapter.ddl.tables import alter
+from foreshore.adapter.explain.analyze import explain_analyze
+from foreshore.adapter.explain.change import explain_change
+from foreshore.adapter.explain.explain import explain, explain_maintained
+from foreshore.adapter.explain.freshness import explain_freshness
+from foreshore.adapter.explain.operators import explain_operators
+from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
-from foreshore.adapter.read.row_locks import lock_table
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext

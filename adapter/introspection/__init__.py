@@ -1,1 +1,1 @@
-"""System relations, EXPLAIN and freshness."""
+"""System relations: their rows, and the tables that the system writes."""

@@ -17,7 +17,7 @@ from foreshore.adapter.read.cluster_choice import (
     replanned_if_dropped,
 )
 from foreshore.adapter.read.in_process import result_in_process, rows_in_process
-from foreshore.adapter.read.key_lookup import is_local, look_up, rows_over
+from foreshore.adapter.read.keys.key_lookup import is_local, look_up, rows_over
 from foreshore.adapter.read.result import all_rows, finished
 from foreshore.adapter.read.small import small_over, small_result
 from foreshore.adapter.session.context import StatementContext

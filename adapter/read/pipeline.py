@@ -23,7 +23,7 @@ from foreshore.adapter.read.bind import (
 )
 from foreshore.adapter.read.cluster_choice import collections_read, index_of
 from foreshore.adapter.read.execute import changes, execute, execute_unfinished
-from foreshore.adapter.read.key_lookup import can_look_up
+from foreshore.adapter.read.keys.key_lookup import can_look_up
 from foreshore.adapter.read.result import all_rows
 from foreshore.adapter.read.timestamp import (
     fixed_time,

@@ -6,11 +6,11 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.read.bind import Given
-from foreshore.adapter.read.index_point import rows_of_index, whole_index
+from foreshore.adapter.read.keys.index_point import rows_of_index, whole_index
+from foreshore.adapter.read.keys.point import row_by_key
+from foreshore.adapter.read.keys.row_locks import lock_and_read
 from foreshore.adapter.read.pipeline import prepared_peek, read_result
-from foreshore.adapter.read.point import row_by_key
 from foreshore.adapter.read.result import BatchSource, RowSource, Selected, TupleSource, all_rows
-from foreshore.adapter.read.row_locks import lock_and_read
 from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import batch_of_rows

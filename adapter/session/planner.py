@@ -18,8 +18,8 @@ from foreshore.adapter.read.access_path import (
     PeekPlan,
     plan_peek,
 )
-from foreshore.adapter.read.index_point import plan_index_point, plan_index_whole
-from foreshore.adapter.read.point import plan_point
+from foreshore.adapter.read.keys.index_point import plan_index_point, plan_index_whole
+from foreshore.adapter.read.keys.point import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.prepared import Basis, PlanKey, Prepared
 from foreshore.adapter.session.side_effects import calls_in

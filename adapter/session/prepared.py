@@ -18,8 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.read.access_path import IndexRead, PeekPlan
-from foreshore.adapter.read.index_point import IndexPoint
-from foreshore.adapter.read.point import PointPlan
+from foreshore.adapter.read.keys.index_point import IndexPoint
+from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.write.stage import RowRules
 from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId

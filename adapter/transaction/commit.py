@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from foreshore import blocking
-from foreshore.adapter.ddl.alter import altered_indexes
+from foreshore.adapter.ddl.tables.alter import altered_indexes
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_positions import DurablePositions
 from foreshore.adapter.transaction.catalog_commit import CatalogChange

@@ -1,6 +1,6 @@
 """UPDATE, DELETE and MERGE: rows are locked and read, checked, then staged as one change.
 
-The row under one whole key is a tuple (`adapter/read/point.py`); all others are columns
+The row under one whole key is a tuple (`adapter/read/keys/point.py`); all others are columns
 (`source.py`). They are read at the newest time, and the change is valid only if they are the same
 when the transaction commits.
 """
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.point import locked_row
+from foreshore.adapter.read.keys.point import locked_row
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.returning import returned, returned_of

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from foreshore.adapter.read.key_lookup import locks_of_rows
+from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock

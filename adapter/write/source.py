@@ -13,7 +13,7 @@ from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.bind import Given, bind_peek, call_side_effects, counted_each
 from foreshore.adapter.read.execute import computed
 from foreshore.adapter.read.in_process import grows_long_values
-from foreshore.adapter.read.key_lookup import locked_by_key, locked_rows, rows_over
+from foreshore.adapter.read.keys.key_lookup import locked_by_key, locked_rows, rows_over
 from foreshore.adapter.read.pipeline import prepared_peek, read_rows
 from foreshore.adapter.read.select import rows_of_init_plans
 from foreshore.adapter.read.timestamp import tables_below

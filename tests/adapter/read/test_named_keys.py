@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.read import key_lookup
+from foreshore.adapter.read.keys import key_lookup
 from foreshore.compute.arrange.run import Updates
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.sql.optimize import restrict

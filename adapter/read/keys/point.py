@@ -5,7 +5,7 @@ one value each cost more than all else that such a statement does. Its scalars a
 first the *givens*, arguments and what is asked of the environment, then the row.
 
 `row_by_key` and `locked_row` return None where the row has to be read another way
-(`adapter/read/key_lookup.py`).
+(`adapter/read/keys/key_lookup.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.key_lookup import KeyLocks, Located, lock_and_find
+from foreshore.adapter.read.keys.key_lookup import KeyLocks, Located, lock_and_find
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock

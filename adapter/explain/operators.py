@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from foreshore import blocking
+from foreshore.adapter.explain.explain import name_of
 from foreshore.adapter.introspection.dataflow_relations import arrangements, operators
-from foreshore.adapter.introspection.explain import name_of
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.describe import operator_titles

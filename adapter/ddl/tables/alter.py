@@ -14,8 +14,8 @@ from foreshore.adapter.ddl.create import refuse_reserved, with_sequences
 from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
-from foreshore.adapter.ddl.table_rewrite import plan_dependents, requires_rewrite, rewrite_table
-from foreshore.adapter.ddl.verify_constraints import verify, with_own_rows
+from foreshore.adapter.ddl.tables.rewrite import plan_dependents, requires_rewrite, rewrite_table
+from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import refuse_subscribed
 from foreshore.adapter.write.stage import committed_index

@@ -19,7 +19,7 @@ from foreshore import blocking
 from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.sequences import define_table
-from foreshore.adapter.ddl.verify_constraints import verify, with_own_rows
+from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_by_row
 from foreshore.adapter.transaction.transaction import AlteredTable, Written

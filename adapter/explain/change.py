@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from foreshore.adapter.introspection.explain import (
+from foreshore.adapter.explain.explain import (
     described_path,
     described_steps,
     name_of,

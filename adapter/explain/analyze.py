@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
-from foreshore.adapter.introspection.explain import name_of
+from foreshore.adapter.explain.explain import name_of
 from foreshore.adapter.read.result import ALL, BatchSource, Selected
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.read.trace import Trace

@@ -1,0 +1,1 @@
+"""ALTER TABLE: constraints are verified, and tables rewritten."""

@@ -1,0 +1,1 @@
+"""EXPLAIN: how a query is answered, what it costs, and how fresh its answer is."""

@@ -1,0 +1,1 @@
+"""Rows by keys: lookups in key indexes and mirrors, and row locks."""
