@@ -72,6 +72,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateTableAs: create.create_table_as,
     plans.CreateEnum: enums.create_enum,
     plans.CreateDomain: enums.create_domain,
+    plans.CreateStructured: enums.create_structured,
     plans.AlterEnum: enums.alter_enum,
     plans.CreateSequence: create.create_sequence,
     plans.CreateView: create.create_view,

@@ -20,7 +20,7 @@ from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Sequence
-from foreshore.types import RelationDesc
+from foreshore.types import RelationDesc, SqlType
 from foreshore.update import Timestamp
 
 
@@ -43,6 +43,7 @@ class Planned:
     computed: tuple[tuple[int, Scalar], ...] = ()  # those that are stored, over the table's row
     sequence: Sequence | None = None
     labels: tuple[str, ...] = ()  # of an enum
+    structure: SqlType | None = None  # of a type of records, lists or maps
     domain: Domain | None = None
     depends_on_zone: bool = False
     unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`

@@ -29,14 +29,18 @@ from foreshore.expr.share import put_in, share
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
-from foreshore.types import EnumType, RelationDesc, SqlType, array_of
+from foreshore.types import DefinedType, Member, RelationDesc, SqlType, array_of
 
 _NO_COLUMNS = RelationDesc((), ())
 
 
-def enum_type(item: Item, name: tuple[str, ...], labels: tuple[str, ...]) -> SqlType:
-    """Return the SQL type of an enum; the oid of its arrays follows its own."""
-    defined = EnumType(item.oid, item.oid + 1, name, item.enum_values or (), labels)
+def type_of_item(item: Item, name: tuple[str, ...], planned: Planned) -> SqlType:
+    """Return the SQL type that an item defines; the oid of its arrays follows its own."""
+    structure = planned.structure
+    if structure is not None:
+        defined = DefinedType(item.oid, item.oid + 1, name)
+        return SqlType(structure.name, defined=defined, members=structure.members)
+    defined = DefinedType(item.oid, item.oid + 1, name, item.enum_values or (), planned.labels)
     return SqlType("enum", defined=defined)
 
 
@@ -76,8 +80,8 @@ class Reader(Names, ABC):
         if found is None or found.type != "type":
             return None
         self.used.add(found.id)
-        labels = self.planned[found.id].labels
-        return found.id, enum_type(found, self.state.full_name(found), labels)
+        type = type_of_item(found, self.state.full_name(found), self.planned[found.id])
+        return found.id, self._with_present_members(type)
 
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
         """Return the domain `[[database.]schema.]name`, or None."""
@@ -93,9 +97,15 @@ class Reader(Names, ABC):
         if type.element is not None:
             return array_of(self.present_type(type.element))
         item = None if type.defined is None else self.state.item_with(type.defined.oid)
-        if item is None:
+        if item is not None:
+            type = type_of_item(item, self.state.full_name(item), self.planned[item.id])
+        return self._with_present_members(type)
+
+    def _with_present_members(self, type: SqlType) -> SqlType:
+        if not type.members:
             return type
-        return enum_type(item, self.state.full_name(item), self.planned[item.id].labels)
+        members = tuple(Member(m.name, self.present_type(m.type)) for m in type.members)
+        return SqlType(type.name, defined=type.defined, members=members)
 
     def item(self, id: GlobalId) -> ItemView:
         """Return the item bound to `id`."""

@@ -76,7 +76,7 @@ def multirange_of(type: SqlType) -> SqlType:
 def cut(value: Any, *, after: bool, type: str) -> bytes:
     """Return the cut before or after a value of the bounds of the range type `type`."""
     if type == "numrange":
-        key = _numeric_bytes(Decimal(str(value)))
+        key = numeric_bytes(Decimal(str(value)))
     else:
         key = (int(value) + _HALF).to_bytes(_WORD, "big")
     return b"\x01" + key + (b"\x01" if after else b"\x00")
@@ -85,7 +85,7 @@ def cut(value: Any, *, after: bool, type: str) -> bytes:
 def value_of(cut: bytes, type: str) -> Any:
     """Return the datum beside a cut that is not an end."""
     if type == "numrange":
-        return _numeric_of(cut[1:-1])
+        return numeric_of(cut[1:-1])
     return int.from_bytes(cut[1:-1], "big") - _HALF
 
 
@@ -138,13 +138,18 @@ def _end_of_cut(datum: bytes, at: int, type: str) -> int:
         return at + 1
     if type != "numrange":
         return at + _WORD + 2
-    sign = datum[at + 1]
+    return numeric_end(datum, at + 1) + 1
+
+
+def numeric_end(data: bytes, at: int) -> int:
+    """Return where the bytes of the numeric at `at` end."""
+    sign = data[at]
     if sign == 1:  # zero
-        return at + 3
-    return datum.index(b"\x00" if sign == 2 else b"\xff", at + 6) + 2
+        return at + 1
+    return data.index(b"\x00" if sign == 2 else b"\xff", at + 5) + 1
 
 
-def _numeric_bytes(value: Decimal) -> bytes:
+def numeric_bytes(value: Decimal) -> bytes:
     """Return bytes that sort as numerics do, and tell where they end: sign, exponent, digits."""
     if not value:
         return b"\x01"
@@ -153,7 +158,8 @@ def _numeric_bytes(value: Decimal) -> bytes:
     return b"\x02" + body if value > 0 else b"\x00" + bytes(255 - b for b in body)
 
 
-def _numeric_of(key: bytes) -> str:
+def numeric_of(key: bytes) -> str:
+    """Return the text of a numeric from its bytes."""
     if key == b"\x01":
         return "0"
     body = key[1:] if key[0] == 2 else bytes(255 - b for b in key[1:])

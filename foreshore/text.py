@@ -24,6 +24,7 @@ from foreshore.datetime_text import parse_datetime
 from foreshore.enum_labels import label_of
 from foreshore.errors import (
     DataError,
+    FeatureNotSupported,
     InvalidParameterValue,
     InvalidTextRepresentation,
     StringDataRightTruncation,
@@ -49,7 +50,28 @@ from foreshore.number_text import (
 from foreshore.output_style import OutputStyle
 from foreshore.range_text import format_multirange, format_range, parse_multirange, parse_range
 from foreshore.ranges import BOUNDS, MULTIRANGES, range_of, ranges_of, stored, stored_ranges
-from foreshore.types import INT2, OID, RANGE_TYPES, Datum, SqlType
+from foreshore.structured import pairs_of, stored_map, values_of
+from foreshore.structured import stored as stored_values
+from foreshore.structured_text import (
+    join_list,
+    join_map,
+    join_record,
+    split_list,
+    split_map,
+    split_record,
+    syntax_error,
+)
+from foreshore.types import (
+    CONTAINERS,
+    INT2,
+    OID,
+    RANGE_TYPES,
+    UNSIGNED,
+    Datum,
+    SqlType,
+    item_of,
+)
+from foreshore.unsigned import format_unsigned, parse_unsigned
 
 _UUID = re.compile(r"\{?(?:[0-9a-fA-F]{4}-?){8}\}?\Z")
 _BOOLS = {
@@ -329,6 +351,54 @@ def _format_range(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     return format_range(range_of(datum, kind), kind, shown)
 
 
+# --- records, lists and maps --------------------------------------------------------------------
+
+
+def _parse_record(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    if not type.members:
+        raise FeatureNotSupported("input of anonymous composite types is not implemented")
+    texts = split_record(text, len(type.members))
+    values = [
+        None if item is None else parse_text(item, member.type, zone=zone, now=now)
+        for item, member in zip(texts, type.members, strict=True)
+    ]
+    return stored_values(values, type)
+
+
+def _parse_container(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    item = item_of(type)
+    nested = item.name in CONTAINERS or item.element is not None
+
+    def read(part: str | None) -> Datum:
+        if part is None:
+            return None
+        try:
+            return parse_text(part, item, zone=zone, now=now)
+        except DataError as fault:
+            raise syntax_error(type.name, fault.message, text) from None
+
+    if type.name == "list":
+        return stored_values([read(part) for part in split_list(text, nested=nested)], type)
+    return stored_map({key: read(part) for key, part in split_map(text, nested=nested)}, type)
+
+
+def _format_structured(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, bytes), datum
+
+    def show(value: Datum, of: SqlType) -> str | None:
+        return None if value is None else format_text(value, of, style)
+
+    if type.name == "record":
+        values = values_of(datum, type)
+        return join_record(show(v, m.type) for v, m in zip(values, type.members, strict=True))
+    item = item_of(type)
+    nested = item.name in CONTAINERS or item.element is not None
+    if type.name == "list":
+        return join_list([show(v, item) for v in values_of(datum, type)], nested=nested)
+    pairs = pairs_of(datum, type)
+    return join_map(((key, show(v, item)) for key, v in pairs.items()), nested=nested)
+
+
 # --- the table --------------------------------------------------------------------------------
 
 _Parser = Callable[[str, SqlType, str, int | None], Datum]
@@ -358,7 +428,7 @@ def _format_float4_datum(datum: Datum, type: SqlType, style: OutputStyle) -> str
     return format_float4(float(datum), style.float_digits)
 
 
-_STRINGS = ("text", "varchar", "bpchar", "name", "char", "unknown", "void", "record")
+_STRINGS = ("text", "varchar", "bpchar", "name", "char", "unknown", "void")
 _TEMPORAL = ("date", "time", "timestamp", "timestamptz")
 
 _PARSERS: dict[str, _Parser] = {
@@ -377,6 +447,9 @@ _PARSERS: dict[str, _Parser] = {
     "cidr": _parse_address,
     "macaddr": lambda text, type, zone, now: parse_mac(text),
     "array": _parse_array,
+    **dict.fromkeys(UNSIGNED, parse_unsigned),
+    "record": _parse_record,
+    **dict.fromkeys(CONTAINERS, _parse_container),
     **dict.fromkeys(RANGE_TYPES, _parse_range),
     "int2vector": _parse_vector,
     "oidvector": _parse_vector,
@@ -398,6 +471,8 @@ _FORMATTERS: dict[str, _Formatter] = {
     "cidr": _format_address,
     "macaddr": _format_mac,
     "array": _format_array,
+    **dict.fromkeys(UNSIGNED, format_unsigned),
+    **dict.fromkeys(("record", *CONTAINERS), _format_structured),
     **dict.fromkeys(RANGE_TYPES, _format_range),
     "int2vector": _format_vector,
     "oidvector": _format_vector,

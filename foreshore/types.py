@@ -17,6 +17,9 @@ records, used by kernels, and seen by the bulk engines:
     ranges             bytes, ordered (`ranges.py`)
     inet, cidr         bytes, ordered (`network.py`); macaddr: 6 bytes
     arrays             list<element>, one-dimensional
+    record, list, map  bytes, ordered (`structured.py`)
+    uint2, uint4       int64
+    uint8              8 bytes, ordered (`unsigned.py`)
 
 A *datum* is a single value of physical form as a plain Python value: None, bool, int, float, str,
 bytes, or a tuple (of months, days, micros; of an array's elements). A numeric is its decimal text;
@@ -24,6 +27,7 @@ date and time kinds are the integers above.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -42,8 +46,8 @@ UNCONSTRAINED_SCALE = 20
 MAX_PLANNED_SCALE = 30
 
 
-class EnumType(msgspec.Struct, frozen=True, gc=False):
-    """An enum type of the catalog: its full name when it was looked up, and its labels.
+class DefinedType(msgspec.Struct, frozen=True, gc=False):
+    """A type of the catalog: its full name when it was looked up, and the labels of an enum.
 
     `values` are the stored forms (`enum_labels.py`) and `labels` the present labels, in order.
     """
@@ -55,6 +59,13 @@ class EnumType(msgspec.Struct, frozen=True, gc=False):
     labels: tuple[str, ...] = ()
 
 
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """A column of a record, or the items of a list or map."""
+
+    name: str
+    type: "SqlType"
+
+
 class SqlType(msgspec.Struct, frozen=True, gc=False):
     """A type with its modifiers.
 
@@ -63,7 +74,8 @@ class SqlType(msgspec.Struct, frozen=True, gc=False):
     digits p of time kinds; None where not declared. `scale` is a numeric's number of fractional
     digits, always planned. `trim` marks a numeric whose trailing zeros are insignificant
     (unconstrained columns, quotients) and not displayed. `fields` are an interval's declared ones.
-    `defined` is the definition of a type of the catalog, whose name is `enum`.
+    `defined` is the definition of a type of the catalog, whose name is `enum`, `record`, `list` or
+    `map`. `members` are the columns of a record; a list or map has one, its items.
     """
 
     name: str
@@ -72,7 +84,8 @@ class SqlType(msgspec.Struct, frozen=True, gc=False):
     trim: bool = False
     element: "SqlType | None" = None
     fields: str | None = None
-    defined: EnumType | None = None
+    defined: DefinedType | None = None
+    members: tuple[Member, ...] = ()
 
     def __str__(self) -> str:
         """Return the name as in PostgreSQL's format_type, without modifiers."""
@@ -80,6 +93,8 @@ class SqlType(msgspec.Struct, frozen=True, gc=False):
             return f"{self.element}[]"
         if self.defined is not None:
             return _quoted(self.defined.parts[-1])
+        if self.name in CONTAINERS and self.members:
+            return _container(self.name, str(item_of(self)))
         return TYPES[self.name].display
 
 
@@ -141,7 +156,12 @@ TYPES: dict[str, TypeInfo] = {
     "numeric": TypeInfo(1700, 1231, "N", False, -1, None, "numeric"),
     "regclass": TypeInfo(2205, 2210, "N", False, 4, pa.int64(), "regclass"),
     "regtype": TypeInfo(2206, 2211, "N", False, 4, pa.int64(), "regtype"),
-    "record": TypeInfo(2249, 2287, "P", False, -1, pa.string(), "record"),
+    "record": TypeInfo(2249, 2287, "P", False, -1, pa.binary(), "record"),
+    "list": TypeInfo(16384, 0, "l", False, -1, pa.binary(), "list"),
+    "map": TypeInfo(16385, 0, "m", False, -1, pa.binary(), "map"),
+    "uint2": TypeInfo(16460, 16461, "N", False, 2, pa.int64(), "uint2"),
+    "uint4": TypeInfo(16462, 16463, "N", False, 4, pa.int64(), "uint4"),
+    "uint8": TypeInfo(16464, 16465, "N", False, 8, pa.binary(), "uint8"),
     "void": TypeInfo(2278, 0, "P", False, 4, pa.string(), "void"),
     "uuid": TypeInfo(2950, 2951, "U", False, 16, pa.binary(), "uuid"),
     "jsonb": TypeInfo(3802, 3807, "U", False, -1, pa.string(), "jsonb"),
@@ -199,6 +219,9 @@ OIDVECTOR = SqlType("oidvector")
 UNKNOWN = SqlType("unknown")
 VOID = SqlType("void")
 RECORD = SqlType("record")
+UINT2 = SqlType("uint2")
+UINT4 = SqlType("uint4")
+UINT8 = SqlType("uint8")
 MZ_TIMESTAMP = SqlType("mz_timestamp")
 
 # PostgreSQL's types that no value has here, by their names: clients compare oids with them.
@@ -231,7 +254,10 @@ def numeric_of_scale(scale: int, *, trim: bool = False) -> SqlType:
 RANGE_TYPES = frozenset(name for name, info in TYPES.items() if info.category == "R")
 NETWORK_TYPES = frozenset({"inet", "cidr", "macaddr"})
 # Types whose physical forms are bytes that sort as their values do.
-SORTED_BYTES = RANGE_TYPES | NETWORK_TYPES
+CONTAINERS = frozenset({"list", "map"})
+STRUCTURED = CONTAINERS | {"record"}
+SORTED_BYTES = RANGE_TYPES | NETWORK_TYPES | STRUCTURED | {"uint8"}
+UNSIGNED = frozenset({"uint2", "uint4", "uint8"})
 
 
 def is_float(type: SqlType) -> bool:
@@ -240,7 +266,7 @@ def is_float(type: SqlType) -> bool:
 
 
 def has_signed_zeros(type: SqlType) -> bool:
-    """Whether values of the type are or contain floats."""
+    """Whether values of the type are floats or arrays of them."""
     return is_float(type if type.element is None else type.element)
 
 
@@ -252,6 +278,43 @@ def has_one_form(type: SqlType) -> bool:
 def array_of(element: SqlType) -> SqlType:
     """Return the type of one-dimensional arrays of `element`."""
     return SqlType("array", element=element)
+
+
+def list_of(item: SqlType) -> SqlType:
+    """Return the type of lists of `item`."""
+    return SqlType("list", members=(Member("", item),))
+
+
+def map_of(item: SqlType) -> SqlType:
+    """Return the type of maps from text to `item`."""
+    return SqlType("map", members=(Member("", item),))
+
+
+def record_of(names: Sequence[str], types: Sequence[SqlType]) -> SqlType:
+    """Return the anonymous type of records with these columns."""
+    return SqlType("record", members=tuple(map(Member, names, types)))
+
+
+def is_composite(type: SqlType) -> bool:
+    """Return whether `type` is a composite type of the catalog, or an array of one."""
+    of = type.element or type
+    return of.name == "record" and of.defined is not None
+
+
+def item_of(type: SqlType) -> SqlType:
+    """Return the type of the items of a list or map."""
+    return type.members[0].type
+
+
+def parts_of(type: SqlType) -> tuple[SqlType, ...]:
+    """Return the types of the values within an array or a structured value."""
+    if type.element is not None:
+        return (type.element,)
+    return tuple(member.type for member in type.members)
+
+
+def _container(name: str, item: str) -> str:
+    return f"{item} list" if name == "list" else f"map[text=>{item}]"
 
 
 def oid_of(type: SqlType) -> int:
@@ -266,7 +329,7 @@ def oid_of(type: SqlType) -> int:
 def type_of_oid(oid: int) -> SqlType | None:
     """Return the type with PostgreSQL's object id, without modifiers; None if there is none."""
     for name, info in TYPES.items():
-        if info.oid == oid and name not in ("array", "enum"):
+        if info.oid == oid and name not in ("array", "enum", *CONTAINERS):
             return NUMERIC if name == "numeric" else SqlType(name)
         if oid and info.array_oid == oid:
             return array_of(NUMERIC if name == "numeric" else SqlType(name))
@@ -310,7 +373,7 @@ def format_type(type: SqlType) -> str:
     """Return the name with modifiers, as in PostgreSQL's format_type(oid, typmod)."""
     if type.element is not None:
         return f"{format_type(type.element)}[]"
-    if type.defined is not None:
+    if type.defined is not None or type.name in STRUCTURED:
         return str(type)
     display = TYPES[type.name].display
     if type.name == "interval":
@@ -333,6 +396,8 @@ def written_type(type: SqlType) -> str:
         return f"{written_type(type.element)}[]"
     if type.defined is not None:
         return ".".join(map(_quoted, type.defined.parts))
+    if type.name in CONTAINERS:
+        return _container(type.name, written_type(item_of(type)))
     return "bpchar" if type == BPCHAR else format_type(type)
 
 
@@ -340,7 +405,10 @@ def without_modifiers(type: SqlType) -> SqlType:
     """Return `type` with no length, precision or scale declared."""
     if type.element is not None:
         return array_of(without_modifiers(type.element))
-    return NUMERIC if type.name == "numeric" else SqlType(type.name, defined=type.defined)
+    if type.name == "numeric":
+        return NUMERIC
+    members = tuple(Member(m.name, without_modifiers(m.type)) for m in type.members)
+    return SqlType(type.name, defined=type.defined, members=members)
 
 
 class ColumnType(msgspec.Struct, frozen=True, gc=False):

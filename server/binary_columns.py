@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.errors import UndefinedFunction
 from foreshore.number_text import OID_NAMES
 from foreshore.output_style import OutputStyle
 from foreshore.server.text_columns import list_offsets, text_column
-from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, oid_of
+from foreshore.types import INT2, OID, RANGE_TYPES, STRUCTURED, UNSIGNED, SqlType, oid_of
 
 EPOCH_DAYS = 10_957  # from 1970-01-01 to PostgreSQL's epoch, 2000-01-01
 EPOCH_MICROS = EPOCH_DAYS * 86_400_000_000
@@ -189,10 +188,6 @@ def _by_cells(column: pa.Array, type: SqlType) -> Bytes:
     return pa.array([None if v is None else cell(v, style)[4:] for v in values], pa.binary())
 
 
-def _record(column: pa.Array, type: SqlType) -> Bytes:
-    raise UndefinedFunction(f"no binary output function available for type {type}")
-
-
 def _void(column: pa.Array, type: SqlType) -> Bytes:
     return pa.array([b""] * len(column), pa.binary())
 
@@ -210,11 +205,10 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     "array": _array,
-    **dict.fromkeys(RANGE_TYPES | {"inet", "cidr"}, _by_cells),
+    **dict.fromkeys(RANGE_TYPES | STRUCTURED | UNSIGNED | {"inet", "cidr"}, _by_cells),
     "int2vector": _vector,
     "oidvector": _vector,
     "mz_timestamp": _int8,
-    "record": _record,
     "void": _void,
     **dict.fromkeys(_FORMS, _number),
     **dict.fromkeys(OID_NAMES, _oid),

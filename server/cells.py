@@ -24,15 +24,17 @@ from foreshore.ranges import (
     upper_bound,
 )
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, numeric_bytes
+from foreshore.structured import values_of
 from foreshore.text import format_text
 from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, oid_of
 
 Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not None
 
 _LENGTH = Struct("!i")
+_OID = Struct("!I")
 _NULL = b"\xff\xff\xff\xff"
-_INTEGER_NAMES = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp"))
-_STRING_NAMES = ("text", "varchar", "name", "char", "unknown", "void", "record", "json", "jsonb")
+_INTEGER_NAMES = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp", "uint2", "uint4"))
+_STRING_NAMES = ("text", "varchar", "name", "char", "unknown", "void", "json", "jsonb")
 
 
 def _sized(data: bytes) -> bytes:
@@ -102,6 +104,8 @@ def binary_cell(type: SqlType) -> Cell:
             return lambda value, style: _sized(_address(value, is_cidr=is_cidr))
         case name if name in RANGE_TYPES:
             return _range_cell(name)
+        case "record":
+            return _record_cell(type)
         case "array":
             assert type.element is not None, type
             return _array_cell(type.element, 1)
@@ -163,6 +167,22 @@ def _array_cell(element: SqlType, lower_bound: int) -> Cell:
     return cell
 
 
+def _record_cell(type: SqlType) -> Cell:
+    """Return the function that encodes records: for each column its type, length and value."""
+    cells = [(oid_of(member.type), binary_cell(member.type)) for member in type.members]
+    count = _LENGTH.pack(len(cells))
+
+    def cell(value: Any, style: OutputStyle) -> bytes:
+        columns = zip(cells, values_of(value, type), strict=True)
+        parts = [
+            _OID.pack(oid) + (_NULL if column is None else inner(column, style))
+            for (oid, inner), column in columns
+        ]
+        return _sized(count + b"".join(parts))
+
+    return cell
+
+
 def _packer(form: str) -> Cell:
     pack = Struct(f"!i{form}").pack
     size = Struct(f"!{form}").size
@@ -200,6 +220,9 @@ _BINARY: dict[str, Cell] = {
     "int4": _packer("i"),
     "int8": _packer("q"),
     "mz_timestamp": _packer("q"),
+    "uint8": lambda value, style: _sized(value),
+    "uint2": _packer("H"),
+    "uint4": _packer("I"),
     "float4": _packer("f"),
     "float8": _packer("d"),
     "date": _date,

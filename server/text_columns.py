@@ -253,8 +253,8 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType, OutputStyle], Texts]] = {
     "array": _array,
     "int2vector": _vector,
     "oidvector": _vector,
-    **dict.fromkeys(("int2", "int4", "int8", "oid", "mz_timestamp"), _cast),
+    **dict.fromkeys(("int2", "int4", "int8", "oid", "mz_timestamp", "uint2", "uint4"), _cast),
     **dict.fromkeys(
-        ("text", "varchar", "name", "char", "unknown", "void", "record", "json", "jsonb"), _as_is
+        ("text", "varchar", "name", "char", "unknown", "void", "json", "jsonb"), _as_is
     ),
 }

@@ -15,6 +15,7 @@ from foreshore.sql.bind.definitions import (
     enums,
     refresh,
     sequence,
+    structured_types,
     table,
     table_as,
     unique_index,
@@ -118,6 +119,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return enums.bind_create_enum(planning, tree)
         case ast.CreateDomainStatement():
             return domains.bind_create_domain(planning, tree)
+        case ast.CreateStructuredStatement():
+            return structured_types.bind_create_structured(planning, tree)
         case ast.AlterEnumStatement():
             return enums.bind_alter_enum(planning, tree)
         case ast.CreateSequenceStatement():

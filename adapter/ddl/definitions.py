@@ -23,6 +23,7 @@ from foreshore.sql.plan import (
     CreateIndex,
     CreateMaterializedView,
     CreateSequence,
+    CreateStructured,
     CreateSubscription,
     CreateTable,
     CreateView,
@@ -39,6 +40,7 @@ Defining: TypeAlias = (
     | CreateSubscription
     | CreateEnum
     | CreateDomain
+    | CreateStructured
 )
 ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateTable: "table",
@@ -49,6 +51,7 @@ ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateSubscription: "subscription",
     CreateEnum: "type",
     CreateDomain: "domain",
+    CreateStructured: "type",
 }
 
 
@@ -100,6 +103,8 @@ def planned_as(
             return Planned(query.desc, query.relation)
         case CreateDomain(domain=domain):
             return Planned(RelationDesc((), ()), domain=domain)
+        case CreateStructured(type=type):
+            return Planned(RelationDesc((), ()), structure=type)
         case CreateEnum(labels=labels):
             return Planned(RelationDesc((), ()), labels=labels)
         case CreateSequence(sequence=sequence):

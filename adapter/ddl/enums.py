@@ -1,4 +1,4 @@
-"""CREATE TYPE ... AS ENUM, CREATE DOMAIN and ALTER TYPE.
+"""CREATE TYPE, CREATE DOMAIN and ALTER TYPE.
 
 Tables and views over an enum know its labels, so those that depend on it are planned anew when it
 gets another one. Their contents stay as they are: a value is stored with its rank and the label
@@ -19,7 +19,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.sql.bind.definitions.enums import enum_statement
-from foreshore.sql.plan import AlterEnum, CreateDomain, CreateEnum
+from foreshore.sql.plan import AlterEnum, CreateDomain, CreateEnum, CreateStructured
 
 
 def create_enum(context: StatementContext, plan: CreateEnum) -> Completed:
@@ -33,11 +33,22 @@ def create_enum(context: StatementContext, plan: CreateEnum) -> Completed:
 
 def create_domain(context: StatementContext, plan: CreateDomain) -> Completed:
     """Run CREATE DOMAIN."""
+    return _create_type(context, plan, "CREATE DOMAIN")
+
+
+def create_structured(context: StatementContext, plan: CreateStructured) -> Completed:
+    """Run CREATE TYPE of records, lists or maps."""
+    return _create_type(context, plan, "CREATE TYPE")
+
+
+def _create_type(
+    context: StatementContext, plan: CreateDomain | CreateStructured, tag: str
+) -> Completed:
     schema = schema_of(context, plan.name)
     if context.catalog_change().state.is_taken(schema.id, plan.name.item):
         raise DuplicateObject(f'type "{plan.name.item}" already exists')
     add_item(context, plan, schema, plan.name.item, plan.depends_on)
-    return Completed("CREATE DOMAIN")
+    return Completed(tag)
 
 
 def alter_enum(context: StatementContext, plan: AlterEnum) -> Completed:
@@ -45,7 +56,7 @@ def alter_enum(context: StatementContext, plan: AlterEnum) -> Completed:
     reader = context.planner.reader()
     item = reader.object_called("type", plan.name.parts, altered=True)
     assert isinstance(item, Item), item
-    if item.type != "type":
+    if item.type != "type" or not isinstance(item.enum_values, tuple):
         raise WrongObjectType(f"{item.name} is not an enum")
     labels, values = list(reader.planned[item.id].labels), list(item.enum_values or ())
     if plan.renamed is not None:

@@ -1,10 +1,19 @@
 """PostgreSQL's catalog, as psql, drivers and tools query it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from zlib import crc32
 
 from foreshore.catalog.builtin.columns import PG_CATALOG
-from foreshore.catalog.builtin.functions import pg_proc_rows, type_functions
+from foreshore.catalog.builtin.functions import pg_proc_rows
+from foreshore.catalog.builtin.pg_types import (
+    ALIGN,
+    BY_VALUE,
+    COLLATED,
+    DEFAULT_COLLATION,
+    PG_CATALOG_OID,
+    enum_rows,
+    range_rows,
+    type_rows,
+)
 from foreshore.catalog.builtin.pg_views import SUPERUSER_OID, VIEWS, authid
 from foreshore.catalog.builtin.relation import (
     Declaration,
@@ -14,24 +23,16 @@ from foreshore.catalog.builtin.relation import (
 )
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
-from foreshore.domain import Domain
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
-from foreshore.ranges import BOUNDS, MULTIRANGES
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
 
-PG_CATALOG_OID = 11
 PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
-DEFAULT_COLLATION = 100
 C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
 
 _IDENTITY = {"always": "a", "by default": "d", "stored": "", None: ""}
 _RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i", "sequence": "S"}
-_COLLATED = frozenset(("text", "varchar", "bpchar", "name"))
-_BY_VALUE = frozenset((1, 2, 4, 8))
-_TYPTYPE = dict.fromkeys(BOUNDS, "r") | dict.fromkeys(MULTIRANGES, "m")
-_ALIGN = {1: "c", 2: "s", 4: "i", 8: "d"}
 
 
 def relations() -> Iterator[Declaration]:
@@ -50,8 +51,8 @@ def relations() -> Iterator[Declaration]:
         "pg_language": _language,
         "pg_namespace": _namespace,
         "pg_proc": lambda _: pg_proc_rows(),
-        "pg_range": _range,
-        "pg_enum": _enum,
+        "pg_range": range_rows,
+        "pg_enum": enum_rows,
         "pg_depend": _depend,
         "pg_sequence": _sequence,
         "pg_locks": _locks,
@@ -60,7 +61,7 @@ def relations() -> Iterator[Declaration]:
         "pg_stat_activity": _stat_activity,
         "pg_stat_user_tables": _stat_user_tables,
         "pg_tablespace": _tablespace,
-        "pg_type": _type,
+        "pg_type": type_rows,
     }
     for name, (oid, columns) in PG_CATALOG.items():
         yield Declaration(oid, "pg_catalog", name, columns, rows.get(name, nothing))
@@ -94,6 +95,20 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "relhasrules": item.type in ("view", "materialized view"),
             "relispopulated": True,
             "relreplident": "n" if index else "d",
+        }
+    for item, type in snapshot.composites:
+        yield {
+            "oid": item.oid,
+            "relname": item.name,
+            "relnamespace": snapshot.oid(item.schema),
+            "relowner": snapshot.oid(item.owner),
+            "reltype": item.oid,
+            "reltuples": -1.0,
+            "relpersistence": "p",
+            "relkind": "c",
+            "relnatts": len(type.members),
+            "relispopulated": True,
+            "relreplident": "n",
         }
     for item, named, key in snapshot.keys:
         yield {
@@ -137,6 +152,9 @@ def _attribute(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 item.id,
                 snapshot if item.type == "table" else None,
             )
+    for item, type in snapshot.composites:
+        for number, member in enumerate(type.members, 1):
+            yield _attribute_of(item.oid, number, member.name, ColumnType(member.type))
     for item, named, key in snapshot.keys:
         desc = snapshot.desc_of(item.id)
         for number, position in enumerate(key.columns, 1):
@@ -179,12 +197,12 @@ def _attribute_of(oid: int, number: int, name: str, column: ColumnType) -> Row:
         "attndims": 1 if column.type.element else 0,
         "attcacheoff": -1,
         "atttypmod": typmod_of(column.type.element or column.type),
-        "attbyval": length in _BY_VALUE,
-        "attalign": _ALIGN.get(length, "i"),
+        "attbyval": length in BY_VALUE,
+        "attalign": ALIGN.get(length, "i"),
         "attstorage": "p" if length > 0 else "x",
         "attnotnull": not column.nullable,
         "attislocal": True,
-        "attcollation": DEFAULT_COLLATION if column.type.name in _COLLATED else 0,
+        "attcollation": DEFAULT_COLLATION if column.type.name in COLLATED else 0,
     }
 
 
@@ -417,127 +435,6 @@ def _stat_user_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "relid": item.oid,
                 "schemaname": snapshot.name(item.schema),
                 "relname": item.name,
-            }
-
-
-def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    yield from _enum_types(snapshot)
-    namespace = PG_CATALOG_OID
-    for name, info in TYPES.items():
-        pseudo = name in ("array", "enum", "record", "void", "unknown")
-        element = {"int2vector": TYPES["int2"].oid, "oidvector": TYPES["oid"].oid}.get(name, 0)
-        common = {"typnamespace": namespace, "typowner": SUPERUSER_OID, "typisdefined": True}
-        defaults = {"typdelim": ",", "typtypmod": -1}
-        yield {
-            **common,
-            **defaults,
-            **type_functions("anyarray" if name == "array" else name),
-            "oid": info.oid,
-            "typname": f"any{name}" if name in ("array", "enum") else name,
-            "typlen": info.length,
-            "typbyval": info.length in _BY_VALUE,
-            "typtype": "p" if pseudo else _TYPTYPE.get(name, "b"),
-            "typcategory": info.category,
-            "typispreferred": info.preferred,
-            "typelem": element,
-            "typarray": info.array_oid,
-            "typalign": _ALIGN.get(info.length, "i"),
-            "typstorage": "p" if info.length > 0 else "x",
-            "typcollation": DEFAULT_COLLATION if name in _COLLATED else 0,
-        }
-        if info.array_oid:
-            yield {
-                **common,
-                **defaults,
-                **type_functions("array"),
-                "oid": info.array_oid,
-                "typname": f"_{name}",
-                "typlen": -1,
-                "typtype": "p" if pseudo else "b",
-                "typcategory": "A",
-                "typelem": info.oid,
-                "typalign": "d" if info.length == 8 else "i",
-                "typstorage": "x",
-                "typcollation": DEFAULT_COLLATION if name in _COLLATED else 0,
-            }
-
-
-def _own_columns(domain: Domain | None) -> Row:
-    """Return the columns of pg_type in which domains and enums differ."""
-    if domain is None:
-        return {
-            **type_functions("enum"),
-            "typlen": 4,
-            "typbyval": True,
-            "typtype": "e",
-            "typcategory": "E",
-            "typstorage": "p",
-        }
-    info = TYPES[domain.base.name]
-    return {
-        **type_functions(domain.base.name),
-        "typlen": -1 if domain.base.element else info.length,
-        "typbyval": info.length in _BY_VALUE,
-        "typtype": "d",
-        "typcategory": info.category,
-        "typbasetype": oid_of(domain.base),
-        "typtypmod": typmod_of(domain.base),
-        "typnotnull": domain.not_null,
-        "typstorage": "p" if info.length > 0 else "x",
-    }
-
-
-def _enum_types(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the enums and domains, and the types of their arrays."""
-    for item in snapshot.types:
-        common = {
-            "typnamespace": snapshot.oid(item.schema),
-            "typowner": snapshot.oid(item.owner),
-            "typisdefined": True,
-            "typdelim": ",",
-            "typtypmod": -1,
-            "typalign": "i",
-            "typcollation": 0,
-        }
-        yield {
-            **common,
-            **_own_columns(snapshot.domain_of(item.id)),
-            "oid": item.oid,
-            "typname": item.name,
-            "typarray": item.oid + 1,
-        }
-        yield {
-            **common,
-            **type_functions("array"),
-            "oid": item.oid + 1,
-            "typname": f"_{item.name}",
-            "typlen": -1,
-            "typtype": "b",
-            "typcategory": "A",
-            "typelem": item.oid,
-            "typstorage": "x",
-        }
-
-
-def _range(_: IntrospectionSnapshot) -> Iterator[Row]:
-    for many, one in MULTIRANGES.items():
-        yield {
-            "rngtypid": TYPES[one].oid,
-            "rngsubtype": oid_of(BOUNDS[one]),
-            "rngmultitypid": TYPES[many].oid,
-        }
-
-
-def _enum(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the labels of enums; their oids are hashes of their stored forms."""
-    for item in snapshot.types:
-        labels = snapshot.labels_of(item.id)
-        for place, (value, label) in enumerate(zip(item.enum_values or (), labels, strict=True)):
-            yield {
-                "oid": 2**31 + crc32(f"{item.oid} {value}".encode()) // 2,
-                "enumtypid": item.oid,
-                "enumsortorder": float(place + 1),
-                "enumlabel": label,
             }
 
 

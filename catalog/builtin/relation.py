@@ -123,6 +123,16 @@ class IntrospectionSnapshot:
         """Return a domain, None for another type."""
         return self.planned[id].domain
 
+    def structure_of(self, id: GlobalId) -> SqlType | None:
+        """Return the structure of a type of records, lists or maps, None for another type."""
+        return self.planned[id].structure
+
+    @cached_property
+    def composites(self) -> tuple[tuple[Item, SqlType], ...]:
+        """Return the composite types, with their columns."""
+        found = ((item, self.structure_of(item.id)) for item in self.types)
+        return tuple((item, type) for item, type in found if type and type.name == "record")
+
     def labels_of(self, id: GlobalId) -> tuple[str, ...]:
         """Return the labels of an enum."""
         return self.planned[id].labels

@@ -50,7 +50,7 @@ _TYPES = {
     "float4": "FLOAT",
     "float8": "DOUBLE",
     "date": "DATE",
-    "mz_timestamp": "BIGINT",
+    **dict.fromkeys(("mz_timestamp", "uint2", "uint4"), "BIGINT"),
     **dict.fromkeys(OID_NAMES, "BIGINT"),
 }
 

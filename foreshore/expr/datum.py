@@ -28,7 +28,17 @@ def to_array(data: Sequence[Datum], type: SqlType) -> pa.Array:
     match type.name:
         case "numeric":
             return pa.array([None if d is None else Decimal(str(d)) for d in data], arrow)
-        case "int2" | "int4" | "int8" | "date" | "time" | "timestamp" | "timestamptz":
+        case (
+            "int2"
+            | "int4"
+            | "int8"
+            | "uint2"
+            | "uint4"
+            | "date"
+            | "time"
+            | "timestamp"
+            | "timestamptz"
+        ):
             return _to_integers(data, arrow)
         case "interval":
             valid = [d is not None for d in data]

@@ -39,6 +39,7 @@ StatementSyntax: TypeAlias = (
     | LockTableStatement
     | CreateEnumStatement
     | AlterEnumStatement
+    | CreateStructuredStatement
     | CreateDomainStatement
     | CreateSequenceStatement
     | AlterSequenceStatement

@@ -254,6 +254,18 @@ class CreateEnumStatement(Syntax):
     labels: tuple[tuple[str, int], ...]
 
 
+class CreateStructuredStatement(Syntax):
+    """CREATE TYPE ... AS (column type, ...), AS LIST or AS MAP.
+
+    The one column of a list or map is its items, without a name; `key` is the type of a map's keys.
+    """
+
+    name: TableRef
+    kind: OneOf["record", "list", "map"]
+    columns: tuple[tuple[str, TypeName], ...]
+    key: TypeName | None = None
+
+
 class CreateDomainStatement(Syntax):
     """CREATE DOMAIN; its type, default and constraints are those of a column."""
 

@@ -90,6 +90,8 @@ class TypeName(Syntax):
     dimensions: int
     at: int
     fields: str | None = None  # fields of an interval: `day to second`
+    item: "TypeName | None" = None  # of `item list` and `map[key => item]`
+    key: "TypeName | None" = None
 
 
 class SortKey(Syntax):
@@ -283,18 +285,19 @@ class CaseWhen(Syntax):
 
 
 class Subquery(Syntax):
-    """A query as a value, as EXISTS, or as ARRAY(...)."""
+    """A query as a value, as EXISTS, or as ARRAY(...), LIST(...) or MAP(...)."""
 
-    kind: OneOf["scalar", "exists", "array"]
+    kind: OneOf["scalar", "exists", "array", "list", "map"]
     query: "Query"
     at: int
 
 
 class ArrayOf(Syntax):
-    """ARRAY[...]."""
+    """ARRAY[...], LIST[...], or MAP[...], whose items are keys and values by turns."""
 
     items: tuple["Expression", ...]
     at: int
+    kind: OneOf["array", "list", "map"] = "array"
 
 
 class Row(Syntax):

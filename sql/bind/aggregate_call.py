@@ -28,6 +28,7 @@ from foreshore.sql.bind.aggregates import Aggregates, CoreRef
 from foreshore.sql.bind.coerce import to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.records import as_scalar
 from foreshore.sql.bind.row_json import AGGREGATES as ROW_AGGREGATES
 from foreshore.sql.bind.row_json import row_as_json
 from foreshore.sql.bind.row_values import RowValue
@@ -135,9 +136,9 @@ def _composed(
             row_as_json(inner, value, kind) if isinstance(value, RowValue) else value
             for value in values
         )
+    elif rows and (name != "count" or len(values) != 1):
+        values = tuple(as_scalar(inner, value) for value in values)
     elif rows:
-        if name != "count" or len(values) != 1:
-            raise rows[0].refused()
         return _count_of_rows(rows[0], distinct=expr.distinct)
     args = cast_("tuple[Scalar, ...]", values)
     offsets = tuple(map(at_of, expr.args))

@@ -5,6 +5,7 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import cast, coerce, common_type, is_unknown, to_common
+from foreshore.sql.bind.containers import subscript_list, subscript_map
 from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.positions import at_of
 from foreshore.types import (
@@ -61,6 +62,10 @@ def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
     """Return an element or slice of an array, or the value at a key of a jsonb document."""
     value = binder.bind(expr.arg)
     type = type_of(value)
+    if type.name == "list":
+        return subscript_list(binder, value, expr)
+    if type.name == "map":
+        return subscript_map(binder, value, expr)
     if type.element is None and type.name not in (*VECTORS, "jsonb"):
         raise DatatypeMismatch(
             f"cannot subscript type {type} because it does not support subscripting",

@@ -77,6 +77,8 @@ def coerce(
             source = scalar.type
             if source == target:
                 return scalar
+    if source.name == target.name == "record" and isinstance(scalar, Call | Literal):
+        return _row_as(planning, scalar, target, context, at)
     if source.name in REG_NAMES and category_of(target) == "S":
         from foreshore.sql.bind.reg_values import reg_name
 
@@ -104,6 +106,32 @@ def coerce(
     if resolved.key == "relabel" and resolved.result == source:
         return scalar
     return planning.zone.applied(Call(resolved.key, (scalar,), resolved.result))
+
+
+def _row_as(
+    planning: Planning, row: Call | Literal, target: SqlType, context: Context, at: int
+) -> Scalar | None:
+    """Return a record with each of its columns coerced, if they are known one by one."""
+    from foreshore.sql.bind.records import columns_of_record, make_record
+
+    source = type_of(row)
+    if len(source.members) != len(target.members) or not target.members:
+        return None
+    if isinstance(row, Literal) and row.value is None:
+        return Literal(None, target)
+    if isinstance(row, Call) and row.function != "row(any)":
+        resolved = resolve_cast(source, target, context)
+        return None if resolved is None else Call(resolved.key, (row,), resolved.result)
+    items = []
+    for column, member in zip(columns_of_record(row), target.members, strict=True):
+        if isinstance(column, Literal) and column.type == TEXT and column.value is not None:
+            item: Scalar | None = literal_of(planning, column.value, member.type, context, at)
+        else:
+            item = coerce(planning, column, member.type, context, at)
+        if item is None:
+            return None
+        items.append(item)
+    return make_record(tuple(items), target)
 
 
 def _fold(literal: Literal, target: SqlType) -> Literal | None:

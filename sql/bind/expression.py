@@ -18,7 +18,6 @@ from foreshore.errors import (
     TooManyArguments,
     UndefinedFunction,
     UndefinedParameter,
-    WrongObjectType,
 )
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import NO_LITERAL, resolve
@@ -44,7 +43,8 @@ from foreshore.sql.bind.predicates import (
     bind_is_distinct,
     bind_like,
 )
-from foreshore.sql.bind.row_values import RowValue, compare_rows, row_of_table
+from foreshore.sql.bind.records import as_scalar, column_named, matched
+from foreshore.sql.bind.row_values import RowValue, are_built, compare_rows, row_of_table
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
@@ -88,10 +88,7 @@ class ExpressionBinder:
 
     def bind(self, expr: ast.Expression) -> Scalar:
         """Return the scalar of `expr`."""
-        value = self.bind_value(expr)
-        if isinstance(value, RowValue):
-            raise value.refused()
-        return value
+        return as_scalar(self, self.bind_value(expr))
 
     def condition(self, expr: ast.Expression) -> Scalar:
         """Return `expr` as a condition of WHERE, HAVING, ON, ..."""
@@ -163,7 +160,10 @@ class ExpressionBinder:
                 return RowValue(bound, tuple(map(at_of, items)), at)
             case ast.ArrayOf():
                 from foreshore.sql.bind.arrays import bind_array
+                from foreshore.sql.bind.containers import bind_container
 
+                if expr.kind != "array":
+                    return bind_container(self, expr, None)
                 return bind_array(self, expr, None)
             case ast.Subscript():
                 from foreshore.sql.bind.arrays import bind_subscript
@@ -190,14 +190,14 @@ class ExpressionBinder:
     # --- names
 
     def _field(self, arg: ast.Expression, name: str | None, at: int) -> Scalar:
-        if isinstance(arg, ast.ColumnRef) and name is not None:
+        value = self.bind_value(arg)
+        if name is None:
+            raise SyntaxError_(
+                'row expansion via "*" is not supported here', position=at_of(arg) + 1
+            )
+        if isinstance(arg, ast.ColumnRef) and isinstance(value, RowValue):
             return self.bind(ast.ColumnRef((*arg.parts, name), arg.at))
-        scalar = self.bind(arg)
-        raise WrongObjectType(
-            f"column notation .{name or '*'} applied to type {type_of(scalar)}, "
-            "which is not a composite type",
-            position=at_of(arg) + 1,
-        )
+        return column_named(value, name, at_of(arg))
 
     def _parameter(self, index: int, at: int) -> Scalar:
         if self.planning.in_view:
@@ -259,8 +259,7 @@ class ExpressionBinder:
         for operator, operand, at in reversed(chain):
             other = self.bind_value(operand)
             value = self.operate(operator, value, other, at, first_at, at_of(operand))
-        assert not isinstance(value, RowValue)
-        return value
+        return as_scalar(self, value)
 
     def operate(
         self,
@@ -272,8 +271,9 @@ class ExpressionBinder:
         right_at: int,
     ) -> Scalar:
         """Return `left operator right` of scalars or rows."""
-        if isinstance(left, RowValue) or isinstance(right, RowValue):
+        if are_built(left, right):
             return compare_rows(self, operator, left, right, at)
+        left, right = matched(self, left, right, at)
         return self.call(operator, (left, right), at, (left_at, right_at))
 
     # --- choices
@@ -324,6 +324,11 @@ class ExpressionBinder:
 
     def _cast(self, expr: ast.CastTo) -> Scalar:
         target = type_of_name(expr.type, self.planning)
+        if isinstance(expr.arg, ast.ArrayOf) and expr.arg.kind != "array":
+            from foreshore.sql.bind.containers import bind_container
+
+            value = bind_container(self, expr.arg, target)
+            return cast(self.planning, value, target, expr.at)
         if isinstance(expr.arg, ast.ArrayOf) and target.element is not None:
             from foreshore.sql.bind.arrays import bind_array
 

@@ -68,7 +68,8 @@ def _oids_of_names() -> Iterator[Definition]:
         OID,
         """(SELECT CASE WHEN $2 THEN t.typarray ELSE t.oid END FROM pg_catalog.pg_type t
         JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
-        WHERE t.typtype IN ('d', 'e') AND t.typname = $1[cardinality($1)]
+        WHERE (t.typtype IN ('d', 'e', 'c') OR t.typcategory IN ('l', 'm'))
+          AND t.typname = $1[cardinality($1)]
           AND CASE WHEN cardinality($1) = 1 THEN n.nspname = ANY (current_schemas(true))
                    ELSE n.nspname = _schema_part($1) END
         ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
@@ -151,12 +152,14 @@ def _names_of_oids() -> Iterator[Definition]:
         "format_type",
         "oid int4",
         TEXT,
-        """CASE WHEN $1 < 16384 OR $1 IN (16552, 16553) THEN _format_type($1, $2)
+        """CASE WHEN $1 < 16384 OR $1 IN (16552, 16553) OR $1 BETWEEN 16460 AND 16465
+          THEN _format_type($1, $2)
         ELSE coalesce((SELECT CASE WHEN v.visible THEN '' ELSE quote_ident(n.nspname) || '.' END
                        || quote_ident(t.typname) || CASE WHEN t.oid <> $1 THEN '[]' ELSE '' END
         FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
         JOIN mz_internal.pg_relation_visibility v ON v.oid = t.oid
-        WHERE $1 IN (t.oid, t.typarray) AND t.typtype IN ('d', 'e')), '???') END""",
+        WHERE $1 IN (t.oid, t.typarray)
+          AND (t.typtype IN ('d', 'e', 'c') OR t.typcategory IN ('l', 'm'))), '???') END""",
     )
     yield ("_regtype_name", "oid", TEXT, "CASE WHEN $1 = 0 THEN '-' ELSE format_type($1, NULL) END")
     yield (

@@ -34,14 +34,14 @@ def _name_and_strength(expr: ast.Expression) -> tuple[str | None, int]:
             return (name, strength) if strength > 1 else ("case", 1)
         case ast.GroupingCall():
             return "grouping", 2
-        case ast.ArrayOf():
-            return "array", 2
+        case ast.ArrayOf(kind=kind):
+            return kind, 2
         case ast.Row():
             return "row", 2
         case ast.Subquery(kind="exists"):
             return "exists", 2
-        case ast.Subquery(kind="array"):
-            return "array", 2
+        case ast.Subquery(kind="array" | "list" | "map" as kind):
+            return kind, 2
         case ast.Subquery(kind="scalar", query=query):
             return _of_query(query)
         case _:

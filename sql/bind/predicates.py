@@ -13,8 +13,10 @@ from foreshore.sql.bind.coerce import (
 )
 from foreshore.sql.bind.long_lists import LONG_LIST, in_long_list, over_array
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.records import matched, null_test
 from foreshore.sql.bind.row_values import (
     RowValue,
+    are_built,
     conjunction,
     disjunction,
     distinct_rows,
@@ -29,8 +31,9 @@ def bind_is_distinct(binder: "ExpressionBinder", expr: ast.IsDistinct) -> Scalar
     """Return `a IS [NOT] DISTINCT FROM b`, of scalars or rows."""
     left, right = binder.bind_value(expr.left), binder.bind_value(expr.right)
     name = "is not distinct from" if expr.negated else "is distinct from"
-    if isinstance(left, RowValue) or isinstance(right, RowValue):
+    if are_built(left, right):
         return distinct_rows(binder, name, left, right, expr.at)
+    left, right = matched(binder, left, right, expr.at)
     return binder.call(name, (left, right), expr.at, (at_of(expr.left), at_of(expr.right)))
 
 
@@ -52,6 +55,8 @@ def _null_test(binder: "ExpressionBinder", key: str, scalar: Scalar) -> Scalar:
         known = coerce(binder.planning, scalar, TEXT, "implicit", 0)
         assert known is not None
         scalar = known
+    if type_of(scalar).name == "record":
+        return null_test(key, scalar)
     return Call(key, (scalar,), BOOL)
 
 

@@ -6,9 +6,11 @@ A row is not a scalar (`row_values.py`), so it is made an object of its columns 
 from typing import TYPE_CHECKING
 
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Case, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import to_known
+from foreshore.sql.bind.records import as_row, as_scalar
 from foreshore.sql.bind.row_values import RowValue
 from foreshore.types import BOOL, JSON, JSONB, TEXT
 
@@ -34,7 +36,7 @@ def bind_arguments(
     binder: "ExpressionBinder", name: str, args: tuple[ast.Expression, ...]
 ) -> tuple[tuple[Scalar, ...], bool]:
     """Return the arguments of such a function, and whether the first is the result already."""
-    values = tuple(map(binder.bind_value, args))
+    values = tuple(_whole(binder.bind_value(arg), arg) for arg in args)
     first = values[0] if values else None
     if name in _OF_ROW and len(values) == 1 and isinstance(first, RowValue):
         return (row_as_json(binder, first, _OF_ROW[name]),), True
@@ -43,10 +45,18 @@ def bind_arguments(
     for value in values:
         if isinstance(value, RowValue):
             if kind is None:
-                raise value.refused()
+                scalars.append(as_scalar(binder, value))
+                continue
             value = row_as_json(binder, value, kind)
         scalars.append(value)
     return tuple(scalars), False
+
+
+def _whole(value: Scalar | RowValue, arg: ast.Expression) -> Scalar | RowValue:
+    """Return a record as a row."""
+    if isinstance(value, RowValue) or type_of(value).name != "record":
+        return value
+    return as_row(value, arg.at)
 
 
 def row_as_json(binder: "ExpressionBinder", row: RowValue, kind: str) -> Scalar:

@@ -40,6 +40,11 @@ class RowValue:
         return FeatureNotSupported(f"{what} as a value is not supported", position=self.at + 1)
 
 
+def are_built(left: Scalar | RowValue, right: Scalar | RowValue) -> bool:
+    """Return whether both are rows built by ROW, which compare column by column."""
+    return all(isinstance(each, RowValue) and not each.whole for each in (left, right))
+
+
 def row_of_table(table: Table, level: int, owner: Scope, at: int) -> Scalar | RowValue:
     """Return the whole row of a table, or the scalar of a function that returns scalars."""
     shown = f"{table.alias}.*"
@@ -103,8 +108,7 @@ def _both_rows(
 ) -> tuple[RowValue, RowValue]:
     """Return the two rows, which must have one length and be built by ROW."""
     for value in (left, right):
-        if isinstance(value, RowValue) and value.whole:
-            raise value.refused()
+        assert not (isinstance(value, RowValue) and value.whole), value
     if not (isinstance(left, RowValue) and isinstance(right, RowValue)):
         raise FeatureNotSupported(
             "comparing a row with a value that is not a row constructor is not supported",

@@ -35,6 +35,7 @@ from foreshore.sql.bind.grouping_sets import expand
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.output_names import column_name
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.records import expanded
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.bind.sets import SetCalls, references
 from foreshore.sql.bind.window_call import bind_named_windows
@@ -106,6 +107,12 @@ class SelectBinder:
             self._star(expr)
             return
         binder = self._binder("SELECT", aggregates=True, sets=True, windows=True)
+        if isinstance(expr, ast.Field) and expr.name is None:
+            for column, name in expanded(binder, expr):
+                self.targets.append(column)
+                self.names.append(name)
+                self.offsets.append(at_of(expr))
+            return
         self.targets.append(binder.bind(expr))
         self.names.append(target.alias if target.alias is not None else column_name(expr))
         self.offsets.append(at_of(expr))
@@ -464,6 +471,11 @@ def project_targets(
                 slots = resolve_table(scope, target.expr.qualifier, target.expr.at)[0].slots
             scalars.extend(scope.column(slot.index) for slot in slots)
             names.extend(slot.name for slot in slots)
+            continue
+        if isinstance(target.expr, ast.Field) and target.expr.name is None:
+            for column, name in expanded(binder, target.expr):
+                scalars.append(column)
+                names.append(name)
             continue
         scalars.append(to_known(planning, binder.bind(target.expr), target.at))
         names.append(target.alias if target.alias is not None else column_name(target.expr))

@@ -9,7 +9,12 @@ in. An array on the right is treated in the same way unless its elements are wri
 
 from typing import assert_never
 
-from foreshore.errors import FeatureNotSupported, SyntaxError_, WrongObjectType
+from foreshore.errors import (
+    DatatypeMismatch,
+    FeatureNotSupported,
+    SyntaxError_,
+    WrongObjectType,
+)
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.comparison import PLAIN
 from foreshore.expr.functions.registry import resolve, resolve_table
@@ -31,14 +36,16 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation, relation_and_order
 from foreshore.sql.bind.coerce import coerce, is_unknown
+from foreshore.sql.bind.containers import of_array
 from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.long_lists import LONG_LIST
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.records import as_scalar
 from foreshore.sql.bind.row_values import RowValue, conjunction, disjunction
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import push_down
-from foreshore.types import BOOL, TEXT, VECTORS, array_of
+from foreshore.types import BOOL, TEXT, VECTORS, array_of, map_of, record_of
 
 SubqueryExpression = ast.InQuery | ast.Quantified | ast.Subquery
 
@@ -54,6 +61,10 @@ def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
                     return _scalar(binder, query, at)
                 case "array":
                     return _array(binder, query, at)
+                case "list":
+                    return of_array(_array(binder, query, at))
+                case "map":
+                    return _map(binder, query, at)
                 case _:
                     assert_never(kind)
         case ast.InQuery(arg=arg, query=query, negated=negated, at=at):
@@ -108,6 +119,37 @@ def _array(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
     return Call("coalesce", (ScalarSubquery(gathered, type), Literal((), type)), type)
 
 
+def _map(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
+    """Return MAP(query), whose rows are keys and values."""
+    from foreshore.sql.bind.query import bind_query
+
+    with binder.scope.seen_from(binder.clause):
+        bound = bind_query(binder.planning, query, binder.scope)
+    count = len(bound.project)
+    if count != 2:
+        raise SyntaxError_(
+            f"expected map subquery to return 2 columns, got {count} columns", position=at + 1
+        )
+    relation, order_by = relation_and_order(bound)
+    key, value = (
+        Column(place, column.type, column.nullable)
+        for place in bound.project
+        for column in (columns_of(relation)[place],)
+    )
+    if key.type != TEXT:
+        raise DatatypeMismatch(
+            "cannot build map from subquery because first column is not of type text",
+            position=at + 1,
+        )
+    pair = record_of(("key", "value"), (key.type, value.type))
+    type, pairs = map_of(value.type), array_of(pair)
+    row = Call("row(any)", (key, value), pair)
+    order = order_by or bound.partial.keys
+    gathered = Reduce(relation, (), (Aggregate("array_agg", (row,), pairs, order_by=order),))
+    found = Call("coalesce", (ScalarSubquery(gathered, pairs), Literal((), pairs)), pairs)
+    return Call("map_of_records(anyarray)", (found,), type)
+
+
 def _any(
     binder: ExpressionBinder,
     operator: str,
@@ -122,7 +164,7 @@ def _any(
     relation = _relation(binder, query)
     columns = columns_of(relation)
     if isinstance(left, RowValue) and left.whole:
-        raise left.refused()
+        left = as_scalar(binder, left)
     items = left.items if isinstance(left, RowValue) else (left,)
     if len(columns) < len(items):
         raise SyntaxError_("subquery has too few columns", position=at + 1)
@@ -160,9 +202,8 @@ def _quantified(binder: ExpressionBinder, expr: ast.Quantified) -> Scalar:
     if isinstance(expr.right, ast.Query):
         test = _any(binder, expr.operator, left, left_at, expr.right, expr.at, negated=all_)
         return _not(test) if all_ else test
-    if isinstance(left, RowValue):
-        raise FeatureNotSupported("ANY/ALL of a row is not supported", position=expr.at + 1)
-    if isinstance(expr.right, ast.ArrayOf) and expr.right.items:
+    left = as_scalar(binder, left)
+    if isinstance(expr.right, ast.ArrayOf) and expr.right.kind == "array" and expr.right.items:
         return _written_out(binder, expr, left, expr.right)
     array = _array_operand(binder, expr.right, left)
     if array is None:
@@ -212,6 +253,8 @@ def _array_operand(binder: ExpressionBinder, expr: ast.Expression, left: Scalar)
         if element.element is not None:
             return None
         return coerce(binder.planning, array, array_of(element), "implicit", at_of(expr))
+    if type_of(array).name == "list":
+        return binder.call("list_to_array", (array,), at_of(expr))
     vector_element = VECTORS.get(type_of(array).name)
     if vector_element is not None:
         return coerce(binder.planning, array, array_of(vector_element), "implicit", at_of(expr))

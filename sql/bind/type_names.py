@@ -15,11 +15,15 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.text_edits import Edit
 from foreshore.types import (
+    CONTAINERS,
     NUMERIC,
     NUMERIC_DIGITS,
+    TEXT,
     TYPES,
     SqlType,
     array_of,
+    list_of,
+    map_of,
     numeric,
     written_type,
 )
@@ -63,6 +67,8 @@ def type_of_name(name: TypeName, planning: Planning | None) -> SqlType:
 
     Without `planning`, only the system's types are found.
     """
+    if name.item is not None:
+        return _container(name, name.item, planning)
     *schema, word = name.name
     if schema and schema not in (["pg_catalog"], ["mz_catalog"]):
         return _type_of_catalog(name, planning)
@@ -71,11 +77,28 @@ def type_of_name(name: TypeName, planning: Planning | None) -> SqlType:
     word = _ALIASES.get(word, word)
     if word in _UNSUPPORTED_TYPES:
         raise FeatureNotSupported(f"type {word} is not supported", position=name.at + 1)
-    if word not in TYPES or word in ("array", "unknown", "enum"):
+    if word in CONTAINERS and (schema or planning is None):
+        raise FeatureNotSupported(
+            f"cannot reference pseudo type mz_catalog.{word}", position=name.at + 1
+        )
+    if word not in TYPES or word in ("array", "unknown", "enum", *CONTAINERS):
         return _type_of_catalog(name, planning)
     type = _modified(word, name.modifiers, name.at)
     if name.fields is not None:
         type = SqlType(type.name, type.length, fields=name.fields)
+    return array_of(type) if name.dimensions else type
+
+
+def _container(name: TypeName, item: TypeName, planning: Planning | None) -> SqlType:
+    """Return the type of a list or map of `item`."""
+    if name.key is not None:
+        key = type_of_name(name.key, planning)
+        if key != TEXT:
+            raise FeatureNotSupported(
+                f"map key type must be text, got {key}", position=name.key.at + 1
+            )
+    inner = type_of_name(item, planning)
+    type = list_of(inner) if name.key is None else map_of(inner)
     return array_of(type) if name.dimensions else type
 
 

@@ -1,7 +1,5 @@
 """Bind calls of window functions and the definitions of windows."""
 
-from typing import cast as cast_
-
 from foreshore.errors import (
     DatatypeMismatch,
     FeatureNotSupported,
@@ -37,7 +35,6 @@ from foreshore.sql.bind.bound_query import order_key
 from foreshore.sql.bind.coerce import coerce, is_unknown, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, undefined_function
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.row_values import RowValue
 from foreshore.sql.bind.windows import BoundWindow, Windows, derived
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import located
@@ -131,11 +128,7 @@ def _resolved(
     """Return the composition of a call, and its arguments."""
     if expr.star and name != "count" and is_aggregate(name):
         raise undefined_function(name, [], expr.at)
-    values = tuple(binder.bind_value(arg) for arg in expr.args)
-    for value in values:
-        if isinstance(value, RowValue):
-            raise value.refused()
-    args = cast_("tuple[Scalar, ...]", values)
+    args = tuple(binder.bind(arg) for arg in expr.args)
     if is_aggregate(name) and not args and not expr.star:
         raise WrongObjectType(
             f"{name}(*) must be used to call a parameterless aggregate function",

@@ -242,6 +242,16 @@ class ExpressionConverter(ABC):
 
     def type(self, node: exp.Expr) -> ast.TypeName:
         """Convert a type."""
+        if isinstance(node, nodes.ContainerSpelling):
+            args, key = node.args, node.args.get("key")
+            return ast.TypeName(
+                (node.this,),
+                (),
+                args.get("dimensions") or 0,
+                self.at(node),
+                item=self.type(args["item"]),
+                key=None if key is None else self.type(key),
+            )
         assert isinstance(node, nodes.TypeSpelling), node
         args = node.args
         return ast.TypeName(
@@ -276,6 +286,12 @@ class ExpressionConverter(ABC):
 
     def _array(self, node: exp.Array) -> ast.Expression:
         return ast.ArrayOf(self.all(node.expressions), self.at(node))
+
+    def _container(self, node: nodes.Container) -> ast.Expression:
+        query = node.args.get("query")
+        if query is not None:
+            return ast.Subquery(node.this, self.query(query), self.at(node))
+        return ast.ArrayOf(self.all(node.expressions), self.at(node), node.this)
 
     def _bracket(self, node: exp.Bracket) -> ast.Expression:
         return ast.Subscript(

@@ -42,6 +42,7 @@ Plan: TypeAlias = (
     | CreateTableAs
     | CreateEnum
     | AlterEnum
+    | CreateStructured
     | CreateDomain
     | CreateSequence
     | AlterSequence

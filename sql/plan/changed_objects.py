@@ -20,6 +20,7 @@ from foreshore.sql.plan import (
     CreateMaterializedView,
     CreateSchema,
     CreateSequence,
+    CreateStructured,
     CreateSubscription,
     CreateTable,
     CreateTableAs,
@@ -113,6 +114,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | CreateClusterReplica()
             | CreateEnum()
             | AlterEnum()
+            | CreateStructured()
             | CreateDomain()
             | AlterCluster()
             | Swap()

@@ -10,7 +10,7 @@ from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql.plan.query import AsOf, ObjectKind, Query, WritePlan
-from foreshore.types import RelationDesc
+from foreshore.types import RelationDesc, SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,16 @@ class CreateEnum(WritePlan):
 
     name: Name
     labels: tuple[str, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStructured(WritePlan):
+    """CREATE TYPE of records, lists or maps; `depends_on` are the types that it names."""
+
+    name: Name
+    type: SqlType
+    depends_on: frozenset[GlobalId]
     sql: str
 
 

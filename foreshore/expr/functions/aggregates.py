@@ -31,10 +31,15 @@ from foreshore.types import (
     JSONB,
     NUMERIC,
     RANGE_TYPES,
+    STRUCTURED,
     TEXT,
+    UNSIGNED,
     SqlType,
     array_of,
+    list_of,
+    map_of,
     numeric_of_scale,
+    record_of,
 )
 
 INTEGERS = frozenset({"int2", "int4", "int8"})
@@ -161,7 +166,7 @@ def _avg(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggre
 def _extreme(function: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
     def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
         (type,) = types
-        if type.name in ("bool", "uuid", "json", "jsonb", "void", "record", *RANGE_TYPES):
+        if type.name in ("bool", "uuid", "json", "jsonb", "void", *RANGE_TYPES, *STRUCTURED):
             return None
         if type.name == "macaddr":
             return None
@@ -205,6 +210,28 @@ def _array_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
         return None
     type = TEXT if type.name == "unknown" else type
     return _plain(Aggregate("array_agg", (Column(0, type),), array_of(type)), types)
+
+
+def _list_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    """Join the lists of one item each."""
+    type = TEXT if types[0].name == "unknown" else types[0]
+    result = list_of(type)
+    one = Call("list(any)", (Column(0, type),), result)
+    core = Aggregate("array_agg", (one,), array_of(result))
+    finish = Call("lists_joined(anyarray)", (Column(0, core.type),), result)
+    return ResolvedAggregate((type,), result, (core,), finish)
+
+
+def _map_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    """Make a map of records of a key and a value."""
+    if not implicitly_castable(types[0], TEXT):
+        return None
+    value = TEXT if types[1].name == "unknown" else types[1]
+    pair = record_of(("key", "value"), (TEXT, value))
+    row = Call("row(any)", (Column(0, TEXT), Column(1, value)), pair)
+    core = Aggregate("array_agg", (row,), array_of(pair))
+    finish = Call("map_of_records(anyarray)", (Column(0, core.type),), map_of(value))
+    return ResolvedAggregate((TEXT, value), map_of(value), (core,), finish)
 
 
 def _jsonb_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
@@ -323,6 +350,10 @@ _OF_DISTINCT: dict[str, Rule] = {
     "sum": partial(_sum, distinct=True),
     "avg": partial(_avg, distinct=True),
 }
+# Aggregates that take unsigned integers as numerics.
+_OF_NUMBERS = frozenset(
+    ["sum", "avg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop"]
+)
 _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "count": ((0, 1), _count_of),
     "sum": ((1,), _sum),
@@ -335,6 +366,8 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "string_agg": ((2,), _string_agg),
     "array_agg": ((1,), _array_agg),
     "jsonb_agg": ((1,), _jsonb_agg),
+    "list_agg": ((1,), _list_agg),
+    "map_agg": ((2,), _map_agg),
     "range_agg": ((1,), _of_ranges("range_agg")),
     "range_intersect_agg": ((1,), _of_ranges("range_intersect_agg")),
     "json_agg": ((1,), _json_agg),
@@ -375,6 +408,8 @@ def resolve_aggregate(
             known = (FLOAT8,)
         elif types and types[0].name == "unknown" and name in ("min", "max"):
             known = (TEXT,)
+        if known and known[0].name in UNSIGNED and name in _OF_NUMBERS:
+            known = (WHOLE,)
         rule = _OF_DISTINCT.get(name, entry[1]) if distinct else entry[1]
         resolved = rule(known)
         if resolved is not None:

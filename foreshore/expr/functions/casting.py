@@ -467,7 +467,7 @@ def _cut_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | 
 
 
 def _declare_text_casts() -> None:
-    others = [n for n in TYPES if n not in ("unknown", "record", "void", "array")]
+    others = [n for n in TYPES if n not in ("unknown", "void", "array")]
     for source in others:
         for target in ("text", "varchar", "bpchar", "name", "char"):
             key = f"cast({source},{target})"

@@ -10,11 +10,13 @@ from typing import Literal as OneOf
 from foreshore.expr.functions.function import (
     BY_KEY,
     Resolved,
+    member_keys,
+    name_of_key,
     natural_numeric,
     type_key,
 )
 from foreshore.ranges import MULTIRANGES
-from foreshore.types import NUMERIC, SqlType, array_of
+from foreshore.types import NUMERIC, STRUCTURED, SqlType, array_of
 
 Context = OneOf["implicit", "assignment", "explicit"]
 _RANK = {"implicit": 0, "assignment": 1, "explicit": 2}
@@ -45,6 +47,12 @@ _add("assignment", "int4>int2 int8>int2,int4 numeric>int2,int4,int8 float4>int2,
 _add("assignment", "float8>int2,int4,int8,float4,numeric char>bpchar,varchar name>bpchar,varchar")
 _add("assignment", "bool>text,bpchar,varchar text>char bpchar>char varchar>char")
 _add("assignment", "timestamp>date,time timestamptz>date,time,timestamp interval>time")
+_add("assignment", "int2>uint2,uint4,uint8 int4>uint2,uint4,uint8 int8>uint2,uint4,uint8")
+_add("assignment", "numeric>uint2,uint4,uint8 float4>uint2,uint4,uint8 float8>uint2,uint4,uint8")
+_add("assignment", "uint2>int2 uint4>uint2,int2,int4 uint8>uint2,uint4,int2,int4,int8")
+_add("implicit", "uint2>uint4,uint8,int4,int8,numeric,float4,float8")
+_add("implicit", "uint4>uint8,int8,numeric,float4,float8 uint8>numeric,float4,float8")
+_add("explicit", "uint2>bool uint4>bool uint8>bool")
 for _many, _one in MULTIRANGES.items():
     _add("explicit", f"{_one}>{_many}")
 _add("implicit", "cidr>inet")
@@ -67,10 +75,16 @@ def cast_context(source: str, target: str) -> Context | None:
     found = _TABLE.get((source, target))
     if found is not None:
         return found
-    if "unknown" in (source, target) or "void" in (source, target) or "record" in (source, target):
+    if "unknown" in (source, target) or "void" in (source, target):
         return "implicit" if source == "unknown" and target not in ("void", "record") else None
     if source.endswith("[]") and target.endswith("[]"):
         return cast_context(source[:-2], target[:-2])
+    if source.endswith("[]") and name_of_key(target) == "list":
+        inner = cast_context(source[:-2], member_keys(target)[0])
+        return None if inner is None else "explicit"
+    structured = _structured_context(source, target)
+    if structured is not None:
+        return structured
     if (source, target) in (("int2vector", "int2[]"), ("oidvector", "oid[]")):
         return "implicit"
     if target in STRINGS:
@@ -78,6 +92,27 @@ def cast_context(source: str, target: str) -> Context | None:
     if source in STRINGS:
         return "explicit"
     return None
+
+
+def _structured_context(source: str, target: str) -> Context | None:
+    """Return the context of a cast between records, lists or maps: the strictest of their parts."""
+    if source.endswith("]") or target.endswith("]"):
+        return None
+    name, wanted = name_of_key(source), name_of_key(target)
+    if name not in STRUCTURED or name != wanted:
+        return None
+    parts, wanted_parts = member_keys(source), member_keys(target)
+    if len(parts) != len(wanted_parts):
+        return None
+    contexts: list[Context] = ["implicit"]
+    for part, to in zip(parts, wanted_parts, strict=True):
+        context = cast_context(part, to)
+        if context is None:
+            return None
+        contexts.append(context)
+    if name == "record" and source.partition("<")[0] != target.partition("<")[0]:
+        contexts.append("assignment" if ":" not in source.partition("<")[0] else "explicit")
+    return max(contexts, key=lambda context: _RANK[context])
 
 
 def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved | None:
@@ -96,11 +131,15 @@ def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved
         target = array_of(natural_numeric(source.element))
     if source == target:
         return Resolved("relabel", (source,), target)
-    from_key, to_key = (type_key(each).partition(":")[0] for each in (source, target))
+    from_key, to_key = source.name, target.name
     if _only_relabels(source, target):
         return Resolved("relabel", (source,), target)
     if from_key == "unknown":
         from_key = "text"
+    if source.name in STRUCTURED and source.name == target.name:
+        return Resolved(f"cast_{source.name}(any{source.name})", (source,), target)
+    if source.element is not None and target.name == "list":
+        return Resolved("cast_array_to_list(anyarray)", (source,), target)
     if source.element is not None and target.element is not None:
         stem = "assign_array" if context == "assignment" else "cast_array"
         return Resolved(f"{stem}(anyarray)", (source,), target)
@@ -119,6 +158,9 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
     s, t = type_key(source), type_key(target)
     if s == t and s.startswith("enum:"):
         return True  # the type was altered between two plans
+    if source.name in STRUCTURED and source.name == target.name:
+        pairs = zip(source.members, target.members, strict=True)
+        return all(_same_form(a.type, b.type) for a, b in pairs)
     if s == "numeric" and t == "numeric":
         return source.scale == target.scale and (
             target.length is None or (source.length is not None and source.length <= target.length)
@@ -146,3 +188,10 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
         return True
     kinds = ("oid", *_REGS)
     return s in kinds and (t in kinds or t == "int8")
+
+
+def _same_form(source: SqlType, target: SqlType) -> bool:
+    """Return whether a value within a structured one has the same bytes as both types."""
+    if source.name == target.name == "numeric":  # which has no trailing zeros there
+        return target.length is None and (source.scale or 0) <= (target.scale or 0)
+    return source == target or (source.element is None and _only_relabels(source, target))

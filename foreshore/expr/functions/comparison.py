@@ -30,7 +30,7 @@ from foreshore.expr.functions.function import (
     hidden,
     overload,
 )
-from foreshore.types import NUMERIC_DIGITS, RANGE_TYPES, SORTED_BYTES, SqlType
+from foreshore.types import NUMERIC_DIGITS, RANGE_TYPES, SORTED_BYTES, SqlType, parts_of
 
 DAY = 86_400_000_000
 _WIDE = Context(prec=80)
@@ -78,7 +78,8 @@ PLAIN = frozenset(
         "regnamespace",
         "mz_timestamp",
         "unknown",
-        "record",
+        "uint2",
+        "uint4",
         "enum",
         *SORTED_BYTES,
     ]
@@ -89,15 +90,19 @@ PLAIN = frozenset(
 _UNEQUAL = frozenset({"json"})
 
 
+def _has_unequal(type: SqlType) -> bool:
+    return type.name in _UNEQUAL or any(map(_has_unequal, parts_of(type)))
+
+
 def check_equality(type: SqlType) -> None:
     """Raise UndefinedFunction if values of `type` cannot be grouped or told apart."""
-    if (type.element or type).name in _UNEQUAL:
+    if _has_unequal(type):
         raise UndefinedFunction(f"could not identify an equality operator for type {type}")
 
 
 def check_ordering(type: SqlType) -> None:
     """Raise UndefinedFunction if values of `type` have no order."""
-    if (type.element or type).name in _UNEQUAL:
+    if _has_unequal(type):
         raise UndefinedFunction(
             f"could not identify an ordering operator for type {type}",
             hint="Use an explicit ordering operator or modify the query.",
@@ -268,8 +273,7 @@ def _distinct(negated: bool) -> Callable[[Renderer, Signature, Sequence[str]], s
 def _one(kind: str) -> One:
     """Return a comparison of two data whose order in Python is SQL's: texts by code point."""
     compute: Callable[[Any, Any], bool] = getattr(operator, kind)
-    alike = PLAIN - {"record"}
-    return lambda types: compute if alike.issuperset(t.name for t in types.args) else None
+    return lambda types: compute if PLAIN.issuperset(t.name for t in types.args) else None
 
 
 for _kind in _ARROW:
@@ -301,7 +305,7 @@ hidden(
     spark=_distinct(True),
 )
 
-_NAMES = {"eq": "=", "ne": "<> !=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+NAMES = {"eq": "=", "ne": "<> !=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _SAME = [
     "bool",
     "bytea",
@@ -325,6 +329,12 @@ _SAME = [
     "jsonb",
     "mz_timestamp",
     "anyenum",
+    "anyrecord",
+    "anylist",
+    "anymap",
+    "uint2",
+    "uint4",
+    "uint8",
     *sorted(RANGE_TYPES),
     "inet",
     "macaddr",
@@ -340,9 +350,18 @@ _CROSS = {
     "date timestamptz": "timestamptz",
     "timestamp timestamptz": "timestamptz",
     "name text": "text",
+    "uint2 int2": "int4",
+    "uint2 int4": "int4",
+    "uint2 int8": "int8",
+    "uint4 int2": "int8",
+    "uint4 int4": "int8",
+    "uint4 int8": "int8",
+    "uint2 uint4": "uint4",
+    "uint2 uint8": "uint8",
+    "uint4 uint8": "uint8",
 }
 
-for _kind, _surface in _NAMES.items():
+for _kind, _surface in NAMES.items():
     _function = BY_KEY[_kind]
     for _t in _SAME:
         if _t in ("int2vector", "oidvector") and _kind not in ("eq", "ne"):

@@ -25,7 +25,8 @@ from foreshore.types import (
     MAX_PLANNED_SCALE,
     NUMERIC,
     TYPES,
-    EnumType,
+    DefinedType,
+    Member,
     SqlType,
     array_of,
     numeric_of_scale,
@@ -237,21 +238,49 @@ def hidden(
 
 
 def type_key(type: SqlType) -> str:
-    """Return the name of a type in patterns: no modifiers, `int4[]`, `enum:16385`."""
+    """Return the name of a type in patterns: no modifiers, `int4[]`, `enum:16385`, `list<int4>`."""
     if type.element is not None:
         return f"{type_key(type.element)}[]"
-    return type.name if type.defined is None else f"{type.name}:{type.defined.oid}"
+    name = type.name if type.defined is None else f"{type.name}:{type.defined.oid}"
+    if type.members:
+        return f"{name}<{','.join(type_key(member.type) for member in type.members)}>"
+    return name
 
 
 def parse_type(pattern: str) -> SqlType:
     """Return the type of a pattern without polymorphism."""
     if pattern.endswith("[]"):
         return array_of(parse_type(pattern[:-2]))
-    name, _, oid = pattern.partition(":")
-    if oid:
-        return SqlType(name, defined=EnumType(int(oid), 0, (name,)))
-    assert pattern in TYPES, pattern
-    return NUMERIC if pattern == "numeric" else SqlType(pattern)
+    head, _, inner = pattern.partition("<")
+    name, _, oid = head.partition(":")
+    defined = DefinedType(int(oid), 0, (name,)) if oid else None
+    assert name in TYPES, pattern
+    if name == "numeric":
+        return NUMERIC
+    members = tuple(Member("", parse_type(key)) for key in _split_keys(inner[:-1]))
+    return SqlType(name, defined=defined, members=members)
+
+
+def name_of_key(key: str) -> str:
+    """Return the name of the type in a key that is no array's: `list` of `list<int4>`."""
+    return key.partition("<")[0].partition(":")[0]
+
+
+def member_keys(key: str) -> list[str]:
+    """Return the keys within the key of a structured type."""
+    return _split_keys(key.partition("<")[2][:-1])
+
+
+def _split_keys(keys: str) -> list[str]:
+    """Return the keys that commas separate, but for those within brackets."""
+    found: list[str] = []
+    depth = start = 0
+    for at, character in enumerate(keys):
+        depth += (character == "<") - (character == ">")
+        if character == "," and depth == 0:
+            found.append(keys[start:at])
+            start = at + 1
+    return [*found, keys[start:]] if keys else found
 
 
 def natural_numeric(source: SqlType, literal: Any = NO_LITERAL) -> SqlType:
@@ -259,7 +288,7 @@ def natural_numeric(source: SqlType, literal: Any = NO_LITERAL) -> SqlType:
     match source.name:
         case "numeric":
             return source
-        case "int2" | "int4" | "int8" | "oid" | "mz_timestamp":
+        case "int2" | "int4" | "int8" | "oid" | "mz_timestamp" | "uint2" | "uint4" | "uint8":
             return numeric_of_scale(0)
         case "unknown" if isinstance(literal, str):
             return numeric_of_text(literal)

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import data_error
-from foreshore.expr.datum import from_array
+from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, hidden
 from foreshore.expr.functions.jsontext import MISSING, as_json, dumps, loads
+from foreshore.structured import pairs_of, values_of
 from foreshore.text import format_text
-from foreshore.types import SqlType
+from foreshore.types import STRUCTURED, SqlType, item_of
 
 # --- from SQL values ---------------------------------------------------------------------------
 
@@ -32,12 +33,14 @@ def to_json(array: pa.Array, type: SqlType) -> list[Any]:
                 out.append([None if i is MISSING else i for i in items[at : at + length]])
                 at += length
         return out
+    if type.name in STRUCTURED:
+        return [MISSING if d is None else _structure(d, type) for d in array.to_pylist()]
     match type.name:
         case "bool":
             return [MISSING if v is None else v for v in array.to_pylist()]
         case "json" | "jsonb":
             return [MISSING if v is None else loads(v) for v in array.to_pylist()]
-        case "int2" | "int4" | "int8" | "numeric":
+        case "int2" | "int4" | "int8" | "numeric" | "uint2" | "uint4" | "uint8":
             return [MISSING if t is None else Decimal(t) for t in text_of(array, type)]
         case "float4" | "float8":
             return [
@@ -53,6 +56,21 @@ def to_json(array: pa.Array, type: SqlType) -> list[Any]:
             ]
         case _:
             return [MISSING if t is None else t for t in text_of(array, type)]
+
+
+def _structure(datum: bytes, type: SqlType) -> Any:
+    """Return the document of a record, list or map."""
+
+    def inner(value: Any, of: SqlType) -> Any:
+        (document,) = to_json(to_array([value], of), of)
+        return None if document is MISSING else document
+
+    if type.name == "map":
+        return {k: inner(v, item_of(type)) for k, v in pairs_of(datum, type).items()}
+    values = values_of(datum, type)
+    if type.name == "list":
+        return [inner(value, item_of(type)) for value in values]
+    return {m.name: inner(v, m.type) for m, v in zip(type.members, values, strict=True)}
 
 
 _WHOLE_HOURS = re.compile(r"[+-]\d\d\Z")

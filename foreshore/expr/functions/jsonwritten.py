@@ -18,15 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import data_error
-from foreshore.expr.datum import from_array
+from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, declare_table
 from foreshore.expr.functions.function import hidden as declare_hidden
 from foreshore.expr.functions.jsonb_building import built_objects, iso_text, keys_of
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.json_text import canonical_json, check_strings, quote_json
+from foreshore.structured import pairs_of, values_of
 from foreshore.text import format_text
-from foreshore.types import JSON, TEXT, SqlType
+from foreshore.types import JSON, STRUCTURED, TEXT, SqlType, item_of
 
 _READER = json.JSONDecoder(parse_int=str, parse_float=str)
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -198,6 +199,8 @@ def written(array: pa.Array, type: SqlType) -> list[str | None]:
                 out.append("[" + ",".join(inner) + "]")
                 at += length
         return out
+    if type.name in STRUCTURED:
+        return [None if d is None else _structure(d, type) for d in array.to_pylist()]
     if type.name == "inet":
         data = from_array(array, type)
         return [None if d is None else quote_json(format_text(d, type)) for d in data]
@@ -205,12 +208,31 @@ def written(array: pa.Array, type: SqlType) -> list[str | None]:
     match type.name:
         case "bool" | "json" | "jsonb" | "int2" | "int4" | "int8" | "numeric":
             return texts
+        case "uint2" | "uint4" | "uint8":
+            return texts
         case "float4" | "float8":
             return [t if t is None or t[-1] not in "Ny" else f'"{t}"' for t in texts]
         case "timestamp" | "timestamptz":
             return [None if t is None else f'"{iso_text(t)}"' for t in texts]
         case _:
             return [None if t is None else quote_json(t) for t in texts]
+
+
+def _structure(datum: bytes, type: SqlType) -> str:
+    """Return the document of a record, list or map."""
+
+    def inner(value: Any, of: SqlType) -> str:
+        (document,) = written(to_array([value], of), of)
+        return _or_null(document)
+
+    if type.name == "map":
+        pairs = pairs_of(datum, type).items()
+        return "{" + ",".join(f"{quote_json(k)}:{inner(v, item_of(type))}" for k, v in pairs) + "}"
+    values = values_of(datum, type)
+    if type.name == "list":
+        return "[" + ",".join(inner(value, item_of(type)) for value in values) + "]"
+    columns = zip(type.members, values, strict=True)
+    return "{" + ",".join(f"{quote_json(m.name)}:{inner(v, m.type)}" for m, v in columns) + "}"
 
 
 def _to_json(types: Signature, a: pa.Array) -> Outcome:

@@ -18,17 +18,24 @@ from foreshore.expr.functions.function import (
     Overload,
     Resolved,
     ScalarFunction,
+    name_of_key,
     natural_numeric,
     parse_type,
     type_key,
 )
 from foreshore.types import (
+    CONTAINERS,
+    RECORD,
     TEXT,
     TYPES,
     VECTORS,
+    Member,
     SqlType,
     array_of,
     category_of,
+    item_of,
+    list_of,
+    map_of,
     numeric_of_scale,
     without_modifiers,
 )
@@ -36,10 +43,23 @@ from foreshore.types import (
 POLYMORPHIC = frozenset(
     {
         *("any", "anyelement", "anynonarray", "anyarray", "anycompatible", "anycompatiblearray"),
-        "anyenum",
+        *("anyenum", "anyrecord", "anylist", "anymap", "anycompatiblelist", "anycompatiblemap"),
     }
 )
 _ARRAYS = frozenset({"anyarray", "anycompatiblearray"})
+# Patterns of types with items, and how a type is made of one.
+_CONTAINERS: dict[str, Callable[[SqlType], SqlType]] = {
+    **dict.fromkeys(_ARRAYS, array_of),
+    **dict.fromkeys(("anylist", "anycompatiblelist"), list_of),
+    **dict.fromkeys(("anymap", "anycompatiblemap"), map_of),
+}
+_STRUCTURED_PATTERNS = {
+    "anyrecord": "record",
+    "anylist": "list",
+    "anycompatiblelist": "list",
+    "anymap": "map",
+    "anycompatiblemap": "map",
+}
 
 ImplicitCast = Callable[[SqlType, SqlType], bool]
 
@@ -72,7 +92,22 @@ def select_common_type(types: Sequence[SqlType]) -> SqlType | None:
         return common_numeric(known)
     if chosen.element is not None and chosen.element.name == "numeric":
         return array_of(common_numeric([t.element for t in same if t.element is not None]))
+    if chosen.members and len(same) == len(known):
+        return _common_members(same)
     return chosen if all(t == chosen for t in known) else without_modifiers(chosen)
+
+
+def _common_members(types: Sequence[SqlType]) -> SqlType:
+    """Return the type that holds structured values of types that differ in modifiers only."""
+    if all(t == types[0] for t in types):
+        return types[0]
+    members = []
+    for place, member in enumerate(types[0].members):
+        common = select_common_type([t.members[place].type for t in types])
+        assert common is not None, types
+        names = {t.members[place].name for t in types}
+        members.append(Member(member.name if len(names) == 1 else f"f{place + 1}", common))
+    return SqlType(types[0].name, defined=types[0].defined, members=tuple(members))
 
 
 def common_numeric(types: Sequence[SqlType]) -> SqlType:
@@ -97,9 +132,15 @@ def _castable(source: str, pattern: str) -> bool:
     if pattern in POLYMORPHIC:
         if pattern in _ARRAYS:
             return source.endswith("[]") or (source == "unknown" or source in VECTORS)
+        if pattern in _STRUCTURED_PATTERNS:
+            is_array = source.endswith("[]")
+            of = _STRUCTURED_PATTERNS[pattern]
+            return source == "unknown" or (name_of_key(source) == of and not is_array)
         if pattern == "anyenum":
             return source == "unknown" or (source.startswith("enum:") and source[-1] != "]")
-        return pattern != "anynonarray" or not source.endswith("[]")
+        return pattern != "anynonarray" or not (
+            source.endswith("[]") or name_of_key(source) in CONTAINERS
+        )
     if pattern in VECTORS:
         return source == pattern  # an unknown literal takes anyarray, as in PostgreSQL
     if pattern == "mz_timestamp":
@@ -110,13 +151,13 @@ def _castable(source: str, pattern: str) -> bool:
 def _category(pattern: str) -> str:
     if pattern in POLYMORPHIC:
         return "P"
-    return "A" if pattern.endswith("[]") else TYPES[pattern.partition(":")[0]].category
+    return "A" if pattern.endswith("[]") else TYPES[name_of_key(pattern)].category
 
 
 def _preferred(pattern: str) -> bool:
     if pattern in POLYMORPHIC or pattern.endswith("[]"):
         return False
-    return TYPES[pattern.partition(":")[0]].preferred
+    return TYPES[name_of_key(pattern)].preferred
 
 
 class Candidate(NamedTuple):
@@ -194,9 +235,15 @@ def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
     elements: set[str] = set()
     compatible: list[SqlType] = []
     for source, pattern in zip(inputs, patterns, strict=True):
+        if pattern == "anymap" and source == "unknown" and len(patterns) > 1:
+            pairs = zip(inputs, patterns, strict=True)
+            if not any(of == "anymap" and given != "unknown" for given, of in pairs):
+                return False
         if source == "unknown" or pattern not in POLYMORPHIC or pattern == "any":
             continue
-        element = _element_name(source) if pattern in _ARRAYS else source
+        if pattern == "anyrecord":
+            continue
+        element = _element_name(source) if pattern in _CONTAINERS else source
         if pattern.startswith("anycompatible"):
             compatible.append(parse_type(element))
         elif pattern != "anynonarray" or "anyelement" in patterns:
@@ -207,6 +254,8 @@ def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
 def _element_name(source: str) -> str:
     if source.endswith("[]"):
         return source[:-2]
+    if "<" in source:
+        return source[source.index("<") + 1 : -1]
     return VECTORS[source].name
 
 
@@ -279,6 +328,13 @@ def complete(chosen: Candidate, types: tuple[SqlType, ...], literals: Literals) 
     function, patterns, targets = chosen
     given = literals or (NO_LITERAL,) * len(types)
     element = _common_element(types, patterns)
+    if "anyrecord" in patterns and any(t.name == "unknown" for t in types):
+        known = [t for t, p in zip(types, patterns, strict=True) if p == "anyrecord"]
+        record = next((t for t in known if t.name != "unknown"), RECORD)
+        types = tuple(
+            record if p == "anyrecord" and t.name == "unknown" else t
+            for t, p in zip(types, patterns, strict=True)
+        )
     arg_types = tuple(
         _argument(pattern, target, source, literal, element)
         for pattern, target, source, literal in zip(patterns, targets, types, given, strict=True)
@@ -288,24 +344,37 @@ def complete(chosen: Candidate, types: tuple[SqlType, ...], literals: Literals) 
     elif function.result in ("anyelement", "anyenum", "anycompatible", "anynonarray"):
         assert element is not None, function
         result = element
-    elif function.result in _ARRAYS:
+    elif function.result in _CONTAINERS:
         assert element is not None, function
-        result = array_of(element)
+        result = _of_items(function.result, types, patterns, element)
     else:
         result = parse_type(function.result)
     return Resolved(function.key, arg_types, result)
+
+
+def _of_items(
+    pattern: str, types: Sequence[SqlType], patterns: Sequence[str], element: SqlType
+) -> SqlType:
+    """Return the type of `element` for a pattern; of the catalog if an argument is of that type."""
+    made = _CONTAINERS[pattern](element)
+    for source, of in zip(types, patterns, strict=True):
+        if of == pattern and source.defined is not None and source.members == made.members:
+            return source
+    return made
 
 
 def _common_element(types: tuple[SqlType, ...], patterns: tuple[str, ...]) -> SqlType | None:
     found: list[SqlType] = []
     polymorphic = False
     for source, pattern in zip(types, patterns, strict=True):
-        if pattern not in POLYMORPHIC or pattern in ("any", "anynonarray"):
+        if pattern not in POLYMORPHIC or pattern in ("any", "anynonarray", "anyrecord"):
             continue
         polymorphic = True
         if source.name == "unknown":
             continue
-        if pattern in _ARRAYS:
+        if pattern in _STRUCTURED_PATTERNS:
+            found.append(item_of(source))
+        elif pattern in _ARRAYS:
             found.append(source.element or parse_type(_element_name(source.name)))
         else:
             found.append(source)
@@ -325,9 +394,11 @@ def _argument(
 ) -> SqlType:
     if pattern in ("any", "anynonarray"):
         return TEXT if source.name == "unknown" else source
-    if pattern in _ARRAYS:
+    if pattern in _CONTAINERS:
         assert element is not None
-        return array_of(element)
+        return _of_items(pattern, (source,), (pattern,), element)
+    if pattern == "anyrecord":
+        return source
     if pattern in POLYMORPHIC:
         assert element is not None
         return element

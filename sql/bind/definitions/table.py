@@ -50,7 +50,7 @@ from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain,
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import column_refs, with_column_renamed, without_qualifiers
 from foreshore.sql.rewrite.full_names import dotted
-from foreshore.types import ColumnType, RelationDesc, written_type
+from foreshore.types import ColumnType, RelationDesc, is_composite, written_type
 
 _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
 
@@ -100,7 +100,7 @@ def _define(
             raise DuplicateColumn(f'column "{column.name}" specified more than once')
         seen.add(column.name)
         type = defining.type_of(column)
-        if (type.element or type).name in _NOT_STORED:
+        if (type.element or type).name in _NOT_STORED and not is_composite(type):
             raise InvalidParameterValue(
                 f'column "{column.name}" has pseudo-type {type}',
                 sqlstate="42P16",

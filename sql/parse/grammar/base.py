@@ -134,6 +134,8 @@ class BaseParser(PostgresParser):
         token = self._curr
         if not token or token.token_type in VALUES or not _OPERATOR.match(token.text):
             return None
+        if token.text == "=>":  # between a key and a value
+            return None
         return token.text
 
     def _list(self) -> list[exp.Expr]:

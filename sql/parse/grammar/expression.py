@@ -31,6 +31,7 @@ from foreshore.sql.parse.grammar.base import (
 )
 from foreshore.sql.parse.grammar.nodes import (
     CallArguments,
+    Container,
     KeywordCall,
     Quantified,
     RowOf,
@@ -332,6 +333,10 @@ class ExpressionParser(OperatorParser):
                         self.fail(self._curr)
                     self._match_r_paren()
                     return located(exp.Exists(this=query), token)
+                if self._word("list") or self._word("map"):
+                    value = self._container_of_query(token)
+                    if value is not None:
+                        return self._parse_column_ops(value)
                 if self._word("array"):
                     self._advance(2)
                     query = self._query_or_none()
@@ -342,6 +347,11 @@ class ExpressionParser(OperatorParser):
             if self._word("array") and self._next and self._next.text == "[":
                 self._advance()
                 return self._parse_column_ops(self._array(token))
+            if self._next and self._next.text == "[" and token.token_type != TokenType.IDENTIFIER:
+                lowered = token.text.lower()
+                if lowered in ("list", "map"):
+                    self._advance()
+                    return self._parse_column_ops(self._container(lowered, token))
             lowered = token.text.lower()
             if lowered in RESERVED and lowered not in ("case", "true", "false", "null", "cast"):
                 return None
@@ -379,6 +389,37 @@ class ExpressionParser(OperatorParser):
         if not self._match(TokenType.R_BRACKET):
             self.fail(self._curr)
         return located(exp.Array(expressions=items), token)
+
+    def _container(self, kind: str, token: Token) -> exp.Expr:
+        """Parse the items of LIST[...] or MAP[...]; brackets within are of the same kind."""
+        self._match(TokenType.L_BRACKET)
+        items: list[exp.Expr] = []
+        if not (self._curr and self._curr.text == "]"):
+            while True:
+                if kind == "map":
+                    items.append(self._need(0))
+                    if not (self._curr and self._curr.text == "=>"):
+                        self.fail(self._curr)
+                    self._advance()
+                inner = self._curr
+                nested = inner and inner.text == "["
+                items.append(self._container(kind, inner) if nested else self._need(0))
+                if not self._match(TokenType.COMMA):
+                    break
+        if not self._match(TokenType.R_BRACKET):
+            self.fail(self._curr)
+        return located(Container(this=kind, expressions=items), token)
+
+    def _container_of_query(self, token: Token) -> exp.Expr | None:
+        """Parse `LIST(query)` or `MAP(query)`; None if it is a call."""
+        index = self._index
+        self._advance(2)
+        query = self._query_or_none()
+        if query is None or not (self._curr and self._curr.text == ")"):
+            self._retreat(index)
+            return None
+        self._match_r_paren()
+        return located(Container(this=token.text.lower(), query=query), token)
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         """Parse subscripts and slices as written."""

@@ -9,6 +9,18 @@ class TypeSpelling(exp.Expression):
     arg_types = {"name": True, "modifiers": False, "dimensions": False, "fields": False}
 
 
+class ContainerSpelling(exp.Expression):
+    """`item list` or `map[text => item]` as written; `key` is the type of a map's keys."""
+
+    arg_types = {"this": True, "key": False, "item": True, "dimensions": False}
+
+
+class Container(exp.Expression):
+    """`LIST[...]` or `MAP[key => value, ...]`, or one of a query; `this` is its kind."""
+
+    arg_types = {"this": True, "expressions": False, "query": False}
+
+
 class Quantified(exp.Expression):
     """`left operator ANY|ALL (right)`."""
 

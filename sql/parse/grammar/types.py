@@ -7,7 +7,7 @@ from sqlglot.tokens import Token, TokenType
 
 from foreshore.keywords import RESERVED
 from foreshore.sql.parse.grammar.base import STRINGS, VALUES, BaseParser, is_word, located
-from foreshore.sql.parse.grammar.nodes import TypeSpelling
+from foreshore.sql.parse.grammar.nodes import ContainerSpelling, TypeSpelling
 
 _INTERVAL_FIELDS = ("year", "month", "day", "hour", "minute", "second")
 _LAST_FIELDS = {
@@ -105,12 +105,34 @@ class TypeParser(BaseParser):
         word = token.text.lower()
         if word in _TYPE_WORDS and token.token_type != TokenType.IDENTIFIER:
             spelling = self._standard_type(word, token)
+        elif word == "map" and self._next and self._next.text == "[":
+            spelling = self._map_type()
         else:
             if word == "setof":
                 self.unsupported("SETOF", token.start)
             names = self._names()
             modifiers = self._integers() if self._curr and self._curr.text == "(" else []
             spelling = TypeSpelling(name=names, modifiers=modifiers, dimensions=0)
+        spelling = self._with_dimensions(spelling, token)
+        while self._curr and self._curr.text.lower() == "list" and is_word(self._curr):
+            self._advance()
+            spelling = ContainerSpelling(this="list", item=spelling)
+            spelling = self._with_dimensions(spelling, token)
+        return spelling
+
+    def _map_type(self) -> exp.Expr:
+        self._advance(2)
+        key = self._spelling()
+        if not (self._curr and self._curr.text == "=>"):
+            self.fail(self._curr)
+        self._advance()
+        item = self._spelling()
+        if not self._match(TokenType.R_BRACKET):
+            self.fail(self._curr)
+        return ContainerSpelling(this="map", key=key, item=item)
+
+    def _with_dimensions(self, spelling: exp.Expr, token: Token) -> exp.Expr:
+        """Parse the brackets after a type."""
         dimensions = 0
         while self._curr and self._curr.text == "[":
             index = self._index
