@@ -21,8 +21,6 @@ from foreshore.adapter.transaction.catalog_commit import CatalogCommits, has_sha
 from foreshore.adapter.transaction.commit import ConstraintGuard
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.adapter.transaction.locks import Locks
-from foreshore.adapter.transaction.oracle import TimestampOracle
-from foreshore.adapter.transaction.read_holds import ReadHolds
 from foreshore.catalog.builtin.answers import CatalogAnswers
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
@@ -42,6 +40,8 @@ from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.decoded_files import DecodedFiles
+from foreshore.storage.oracle import TimestampOracle
+from foreshore.storage.read_holds import ReadHolds
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)

@@ -26,11 +26,8 @@ from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.session.temporary import run_sweeps
-from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction.catalog_commit import start_replica
 from foreshore.adapter.transaction.group_commit import Write
-from foreshore.adapter.transaction.oracle import TimestampOracle
-from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, Position, difference, read_catalog
@@ -54,10 +51,13 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.ids import GlobalId, is_user, number_of
+from foreshore.session_variables import Variables
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.identity import first_id, identity
+from foreshore.storage.oracle import TimestampOracle
+from foreshore.storage.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.storage.reserved_end import ReservedEnd
 from foreshore.update import EMPTY, Timestamp
 

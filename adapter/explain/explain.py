@@ -15,7 +15,6 @@ from foreshore.adapter.read.access_path import (
     KeyLookup,
     PeekPlan,
 )
-from foreshore.adapter.read.bound_keys import is_large, literal_keys
 from foreshore.adapter.read.cluster_choice import collections_read
 from foreshore.adapter.read.pipeline import plan_for_time, prepared_peek, refuse_past_of_system
 from foreshore.adapter.read.result import BatchSource, Selected
@@ -25,18 +24,18 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of
 from foreshore.compute.describe import describe_maintenance
+from foreshore.compute.keys.bound_keys import is_large, literal_keys
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.block import Block
 from foreshore.expr.explain import explain_relation, explain_scalar
 from foreshore.expr.ir import Column
+from foreshore.expr.keys import Key, KeyRange
 from foreshore.expr.recursion import single_relation
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
-from foreshore.sql.optimize.key_range import KeyRange
 from foreshore.sql.optimize.key_steps import Step, WholeStep
-from foreshore.sql.optimize.lookup import Key
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain, ExplainMaintained
 from foreshore.sql.rewrite import statement_heads

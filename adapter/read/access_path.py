@@ -19,11 +19,12 @@ from foreshore.compute.local.given_arrays import reads_arrays
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.expr.cost import is_heavy, is_large
 from foreshore.expr.ir import Relation, Scalar, single_input
+from foreshore.expr.keys import Key, KeyRange
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId, is_builtin, is_user
-from foreshore.sql.optimize.key_range import KeyRange, key_range
+from foreshore.sql.optimize.key_range import key_range
 from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKeys
-from foreshore.sql.optimize.lookup import Key, literal_lookup
+from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import environment_names, is_open

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from foreshore import blocking
 from foreshore.adapter.read.access_path import AccessPath, IndexRead, PeekPlan
-from foreshore.adapter.read.bound_keys import is_large
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import calls_in, results_of
+from foreshore.compute.keys.bound_keys import is_large
 from foreshore.compute.local.given_arrays import has_long_arrays, over_long_arrays
 from foreshore.errors import DataError, InvalidParameterValue
 from foreshore.expr.block import Block

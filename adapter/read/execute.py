@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.read.access_path import Bulk, Constant, IndexRead, InProcess, KeyLookup
 from foreshore.adapter.read.bind import BoundPeek, counted_each, timestamp_of
-from foreshore.adapter.read.bound_keys import literal_keys
-from foreshore.adapter.read.bound_spans import bound_span
 from foreshore.adapter.read.cluster_choice import (
     answering_cluster,
     index_of,
@@ -26,6 +24,8 @@ from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.finish import finish
+from foreshore.compute.keys.bound_keys import literal_keys
+from foreshore.compute.keys.bound_spans import bound_span
 from foreshore.compute.local.linear import evaluated, literal_rows
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.result import Result, empty_batch

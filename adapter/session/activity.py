@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.session.variables import Variables
 from foreshore.clock import Clock
 from foreshore.errors import (
     AdminShutdown,
@@ -23,6 +22,7 @@ from foreshore.errors import (
     NumericValueOutOfRange,
     QueryCanceled,
 )
+from foreshore.session_variables import Variables
 from foreshore.settings import milliseconds
 from foreshore.types import Datum
 

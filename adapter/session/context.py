@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.prepared import Prepared
     from foreshore.adapter.session.session import Session
-    from foreshore.adapter.session.variables import Variables
     from foreshore.adapter.transaction.transaction import Transaction
     from foreshore.adapter.write.nextval import LastValues
     from foreshore.adapter.write.stage import Staging
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
     from foreshore.ids import GlobalId
+    from foreshore.session_variables import Variables
 
 
 SEVERITIES = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}

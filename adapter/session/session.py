@@ -35,7 +35,6 @@ from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.session.prepare import Statements, with_object_ids
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
-from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.write.nextval import LastValues
 from foreshore.catalog.builtin.object_names import object_names
 from foreshore.catalog.item import Role
@@ -50,6 +49,7 @@ from foreshore.errors import (
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
 from foreshore.output_style import OutputStyle
+from foreshore.session_variables import Variables
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CopyFrom

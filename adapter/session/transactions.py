@@ -14,10 +14,10 @@ from foreshore.adapter.session import temporary
 from foreshore.adapter.session.activity import Interrupts
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.portals import BoundPortal, Portals
-from foreshore.adapter.session.variables import Variables
 from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
+from foreshore.session_variables import Variables
 from foreshore.sql import plan as plans
 
 

@@ -18,7 +18,6 @@ from weakref import WeakValueDictionary
 
 from prometheus_client import Gauge
 
-from foreshore.adapter.transaction.read_holds import Hold
 from foreshore.compute.changelog import Changelog, End
 from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.protocol import DataflowDescription, SubscribeExport
@@ -26,6 +25,7 @@ from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisi
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent
+from foreshore.storage.read_holds import Hold
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:

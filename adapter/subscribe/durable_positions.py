@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from foreshore.adapter.transaction.read_holds import Hold, ReadHolds
 from foreshore.catalog.durable import Position, moved
 from foreshore.errors import ConcurrentUpdate, DatabaseError, DataCorrupted, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.sql.rewrite.full_names import FullName
+from foreshore.storage.read_holds import Hold, ReadHolds
 from foreshore.update import Timestamp
 
 

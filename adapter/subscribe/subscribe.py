@@ -16,11 +16,11 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.changelogs import Source
 from foreshore.adapter.subscribe.durable_statements import start_from_position
 from foreshore.adapter.subscribe.subscriber import Request, Subscriber
-from foreshore.adapter.subscribe.transitions import end_of_constant
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item
 from foreshore.compute.envelope import Form, Rendering
 from foreshore.compute.local.linear import can_evaluate_locally, evaluated
+from foreshore.compute.subscription_states import end_of_constant
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.ir import Get, Literal, Relation, single_input
 from foreshore.expr.recursion import may_fail

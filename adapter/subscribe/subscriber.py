@@ -1,4 +1,4 @@
-"""A running subscription: carries out the decisions of `transitions.py` and gives the rows."""
+"""A running subscription: carries out what its state decides, and gives the rows."""
 
 import asyncio
 from collections import deque
@@ -12,7 +12,11 @@ import pyarrow.compute as pc
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.read.result import all_rows
 from foreshore.adapter.subscribe.changelogs import Source
-from foreshore.adapter.subscribe.transitions import (
+from foreshore.compute.changelog import Changelog, End, earliest
+from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.envelope import Form
+from foreshore.compute.replica.inputs import times_of
+from foreshore.compute.subscription_states import (
     Ended,
     Following,
     Reading,
@@ -27,10 +31,6 @@ from foreshore.adapter.subscribe.transitions import (
     limited,
     next_step,
 )
-from foreshore.compute.changelog import Changelog, End, earliest
-from foreshore.compute.controller.peeks import PeekRequest
-from foreshore.compute.envelope import Form
-from foreshore.compute.replica.inputs import times_of
 from foreshore.errors import DatabaseError, ObjectNotInPrerequisiteState, Unavailable
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId

@@ -17,7 +17,7 @@ from typing import Literal as OneOf
 from typing import NamedTuple
 
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.lock_queue import LockQueue
+from foreshore.lock_queue import LockQueue
 from foreshore.types import Datum
 
 Mode = OneOf["exclusive", "shared"]

@@ -24,7 +24,6 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore.adapter.subscribe.durable_positions import Moves
-from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.catalog.state import NameKey
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.layout import KeyName
@@ -48,6 +47,7 @@ from foreshore.storage.controller import (
     UpperMismatch,
     WriteCapability,
 )
+from foreshore.storage.oracle import TimestampOracle
 from foreshore.table_rows import TableRows, updates_at
 from foreshore.update import Timestamp, at_time
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from foreshore.adapter.transaction.group_commit import GroupCommit
-from foreshore.adapter.transaction.lock_queue import LockQueue
 from foreshore.catalog.state import State, name_key
 from foreshore.compute.keys.layout import KeyName
 from foreshore.errors import TableAltered
 from foreshore.ids import GlobalId
+from foreshore.lock_queue import LockQueue
 
 Owner = object  # compared by identity
 CATALOG = GlobalId("catalog")  # stands for all permanent objects

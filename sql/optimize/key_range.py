@@ -15,6 +15,7 @@ from itertools import takewhile
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.ir import And, Call, Column, Or, OrderKey, Relation, Scalar
+from foreshore.expr.keys import End, KeyRange
 from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import walk_scalars
 from foreshore.sql.optimize.lookup import (
@@ -30,35 +31,6 @@ from foreshore.types import SqlType
 
 _FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 _PLAIN = frozenset("bool int2 int4 int8 date time timestamp timestamptz numeric uuid".split())
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """An end of a range: values of the first columns of the key.
-
-    If one of the first `decisive` values is NULL, no row is in the range; of a later one, which is
-    compared where those before it are equal, the rest decides. With `before_null` the end is before
-    the rows in which the next column is NULL.
-    """
-
-    values: tuple[Scalar, ...] = ()
-    inclusive: bool = True
-    before_null: bool = False
-    decisive: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """The rows of an index from `low` to `high`, in ascending or descending order.
-
-    Rows compare with an end by as many columns as it has values; without values it is open. With
-    `is_ordered` the order is the query's own, so that LIMIT needs only the first rows.
-    """
-
-    low: End
-    high: End
-    descending: bool = False
-    is_ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

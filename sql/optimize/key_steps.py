@@ -6,10 +6,10 @@ from typing import TypeAlias
 
 from foreshore.constraint import Unique
 from foreshore.expr.ir import Environment, Relation, Scalar
+from foreshore.expr.keys import Elements, Key
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.lookup import Elements, Key
 
 SMALL = 10_000  # rows of a table up to which it is read to find rows of others
 

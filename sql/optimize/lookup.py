@@ -16,7 +16,6 @@ nothing. A literal that equals no value of the key's type becomes NULL.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import TypeAlias
 
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import (
@@ -35,6 +34,7 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
 )
+from foreshore.expr.keys import Constant, Elements, Key
 from foreshore.sql.optimize.build import project
 from foreshore.sql.optimize.scalars import MAX_NODES, conjuncts, size_of, substitute
 from foreshore.types import SqlType
@@ -45,18 +45,6 @@ RANGES = {"int2": 15, "int4": 31, "int8": 63}
 TEXTS = ("text", "varchar", "name")
 
 _WIDE = Context(prec=200)
-
-
-@dataclass(frozen=True, slots=True)
-class Elements:
-    """The elements of `array`, a scalar without columns."""
-
-    array: Scalar
-    type: SqlType  # of an element
-
-
-Constant: TypeAlias = Literal | Parameter | Environment | Call  # a call is a cast that may fail
-Key: TypeAlias = tuple[Constant | Elements, ...]  # with Elements, a key for each combination
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from foreshore.expr.ir import (
     Scalar,
     single_input,
 )
+from foreshore.expr.keys import Elements, Key
 from foreshore.expr.split import columns_used, shift
 from foreshore.expr.traversal import inputs_of, sources_of, walk_relations, with_inputs
 from foreshore.ids import GlobalId
@@ -37,13 +38,7 @@ from foreshore.sql.optimize.key_steps import (
     TableKey,
     WholeStep,
 )
-from foreshore.sql.optimize.lookup import (
-    Elements,
-    Key,
-    is_comparable,
-    literal_lookup,
-    without_widening,
-)
+from foreshore.sql.optimize.lookup import is_comparable, literal_lookup, without_widening
 from foreshore.sql.optimize.scalars import substitute
 from foreshore.sql.optimize.semijoin import without_semijoins
 from foreshore.sql.optimize.table_reads import Lets, TableRead, repeats, starts_of, table_reads

@@ -15,12 +15,12 @@ import pytest
 from foreshore.adapter.client import Completed, CopyOut, Execution, Rows, Startup
 from foreshore.adapter.environment import Environment
 from foreshore.adapter.session.session import Session
-from foreshore.adapter.transaction.read_holds import DEFAULT_LAG_MS
 from foreshore.clock import SystemClock
 from foreshore.compute.controller.launch import Launched, Launcher
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.storage.controller import StorageController
+from foreshore.storage.read_holds import DEFAULT_LAG_MS
 from foreshore.text import format_text
 from foreshore.types import RelationDesc
 from tests.compute.in_process import InProcessLauncher

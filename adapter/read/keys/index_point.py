@@ -21,11 +21,11 @@ from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import DataError
 from foreshore.expr.cost import LONG, has_growing_call, is_heavy, size_of
 from foreshore.expr.ir import Map, single_input
+from foreshore.expr.keys import Elements
 from foreshore.expr.pointwise import Cell, Step, compiled, projecting, row_steps
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.lookup import Elements
 from foreshore.sql.rewrite.bind_parameters import Givens
 from foreshore.table_rows import Row
 from foreshore.types import Datum

@@ -26,18 +26,18 @@ from foreshore.adapter.read.bind import (
     counted_each,
     with_arrays_given,
 )
-from foreshore.adapter.read.bound_keys import (
-    KeyColumns,
-    are_too_many,
-    is_large,
-    key_columns,
-)
 from foreshore.adapter.read.in_process import grows_long_values, rows_in_process
 from foreshore.adapter.read.small import small_over
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.compute.arrange.key import Words
+from foreshore.compute.keys.bound_keys import (
+    KeyColumns,
+    are_too_many,
+    is_large,
+    key_columns,
+)
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import (
     MANY,

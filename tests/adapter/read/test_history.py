@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.transaction.read_holds import ReadHolds
 from foreshore.ids import GlobalId
+from foreshore.storage.read_holds import ReadHolds
 from tests.adapter.harness import TestEnvironment, until
 
 TWICE = "RETAIN HISTORY FOR '1h', RETAIN HISTORY FOR '2h'"

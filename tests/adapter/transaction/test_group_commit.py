@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.transaction.group_commit import GroupCommit, Reads, Write
-from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import NameKey
 from foreshore.clock import ManualClock
@@ -24,6 +23,7 @@ from foreshore.storage.controller import (
     UpperMismatch,
     WriteCapability,
 )
+from foreshore.storage.oracle import TimestampOracle
 from foreshore.update import DIFF_FIELD
 from tests.adapter.harness import TestEnvironment
 

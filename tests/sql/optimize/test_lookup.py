@@ -23,8 +23,9 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
 )
+from foreshore.expr.keys import Elements
 from foreshore.ids import GlobalId
-from foreshore.sql.optimize.lookup import Elements, Lookup, literal_lookup
+from foreshore.sql.optimize.lookup import Lookup, literal_lookup
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.types import BOOL, INT4, INT8, TEXT, VARCHAR, ColumnType, array_of, numeric
 from tests.effort import examples

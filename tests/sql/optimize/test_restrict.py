@@ -33,6 +33,7 @@ from foreshore.expr.ir import (
     count_all,
     single_input,
 )
+from foreshore.expr.keys import Elements, Key
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.key_steps import (
     KeyStep,
@@ -41,7 +42,6 @@ from foreshore.sql.optimize.key_steps import (
     TableKeys,
     WholeStep,
 )
-from foreshore.sql.optimize.lookup import Elements, Key
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.types import BOOL, INT4, INT8, ColumnType, Datum, array_of

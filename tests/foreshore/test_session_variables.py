@@ -2,8 +2,8 @@
 
 import pytest
 
-from foreshore.adapter.session.variables import Variables
 from foreshore.errors import CantChangeRuntimeParam, DatabaseError, UndefinedObject
+from foreshore.session_variables import Variables
 from foreshore.settings import split_names
 
 

@@ -8,8 +8,9 @@
     Following   takes event after event from the changelog
     Ended       has no more rows; UP TO was reached, or there is an error
 
-Any state may become Ended. All functions are pure; `subscriber.py` does the input and output.
-States are structs, which cost less than dataclasses: each change makes new ones per subscriber.
+Any state may become Ended. All functions are pure; the adapter's subscriber does the input and
+output. States are structs, which cost less than dataclasses: each change makes new ones per
+subscriber.
 """
 
 from typing import TypeAlias

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.transaction.read_holds import ReadHolds
 from foreshore.errors import UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability
+from foreshore.storage.read_holds import ReadHolds
 from foreshore.update import Timestamp
 from tests.adapter.harness import TestEnvironment, in_environment
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.transaction.oracle import MAX_LEAD_MS, RESERVED_MS, TimestampOracle
 from foreshore.clock import ManualClock
+from foreshore.storage.oracle import MAX_LEAD_MS, RESERVED_MS, TimestampOracle
 from tests.effort import examples
 from tests.frontier import Antichain
 from tests.ptvc import INTEGERS, at_no_event

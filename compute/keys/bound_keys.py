@@ -18,8 +18,8 @@ from foreshore.errors import DataError
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant, outcome
 from foreshore.expr.ir import Literal, Scalar
+from foreshore.expr.keys import Elements, Key
 from foreshore.expr.scalars import Replace, bind_scalar
-from foreshore.sql.optimize.lookup import Elements, Key
 from foreshore.types import Datum, SqlType, arrow_type
 
 LiteralKeys: TypeAlias = tuple[tuple[Literal, ...], ...]

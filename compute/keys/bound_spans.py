@@ -4,8 +4,8 @@ from foreshore.compute.span import Span, Values
 from foreshore.expr.cost import is_light
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Literal
+from foreshore.expr.keys import End, KeyRange
 from foreshore.expr.scalars import Replace, bind_scalar
-from foreshore.sql.optimize.key_range import End, KeyRange
 from foreshore.types import BOOL
 
 _NULL = Literal(None, BOOL)  # of any type
