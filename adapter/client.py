@@ -22,7 +22,7 @@ Rules:
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 from msgspec import Struct
@@ -169,8 +169,39 @@ class Portal(Protocol):
         """The result formats given to `bind`: none, one for all columns, or one for each."""
 
 
+class AtHand(Protocol):
+    """The statements of a session that are answered without waiting.
+
+    The caller makes these calls with no await between `can_begin` and `end`, outside of any other
+    call. If a statement is None or has no rows, it makes the ordinary calls for all statements
+    since `can_begin` in place of `end`.
+    """
+
+    def can_begin(self) -> bool:
+        """Whether statements can be answered so now, in a transaction that ends with `end`."""
+
+    def statement(self, name: str) -> "Statement | None":
+        """Return the prepared statement, if it may be answered at once."""
+
+    def parse(self, sql: str, parameter_oids: Sequence[int]) -> "Statement | None":
+        """Prepare the unnamed statement, and return it if it may be answered at once."""
+
+    def query(self, sql: str) -> "Statement | None":
+        """Return the only statement of a Query message, if it may be answered at once."""
+
+    def rows(self, statement: Any, args: Sequence[Datum]) -> Sequence[Row] | None:
+        """Return all rows of a statement as tuples; None if they are not to be had at once."""
+
+    def end(self, last: Any) -> None:
+        """End the transaction, whose `last` statement this was."""
+
+
 class Session(Protocol):
     """The session of one connection."""
+
+    @property
+    def at_hand(self) -> AtHand:
+        """Its statements that are answered without waiting."""
 
     @property
     def pid(self) -> int:

@@ -123,6 +123,11 @@ class Variables(dict[str, str]):
         self.clear()
         self.update(values)
 
+    @property
+    def has_reports(self) -> bool:
+        """Whether `drain_reports` may have something to tell."""
+        return self._reported_version != self.version
+
     def drain_reports(self) -> dict[str, str]:
         """Return the reported variables that changed since the last call."""
         changed: dict[str, str] = {}

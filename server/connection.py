@@ -32,6 +32,7 @@ from foreshore.errors import (
 )
 from foreshore.garbage import collection_paused
 from foreshore.server import copying, message, metrics
+from foreshore.server.at_hand import AnswersAtHand
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
 from foreshore.server.parameters import arguments
@@ -58,12 +59,13 @@ class Conversation:
         self._describe_later: Portal | None = None  # described by the Execute that comes next
         session.when_noticed(self._send_notices)
         wire.interruptible = session.interruptible
+        self._answers = AnswersAtHand(wire, session, self._encoder)
 
     async def run(self) -> None:
         """Handle messages until the client terminates; raises Disconnected or FramingError."""
         self._ready()
         while True:
-            match received := await self._wire.next():
+            match received := await self._next():
                 case message.Terminate():
                     return
                 case message.Sync():
@@ -98,6 +100,22 @@ class Conversation:
                             await self._failed(error)
                             self._skipping, self._describe_later = True, None
                             self._wire.flush()  # a Flush that follows will be skipped
+
+    async def _next(self) -> message.Message:
+        """Return the next message that is not answered at once; raises Disconnected."""
+        wire, answers = self._wire, self._answers
+        if self._skipping:
+            return await wire.next()
+        is_left = answers.answer()
+        while True:
+            if is_left and answers.paused:
+                await asyncio.sleep(0)
+                is_left = answers.answer()
+                continue
+            if is_left and (received := await wire.arrived()) is not None:
+                return received
+            await wire.more(answers.answer)
+            is_left = True
 
     # --- simple query ---------------------------------------------------------------------
 

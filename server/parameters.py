@@ -64,6 +64,27 @@ def arguments(bind: Bind, types: Sequence[SqlType], zone: str) -> list[Datum]:
     ]
 
 
+Decode = Callable[[bytes], Datum]
+
+_DIGITS = {"int2": 4, "int4": 9, "int8": 18}  # so many are surely in range
+
+
+def decoder(type: SqlType, format: int, zone: Callable[[], str]) -> Decode:
+    """Return the function that decodes a short argument of `type` in text (0) or binary (1)."""
+    if format == 1:
+        return lambda value: decode_binary(value, type, "bind parameter")
+    most = _DIGITS.get(type.name)
+    if most is None:
+        return lambda value: _from_text(value, type, zone())
+
+    def integer(value: bytes) -> Datum:
+        if len(value) <= most and value.isdigit():
+            return int(value)
+        return _from_text(value, type, zone())
+
+    return integer
+
+
 def _argument(value: Bytes, type: SqlType, format: int, zone: str, number: int) -> Datum:
     if format == 0:
         return _from_text(value, type, zone)

@@ -135,6 +135,21 @@ class MessageReader:
         self._at = end
         return piece
 
+    def ahead(self) -> tuple[bytes, int] | None:
+        """Return bytes that have arrived, and where the next frame begins in them; None: nothing.
+
+        If that frame has arrived in full, it is in these bytes. None also within a long frame.
+        """
+        if self._left or self._long is not None:
+            return None
+        if self._more and self._has(5):
+            self._has(1 + int(_INT32.unpack_from(self._data, self._at + 1)[0]))
+        return (self._data, self._at) if self._at < len(self._data) else None
+
+    def skip_to(self, at: int) -> None:
+        """Go on at a place in what `ahead` has returned."""
+        self._at = at
+
     def upcoming(self) -> int | None:
         """Return the type of the next message as soon as its first byte has arrived."""
         return self._data[self._at] if self._has(1) else None

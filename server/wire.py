@@ -40,6 +40,7 @@ class Wire(asyncio.Protocol):
         self._out: list[Bytes] = []
         self._out_size = 0
         self._waiter: asyncio.Future[None] | None = None  # done when input arrives
+        self._answer: Callable[[], bool] | None = None  # see `more`
         self._drained: asyncio.Future[None] | None = None  # done when the client has read enough
         self._held_back: asyncio.Future[None] | None = None  # done when the lease is renewed
         self._reading = True
@@ -62,7 +63,7 @@ class Wire(asyncio.Protocol):
         """Keep the bytes and wake the task if it waits for input."""
         self.reader.feed(data)
         if self._waiter is not None:
-            if not self._waiter.done():
+            if not self._waiter.done() and (self._answer is None or self._answer()):
                 self._waiter.set_result(None)
         elif self.reader.buffered > READ_AHEAD and self._reading:
             self._transport.pause_reading()
@@ -100,18 +101,27 @@ class Wire(asyncio.Protocol):
 
     # --- called by the conversation -------------------------------------------------------
 
-    async def more(self) -> None:
-        """Wait until more bytes have arrived; raises Disconnected."""
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer can be sent now."""
+        return not (self._disconnected or self._done or self._held_back or self._drained)
+
+    async def more(self, answer: Callable[[], bool] | None = None) -> None:
+        """Wait until more bytes have arrived; raises Disconnected.
+
+        `answer` is called when they arrive. If it returns False, the wait goes on.
+        """
         if self._disconnected:
             raise Disconnected
         if not self._reading:
             self._transport.resume_reading()
             self._reading = True
         self._waiter = asyncio.get_running_loop().create_future()
+        self._answer = answer
         try:
             await self._waiter
         finally:
-            self._waiter = None
+            self._waiter = self._answer = None
         if self._disconnected and not self.reader.buffered:
             raise Disconnected
 
@@ -120,8 +130,13 @@ class Wire(asyncio.Protocol):
 
         A long one is parsed on a thread.
         """
-        while (received := self.reader.next()) is None:
+        while (received := await self.arrived()) is None:
             await self.more()
+        return received
+
+    async def arrived(self) -> Message | None:
+        """Return the next message if it has arrived, else None."""
+        received = self.reader.next()
         if isinstance(received, LongMessage):
             return await blocking.run(None, parse_long, received)
         return received

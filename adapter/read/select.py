@@ -6,6 +6,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore.adapter.read.bind import Given
+from foreshore.adapter.read.keys.at_hand import are_simple
 from foreshore.adapter.read.keys.index_point import rows_of_index, whole_index
 from foreshore.adapter.read.keys.point import row_by_key
 from foreshore.adapter.read.keys.row_locks import lock_and_read
@@ -18,11 +19,6 @@ from foreshore.compute.result import Result
 from foreshore.sql.plan import Select
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType
-
-# Types of which a value has one form. A numeric, for example, may have digits to be added.
-SIMPLE = frozenset(
-    "bool int2 int4 int8 oid date time timestamp timestamptz float8 text varchar name uuid".split()
-)
 
 
 async def select(context: StatementContext, plan: Select) -> Selected:
@@ -46,7 +42,7 @@ async def select(context: StatementContext, plan: Select) -> Selected:
 
 def _source(rows: Sequence[Row], columns: Sequence[ColumnType], *, exact: bool) -> RowSource:
     """Return rows, whose data may have to be brought into the columns' types, if not `exact`."""
-    if exact or all(column.type.name in SIMPLE for column in columns):
+    if exact or are_simple(columns):
         return TupleSource(rows, columns)
     return BatchSource(batch_of_rows(rows, columns))
 

@@ -173,6 +173,12 @@ class Activity:
             self._timer.cancel()
             self._timer = None
 
+    def ran(self, query: str) -> None:
+        """Note that a statement ran just now, in no time."""
+        self.query = query
+        self.query_at = self.state_at = self._clock.now() * 1000
+        self._idle_since = asyncio.get_running_loop().time()
+
     def expired(self, now: float, *, in_block: bool) -> DatabaseError | None:
         """Return the error of a session that has been idle for too long at `now`."""
         if self._interrupts.active:

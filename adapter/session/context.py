@@ -54,7 +54,7 @@ class Notices:
 
     def __init__(self, variables: "Variables") -> None:
         self._variables = variables
-        self._waiting: list[Notice] = []
+        self.waiting: list[Notice] = []
         self.tell: Callable[[], None] = lambda: None
 
     def __call__(
@@ -73,13 +73,13 @@ class Notices:
         """
         least = SEVERITIES.get(self._variables["client_min_messages"], 0)
         if SEVERITIES[severity.lower()] >= least:
-            self._waiting.append(Notice(message, severity, sqlstate, detail, hint))
+            self.waiting.append(Notice(message, severity, sqlstate, detail, hint))
             if now:
                 self.tell()
 
     def drain(self) -> list[Notice]:
         """Return the notices since the last call."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         return waiting
 
 

@@ -18,6 +18,7 @@ from foreshore.adapter.read.access_path import (
     PeekPlan,
     plan_peek,
 )
+from foreshore.adapter.read.keys.at_hand import plan_at_hand
 from foreshore.adapter.read.keys.index_point import plan_index_point, plan_index_whole
 from foreshore.adapter.read.keys.point import plan_point
 from foreshore.adapter.session.catalog_reader import SessionCatalog
@@ -137,11 +138,11 @@ class SessionPlanner:
         the plan is valid when this returns.
         """
         syntax = prepared.syntax
-        while syntax is not None and not self._is_valid(prepared):
+        while syntax is not None and not self.is_valid(prepared):
             is_small = self._session.environment.planning_cost.is_small(syntax.text, self.state)
             await self._session.run_aside(is_small, self._prepare, prepared)
 
-    def _is_valid(self, prepared: Prepared) -> bool:
+    def is_valid(self, prepared: Prepared) -> bool:
         """Return whether a statement has a plan that would be the same if made now."""
         variables = self._session.variables.version
         return prepared.variables == variables and self._is_valid_if_shared(prepared)
@@ -196,6 +197,8 @@ class SessionPlanner:
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
         prepared.depends_on_zone = zone.was_used
         self._compile(prepared, reader.planned)
+        at_hand = plan_at_hand(plan, peek, prepared.point, prepared.index_point)
+        prepared.at_hand, prepared.found_valid = at_hand, (None, -1)
         prepared.planning_seconds = thread_time() - began
 
     @staticmethod

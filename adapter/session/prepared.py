@@ -18,10 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.read.access_path import IndexRead, PeekPlan
+from foreshore.adapter.read.keys.at_hand import AtHand
 from foreshore.adapter.read.keys.index_point import IndexPoint
 from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.write.stage import RowRules
-from foreshore.catalog.state import Part
+from foreshore.catalog.state import Part, State
 from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import Plan
@@ -66,6 +67,9 @@ class Prepared(Struct, eq=False):
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
     index_point: IndexPoint | None = None  # of a query of rows under a key of an index, compiled
     index_whole: IndexRead | None = None  # of a query of a whole index, with nothing open
+    at_hand: AtHand | None = None  # how its rows are had without waiting, compiled
+    # The catalog's state, and the version of the variables, with which that was last found valid.
+    found_valid: tuple[State | None, int] = (None, -1)
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone
     # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
@@ -125,6 +129,6 @@ class PlanCache:
             return
         if not prepared.depends_on_zone:
             key = replace(key, time_zone=None)
-        self._plans[key] = replace(prepared, name="", batch=None)
+        self._plans[key] = replace(prepared, name="", batch=None, found_valid=(None, -1))
         if len(self._plans) > MOST_TEXTS:
             self._plans.popitem(last=False)

@@ -28,6 +28,7 @@ from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.read.result import Outcome, Selected, taken
 from foreshore.adapter.session.activity import Activity, Interrupts
+from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.context import Notices, StatementContext
 from foreshore.adapter.session.planner import SessionPlanner
 from foreshore.adapter.session.planning_cost import is_short
@@ -93,6 +94,7 @@ class Session:
             self.context,
         )
         self.statements = Statements(self)
+        self.at_hand = StatementsAtHand(self)
         self.is_one_of_several = False  # the running statement, in its Query message
         self.last_values = LastValues()
         self.closed = asyncio.Event()

@@ -220,6 +220,15 @@ class Maintained:
 
     # --- the errors of materialized views
 
+    def is_clear(self, id: GlobalId, time: Timestamp) -> bool:
+        """Whether `check_not_corrupt` and `check_errors` of one collection pass without waiting."""
+        if self._corruptions.messages:
+            return False
+        return all(
+            writer.errors.is_known(time) and writer.errors.first(time, time + 1) is None
+            for writer, _ in self.sinks_below((id,))
+        )
+
     async def check_errors(
         self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
     ) -> None:

@@ -59,6 +59,26 @@ def desc_of(**columns: SqlType) -> RelationDesc:
     return RelationDesc(tuple(columns), tuple(map(ColumnType, columns.values())))
 
 
+class NothingAtHand:
+    def can_begin(self) -> bool:
+        return False
+
+    def statement(self, name: str) -> None:
+        raise AssertionError("it cannot begin")
+
+    def parse(self, sql: str, parameter_oids: Sequence[int]) -> None:
+        raise AssertionError("it cannot begin")
+
+    def query(self, sql: str) -> None:
+        raise AssertionError("it cannot begin")
+
+    def rows(self, statement: Any, args: Sequence[Datum]) -> None:
+        raise AssertionError("it cannot begin")
+
+    def end(self, last: Any) -> None:
+        raise AssertionError("it cannot begin")
+
+
 @dataclass
 class FakeStatement:
     sql: str
@@ -168,6 +188,7 @@ class FakeSession:
         self.client = client
         self.pid = pid
         self.secret = 0xDEADBEEF
+        self.at_hand = NothingAtHand()
         self.transaction_status = "I"
         self.time_zone = "UTC"
         self.parameters = dict(PARAMETERS)

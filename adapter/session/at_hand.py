@@ -1,0 +1,93 @@
+"""Statements of a session that are answered without waiting, in the callback that received them.
+
+Between two awaits nothing changes, so several of them are one transaction at one time. It is begun
+only outside of any other, reads, and leaves nothing behind. A plan is found valid once for each
+state of the catalog and of the session's variables.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.read.keys.at_hand import IndexRows
+from foreshore.adapter.session.prepared import Prepared
+from foreshore.table_rows import Row
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+class StatementsAtHand:
+    """The statements of a session whose answers are at hand."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def can_begin(self) -> bool:
+        """Whether the session is idle, outside of a transaction, and has nothing to tell."""
+        session = self._session
+        return (
+            session.transactions.running is None
+            and not session.portals
+            and not session.portals.streams
+            and not session.interrupts.active
+            and not session.notice.waiting
+            and not session.variables.has_reports
+        )
+
+    def statement(self, name: str) -> Prepared | None:
+        """Return a prepared statement that may be answered at once."""
+        prepared = self._session.statements.get(name)
+        if prepared is None or prepared.at_hand is None:
+            return None
+        state, version = self._session.coordinator.catalog.state, self._session.variables.version
+        found_valid = prepared.found_valid
+        if found_valid[0] is state and found_valid[1] == version:
+            return prepared
+        if not self._is_valid(prepared):
+            return None
+        prepared.found_valid = state, version
+        return prepared
+
+    def parse(self, sql: str, parameter_oids: Sequence[int]) -> Prepared | None:
+        """Prepare the unnamed statement, if it is one that may be answered at once."""
+        statements = self._session.statements
+        if statements.known("", sql, parameter_oids) is None:
+            return None
+        return self.statement("")
+
+    def query(self, sql: str) -> Prepared | None:
+        """Return the only statement of a Query message, if it may be answered at once."""
+        prepared = self._session.planner.known(sql)
+        if prepared is None or prepared.at_hand is None or prepared.parameters:
+            return None
+        return prepared if self._is_valid(prepared) else None
+
+    def rows(self, statement: Prepared, args: Sequence[Datum]) -> Sequence[Row] | None:
+        """Return a statement's rows, whose data are of its columns' types; None: not at once."""
+        assert statement.at_hand is not None
+        coordinator = self._session.coordinator
+        return statement.at_hand.rows(coordinator, coordinator.oracle.read_ts(), args)
+
+    def end(self, last: Prepared) -> None:
+        """Note that statements were answered, of which this is the last one."""
+        session = self._session
+        assert last.syntax is not None
+        session.activity.ran(last.syntax.text)
+        session.told()
+
+    def _is_valid(self, prepared: Prepared) -> bool:
+        """Whether the plan is valid, also as to the inputs and what answers for them."""
+        session, coordinator = self._session, self._session.coordinator
+        variables = session.variables
+        if not session.planner.is_valid(prepared):
+            return False
+        if variables["cluster_replica"] or variables["emit_timestamp_notice"] == "on":
+            return False
+        altered = coordinator.state.altered_below(prepared.used)
+        if max(altered.values(), default=0) > coordinator.oracle.read_ts():
+            return False
+        if not isinstance(prepared.at_hand, IndexRows):
+            return True
+        cluster = coordinator.state.cluster(session.cluster)
+        return cluster is not None and coordinator.has_replica(cluster.id)

@@ -1,0 +1,275 @@
+"""Requests whose answers are at hand: from a client's bytes to those of the answer, at once.
+
+Most requests of a busy client are look-ups: a Bind, Execute and Sync in one packet. If all up to
+the Sync are reads whose rows are in this process, they are answered in the callback that received
+them: no task wakes, no portal or transaction is made, and the answer is one write. Recognized are
+
+    Bind Execute    of the unnamed portal, with a Describe of it between or without
+    Parse           of the unnamed statement before, if the text is in the plan cache
+    Query           of one statement
+
+and several of these before one Sync. If anything else is among them, or a row is not at hand,
+nothing has happened, and all are left in the reader to the connection's task.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from struct import Struct
+
+from foreshore.adapter.client import Session, Statement
+from foreshore.errors import DatabaseError
+from foreshore.server import message, metrics
+from foreshore.server.codec import RowEncoder, result_formats
+from foreshore.server.parameters import Decode, decoder
+from foreshore.server.wire import Wire
+from foreshore.table_rows import Row
+from foreshore.types import Datum, RelationDesc, SqlType
+
+logger = logging.getLogger(__name__)
+
+MOST = 64  # statements that are answered before other connections have their turn: 1 or 2 ms
+LONGEST = 16_384  # bytes of a message that is handled here
+MOST_SHAPES = 256
+
+Encoder = Callable[[RelationDesc, Sequence[int]], RowEncoder]
+
+_COUNT = Struct("!H").unpack_from
+_INT32 = Struct("!i").unpack_from
+_BIND, _PARSE, _QUERY = b"BPQ"
+_DESCRIBE = b"D\0\0\0\x06P\0"  # the unnamed portal
+_EXECUTE = b"E\0\0\0\x09\0"  # the same; the number of rows follows
+_EXECUTE_SIZE = len(_EXECUTE) + 4
+_SYNC = b"S\0\0\0\x04"
+_TAGS = tuple(message.command_complete(f"SELECT {count}") for count in range(65))
+_READY = message.READY["I"]
+
+
+class _Shape:
+    """How a Bind message is read that has these formats, for a statement of these columns."""
+
+    __slots__ = ("decoders", "desc", "encoder", "parameters")
+
+    def __init__(
+        self,
+        parameters: tuple[SqlType, ...],
+        desc: RelationDesc,
+        decoders: Sequence[Decode],
+        encoder: RowEncoder,
+    ) -> None:
+        self.parameters = parameters
+        self.desc = desc
+        self.decoders = decoders
+        self.encoder = encoder
+
+
+class AnswersAtHand:
+    """The requests of one connection whose answers are at hand."""
+
+    def __init__(self, wire: Wire, session: Session, encoder: Encoder) -> None:
+        self.paused = False  # the last `answer` ended so that others have their turn
+        self._wire = wire
+        self._session = session
+        self._at_hand = session.at_hand
+        self._encoder = encoder
+        # By the name of the statement, and the formats of its arguments and columns.
+        self._shapes: dict[tuple[bytes, bytes, bytes], _Shape] = {}
+
+    def answer(self) -> bool:
+        """Answer what has arrived; return whether something is left, which the task handles."""
+        wire, reader = self._wire, self._wire.reader
+        answered, self.paused = 0, False
+        try:
+            while wire.is_open and (ahead := reader.ahead()) is not None:
+                if answered >= MOST:
+                    self.paused = True
+                    break
+                count = self._transaction(*ahead)
+                if not count:
+                    break
+                answered += count
+        except DatabaseError as error:  # the task meets it, too, and tells the client
+            logger.debug("not at hand: %s", error.message)
+        if answered:
+            metrics.STATEMENTS.inc(answered)
+            wire.flush()
+        return reader.buffered > 0
+
+    def _transaction(self, data: bytes, at: int) -> int:
+        """Answer the messages from `at` up to a Sync; return how many statements they ran.
+
+        It is 0 if they are left to the task.
+        """
+        code, at_hand = data[at], self._at_hand
+        if code == _QUERY:
+            return self._query(data, at)
+        if (code != _BIND and code != _PARSE) or not at_hand.can_begin():
+            return 0
+        size, count = len(data), 0
+        out: list[message.Bytes] = []
+        while not data.startswith(_SYNC, at):
+            if size < at + 5:
+                return 0
+            code, end = data[at], at + 1 + _INT32(data, at + 1)[0]
+            if not at + 5 < end <= min(size, at + LONGEST) or count == MOST:
+                return 0
+            if code == _PARSE:
+                if not self._parse(data, at + 5, end):
+                    return 0
+                out.append(message.PARSE_COMPLETE)
+                at = end
+                continue
+            bound = self._bound(data, at + 5, end) if code == _BIND else None
+            if bound is None:
+                return 0
+            statement, shape, args = bound
+            rows = at_hand.rows(statement, args)
+            if rows is None:
+                return 0
+            out.append(message.BIND_COMPLETE)
+            if data.startswith(_DESCRIBE, end):
+                out.append(shape.encoder.description)
+                end += len(_DESCRIBE)
+            at = end + _EXECUTE_SIZE
+            if not data.startswith(_EXECUTE, end) or size < at:
+                return 0
+            self._put_rows(out, shape.encoder, rows, _INT32(data, at - 4)[0])
+            count += 1
+        if not count:
+            return 0
+        self._wire.reader.skip_to(at + len(_SYNC))
+        out.append(_READY)
+        self._wire.put(b"".join(out))
+        at_hand.end(statement)
+        return count
+
+    def _query(self, data: bytes, at: int) -> int:
+        """Answer a Query message; return the number of its statements, 0 if it is left."""
+        end = at + 1 + _INT32(data, at + 1)[0] if len(data) >= at + 5 else 0
+        if not at + 5 < end <= min(len(data), at + LONGEST) or data[end - 1]:
+            return 0
+        if data[at + 5 : at + 11].lower() != b"select" or not self._at_hand.can_begin():
+            return 0
+        statement = self._at_hand.query(message.decode_text(data[at + 5 : end - 1]))
+        if statement is None or statement.desc is None:
+            return 0
+        encoder = self._encoder(statement.desc, ())
+        rows = None if encoder.shows_names else self._at_hand.rows(statement, ())
+        if rows is None:
+            return 0
+        out: list[message.Bytes] = [encoder.description]
+        self._put_rows(out, encoder, rows, 0)
+        out.append(_READY)
+        self._wire.reader.skip_to(end)
+        self._wire.put(b"".join(out))
+        self._at_hand.end(statement)
+        return 1
+
+    def _put_rows(
+        self, out: list[message.Bytes], encoder: RowEncoder, rows: Sequence[Row], most: int
+    ) -> None:
+        """Add the messages of rows, at most `most` of them if that is above 0, and of their end."""
+        is_cut = 0 < most <= len(rows)
+        if is_cut:
+            rows = rows[:most]
+        if rows:
+            out.append(encoder.tuples(rows, self._session.output_style(names=False)))
+        if is_cut:
+            out.append(message.PORTAL_SUSPENDED)
+        elif len(rows) < len(_TAGS):
+            out.append(_TAGS[len(rows)])
+        else:
+            out.append(message.command_complete(f"SELECT {len(rows)}"))
+
+    def _parse(self, data: bytes, at: int, end: int) -> bool:
+        """Handle a Parse message, whose body is from `at` to `end`; return whether it was so."""
+        text_end = data.find(b"\0", at + 1, end)
+        if data[at] or text_end < 0 or text_end + 3 > end:
+            return False
+        count = _COUNT(data, text_end + 1)[0]
+        if text_end + 3 + 4 * count != end:
+            return False
+        types = Struct(f"!{count}I").unpack_from(data, text_end + 3) if count else ()
+        text = message.decode_text(data[at + 1 : text_end])
+        return self._at_hand.parse(text, types) is not None
+
+    def _bound(
+        self, data: bytes, at: int, end: int
+    ) -> tuple[Statement, _Shape, Sequence[Datum]] | None:
+        """Return the statement and the arguments of a Bind message, whose body is from `at` on."""
+        name_end = data.find(b"\0", at + 1, end)
+        if data[at] or name_end < 0:
+            return None
+        name = data[at + 1 : name_end]
+        statement = self._at_hand.statement(message.decode_text(name))
+        if statement is None or end < name_end + 5:
+            return None
+        at = name_end + 3 + 2 * _COUNT(data, name_end + 1)[0]
+        formats = data[name_end + 1 : at]
+        if end < at + 2:
+            return None
+        count, at = _COUNT(data, at)[0], at + 2
+        values: list[bytes | None] = []
+        for _ in range(count):
+            if end < at + 4:
+                return None
+            size, at = _INT32(data, at)[0], at + 4
+            if size < 0:
+                if size != -1:
+                    return None
+                values.append(None)
+                continue
+            values.append(data[at : at + size])
+            at += size
+        if end < at + 2:
+            return None
+        results = data[at:end]
+        shape = self._shapes.get((name, formats, results))
+        if (
+            shape is None
+            or shape.parameters is not statement.parameters
+            or shape.desc is not statement.desc
+        ):
+            shape = self._shape(statement, formats, results)
+            if shape is None:
+                return None
+            if len(self._shapes) >= MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[name, formats, results] = shape
+        decoders = shape.decoders
+        if len(decoders) != count:
+            return None
+        args = [
+            None if value is None else decode(value)
+            for value, decode in zip(values, decoders, strict=True)
+        ]
+        return statement, shape, args
+
+    def _shape(self, statement: Statement, formats: bytes, results: bytes) -> _Shape | None:
+        """Return the shape of Bind messages with these formats; None if it is left to the task."""
+        parameters, desc = statement.parameters, statement.desc
+        codes, shown = _codes(formats), _codes(results)
+        if codes is None or shown is None or len(codes) not in (0, 1, len(parameters)):
+            return None
+        if desc is None or not set(codes) <= {0, 1}:
+            return None
+        if len(codes) < 2:
+            codes = (*codes, 0)[:1] * len(parameters)
+        encoder = self._encoder(desc, result_formats(shown, len(desc.columns)))
+        if encoder.shows_names or any(type.name.startswith("reg") for type in parameters):
+            return None
+        decoders = [
+            decoder(type, code, self._time_zone)
+            for type, code in zip(parameters, codes, strict=True)
+        ]
+        return _Shape(parameters, desc, decoders, encoder)
+
+    def _time_zone(self) -> str:
+        return self._session.time_zone
+
+
+def _codes(counted: bytes) -> tuple[int, ...] | None:
+    """Return format codes, given with their number before; None if they are not so many."""
+    count = _COUNT(counted)[0]
+    if len(counted) != 2 + 2 * count:
+        return None
+    return Struct(f"!{count}h").unpack_from(counted, 2)
