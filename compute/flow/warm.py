@@ -1,7 +1,8 @@
 """Compiles the kernels, or loads them from the cache: `python -m foreshore.compute.flow.warm`.
 
 A kernel is compiled when it is called for the first time, which takes up to seconds. So all of them
-are called before an engine is used, by maintaining a small view of each kind.
+are called before an engine is used, by maintaining a small view of each kind. What that compiled is
+noted beside the cache (`kernels/compiled.py`), so later processes only load it.
 """
 
 from functools import cache
@@ -10,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.checkpoint.manifest import engine_version
 from foreshore.compute.engine import Input
 from foreshore.compute.flow import ordered, spine
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels import compiled
 from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.tail import Tail
@@ -90,13 +93,17 @@ _VIEWS: tuple[Relation, ...] = (
 
 @cache
 def warm() -> None:
-    """Compile all kernels, once in a process."""
+    """Compile all kernels, or load them, once in a process."""
+    version = engine_version()
+    if compiled.load(version):
+        return
     bulk = DuckDbEngine(threads=1)
     try:
         for view in _VIEWS:
             _maintain(view, bulk)
     finally:
         bulk.close()
+    compiled.note(version)
 
 
 def _maintain(view: Relation, bulk: DuckDbEngine) -> None:

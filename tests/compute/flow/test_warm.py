@@ -1,7 +1,14 @@
 """After warming, maintaining views compiles nothing: a small step may run on the replica's loop."""
 
+import pickle
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from foreshore.compute.flow.kernels import compiled
+from foreshore.compute.flow.kernels.jit import UNCOMPILED
 
 SCRIPT = """
 import pkgutil
@@ -38,3 +45,32 @@ assert compiled() == before, compiled() - before
 
 def test_views_compile_nothing_after_warming() -> None:
     subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=120)
+
+
+LOADING = """
+from foreshore.compute.flow import warm
+
+called = []
+warm._maintain = lambda view, bulk: called.append(view)
+warm.warm()
+assert not called
+"""
+
+
+def test_what_was_compiled_is_loaded_by_later_processes() -> None:
+    for script in ("from foreshore.compute.flow.warm import warm; warm()", LOADING):
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"other", pickle.dumps((("0", "0", "0"), {}))])
+def test_note_that_does_not_fit_is_not_used(
+    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "note"
+    monkeypatch.setattr(compiled, "_path", lambda: path)
+    if content is not None:
+        path.write_bytes(content)
+    assert not compiled.load("1")
+    compiled.note("1")
+    assert compiled.load("1") != UNCOMPILED
+    assert not compiled.load("2")
