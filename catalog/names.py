@@ -27,6 +27,9 @@ from foreshore.settings import split_names
 IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
 TEMPORARY = "pg_temp"  # the name by which each session may call its own temporary schema
 
+# Relations that ALTER TABLE renames, moves and gives to others, as in PostgreSQL.
+_AS_TABLES = frozenset(("view", "materialized view", "sequence", "index"))
+
 
 @dataclass(eq=False)
 class Names:
@@ -225,7 +228,7 @@ class Names:
             raise UndefinedObject(f'{kind} "{parts[-1]}" does not exist', sqlstate=code)
         if isinstance(found, Builtin) or is_system(found.id):
             raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
-        if found.type != kind:
+        if found.type != kind and not (altered and kind == "table" and found.type in _AS_TABLES):
             raise WrongObjectType(
                 f'"{found.name}" is not {with_article(kind)}',
                 hint=f"Use DROP {found.type.upper()} to remove {with_article(found.type)}.",

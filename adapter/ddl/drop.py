@@ -10,7 +10,11 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences
 from foreshore.catalog.item import ColumnOf, Database, Item, Object
-from foreshore.errors import FeatureNotSupported, ObjectNotInPrerequisiteState
+from foreshore.errors import (
+    FeatureNotSupported,
+    ObjectNotInPrerequisiteState,
+    WrongObjectType,
+)
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Drop, LimitMemory, Rename, Retain
 
@@ -96,5 +100,7 @@ def retain(context: StatementContext, plan: Retain) -> Completed:
     found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
     if found is not None:
         assert isinstance(found, Item), found
+        if found.type in ("view", "sequence"):
+            raise WrongObjectType(f'"{found.name}" is not a table')
         context.catalog_change().retain(found, plan.retain_ms)
     return Completed(f"ALTER {plan.kind.upper()}")

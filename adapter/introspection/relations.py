@@ -15,6 +15,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.answers import Origin, Question
 from foreshore.catalog.builtin.registry import BUILTINS, all_builtins
 from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot
+from foreshore.catalog.item import Item
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import UndefinedTable
 from foreshore.expr.block import Block
@@ -23,7 +24,7 @@ from foreshore.ids import GlobalId
 from foreshore.sequence import Position
 from foreshore.sql.parse.keywords import quote_string
 from foreshore.sql.rewrite.definition_parts import default_texts, generated_texts, query_text
-from foreshore.sql.rewrite.full_names import dotted
+from foreshore.sql.rewrite.full_names import dotted, renamed
 from foreshore.text import format_text
 
 # Relations that depend on more than the catalog.
@@ -74,8 +75,15 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     reader, coordinator = context.planner.reader(), context.coordinator
     state, planned = reader.state, reader.planned
 
-    def definition_of(id: GlobalId) -> str:
+    def full_definition_of(id: GlobalId) -> str:
         return query_text(definition_text(state, planned, state.item(id)))
+
+    def definition_of(id: GlobalId) -> str:
+        needs = [
+            each for need in state.item(id).depends_on if isinstance(each := state.get(need), Item)
+        ]
+        names = {name: ("", *name[1:]) for each in needs if (name := state.full_name(each))[0]}
+        return renamed(full_definition_of(id), names)
 
     def position_of(id: GlobalId) -> Position:
         item = state.item(id)
@@ -104,6 +112,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         now=coordinator.clock.now(),
         temporary=context.temporary_schema,
         search_path=reader.search_path,
+        full_definition_of=full_definition_of,
     )
 
 
@@ -119,7 +128,7 @@ def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | 
         if default.value is None:
             return None
         text = format_text(default.value, default.type)
-        return text if default.type.name.startswith(("int", "float", "num")) else f"'{text}'"
+        return text if default.type.name.startswith(("int", "float", "num")) else quote_string(text)
     item = reader.state.item(id)
     text = default_texts(item.create_sql)[position]
     for then, sequence in item.bound:

@@ -87,7 +87,7 @@ def _view_row(snapshot: IntrospectionSnapshot, item: Item) -> Row:
     return {
         **_common(item),
         "schema_id": item.schema,
-        "definition": snapshot.definition_of(item.id),
+        "definition": snapshot.full_definition_of(item.id),
         "owner_id": item.owner,
         "create_sql": item.create_sql,
     }

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin.columns import PG_CATALOG
+from foreshore.catalog.builtin.dependencies import attrdef, depend
+from foreshore.catalog.builtin.extension import extensions
 from foreshore.catalog.builtin.functions import pg_proc_rows
 from foreshore.catalog.builtin.pg_types import (
     ALIGN,
@@ -39,7 +41,7 @@ def relations() -> Iterator[Declaration]:
     """Yield the relations of the schema."""
     rows: dict[str, Callable[[IntrospectionSnapshot], Iterable[Row]]] = {
         "pg_am": _am,
-        "pg_attrdef": _attrdef,
+        "pg_attrdef": attrdef,
         "pg_attribute": _attribute,
         "pg_authid": authid,
         "pg_class": _class,
@@ -53,7 +55,8 @@ def relations() -> Iterator[Declaration]:
         "pg_proc": lambda _: pg_proc_rows(),
         "pg_range": range_rows,
         "pg_enum": enum_rows,
-        "pg_depend": _depend,
+        "pg_depend": depend,
+        "pg_extension": extensions,
         "pg_sequence": _sequence,
         "pg_locks": _locks,
         "pg_settings": _settings,
@@ -297,21 +300,6 @@ def _constraint(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             }
 
 
-def _attrdef(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for item in snapshot.items:
-        if item.type == "table":
-            for i in range(len(snapshot.desc_of(item.id).names)):
-                text = snapshot.default_of(item.id, i)
-                if text is not None:
-                    # As in PostgreSQL, a default has an oid of its own, which nothing else uses.
-                    yield {
-                        "oid": 1_000_000_000 + item.oid * 2_000 + i,
-                        "adrelid": item.oid,
-                        "adnum": i + 1,
-                        "adbin": text,
-                    }
-
-
 def _sequence(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.items:
         if item.type == "sequence":
@@ -325,21 +313,6 @@ def _sequence(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "seqmin": found.minimum,
                 "seqcache": found.cache,
                 "seqcycle": found.cycle,
-            }
-
-
-def _depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the ownership of sequences by columns."""
-    for item in snapshot.items:
-        if item.owned_by:
-            owner = item.owned_by
-            yield {
-                "classid": PG_CLASS_OID,
-                "objid": item.oid,
-                "refclassid": PG_CLASS_OID,
-                "refobjid": snapshot.oid(owner.table),
-                "refobjsubid": snapshot.desc_of(owner.table).names.index(owner.column) + 1,
-                "deptype": "i" if owner.identity else "a",
             }
 
 

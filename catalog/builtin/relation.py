@@ -68,6 +68,8 @@ class IntrospectionSnapshot:
     now: int = 0  # in milliseconds since 1970
     temporary: str = ""  # id of the session's temporary schema
     search_path: Sequence[str] = ()  # schema names
+    # A view's query with the names of databases, which `definition_of` leaves out.
+    full_definition_of: Callable[[GlobalId], str] = lambda id: ""
 
     def desc_of(self, id: GlobalId) -> RelationDesc:
         """Return the columns of a relation."""

@@ -1,12 +1,15 @@
 """Syntax of queries and expressions."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from typing import Literal as OneOf
 
 import msgspec
 
 from foreshore.sql.ast.constant_rows import ConstantRows, unquoted
+
+if TYPE_CHECKING:
+    from foreshore.sql.ast.session import ShowStatement
 
 
 class Syntax(msgspec.Struct, gc=False):
@@ -437,7 +440,7 @@ class TableRef(Syntax):
 class SubqueryRef(Syntax):
     """A query in FROM."""
 
-    query: "Query"
+    query: "Query | ShowStatement"
     alias: str | None
     columns: tuple[str, ...]
     lateral: bool

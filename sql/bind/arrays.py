@@ -9,6 +9,7 @@ from foreshore.sql.bind.containers import subscript_list, subscript_map
 from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.positions import at_of
 from foreshore.types import (
+    CHAR,
     INT4,
     NUMERIC,
     TEXT,
@@ -66,6 +67,8 @@ def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
         return subscript_list(binder, value, expr)
     if type.name == "map":
         return subscript_map(binder, value, expr)
+    if type.name == "name" and not expr.slice:
+        return _character(binder, value, expr)
     if type.element is None and type.name not in (*VECTORS, "jsonb"):
         raise DatatypeMismatch(
             f"cannot subscript type {type} because it does not support subscripting",
@@ -84,6 +87,20 @@ def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
     index = _index(binder, expr.lower)
     assert index is not None
     return binder.call("array_subscript", (value, index), expr.at)
+
+
+def _character(binder: ExpressionBinder, name: Scalar, expr: ast.Subscript) -> Scalar:
+    """Return `name[i]`: a character of a name, the first of which is at 0."""
+    index = _index(binder, expr.lower)
+    assert index is not None
+    text = coerce(binder.planning, name, TEXT, "implicit", expr.at)
+    assert text is not None
+    one = Literal(1, INT4)
+    place = binder.call("+", (index, one), expr.at)
+    letter = binder.call("substr", (text, place, one), expr.at)
+    found = coerce(binder.planning, letter, CHAR, "explicit", expr.at)
+    assert found is not None
+    return found
 
 
 def _jsonb_subscript(

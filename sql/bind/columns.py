@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from foreshore.errors import AmbiguousColumn, FeatureNotSupported, UndefinedColumn, UndefinedTable
-from foreshore.expr.ir import Literal, Scalar
+from foreshore.expr.ir import Call, Case, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.row_values import RowValue, row_of_table
-from foreshore.sql.bind.scope import Scope, Table, resolve_column, resolve_table
+from foreshore.sql.bind.scope import Scope, Table, reference, resolve_column, resolve_table
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning
-from foreshore.types import OID
+from foreshore.types import BOOL, OID
 
 if TYPE_CHECKING:
     from foreshore.sql.bind.expression import ExpressionBinder
@@ -47,8 +47,9 @@ def bind_column(binder: "ExpressionBinder", expr: ast.ColumnRef) -> "Scalar | Ro
 
 def _tableoid(binder: "ExpressionBinder", qualifier: tuple[str, ...], at: int) -> Scalar:
     """Return the oid of the table that a row is of."""
+    level, scope = 0, binder.scope
     if qualifier:
-        table = resolve_table(binder.scope, qualifier, at)[0]
+        table, level, scope = resolve_table(binder.scope, qualifier, at)
     else:
         tables = [table for table in binder.scope.tables if table.oid is not None]
         if len(tables) > 1:
@@ -59,12 +60,17 @@ def _tableoid(binder: "ExpressionBinder", qualifier: tuple[str, ...], at: int) -
     if table.oid is None:
         shown = ".".join((*qualifier[-1:], "tableoid"))
         raise UndefinedColumn(f"column {shown} does not exist", position=at + 1)
-    if table.outer:
+    oid = Literal(table.oid, OID)
+    if not table.outer:
+        return oid
+    if table.present is None:
         raise FeatureNotSupported(
             "tableoid of the nullable side of an outer join is not supported",
+            hint="Declare a column of the table NOT NULL.",
             position=at + 1,
         )
-    return Literal(table.oid, OID)
+    row = reference(scope, level, table.present, "tableoid", at)
+    return Case(((Call("is_null", (row,), BOOL), Literal(None, OID)),), oid, OID)
 
 
 def resolve_qualifier(

@@ -239,10 +239,14 @@ def _named(
 
 def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -> BoundItem:
     from foreshore.sql.bind.bound_query import ordered_relation
+    from foreshore.sql.bind.definitions.show import bind_show
     from foreshore.sql.bind.query import bind_query
 
     around = parent if item.lateral else _hide_non_lateral(parent)
-    bound = bind_query(planning, item.query, around, locking=True)
+    if isinstance(item.query, ast.ShowStatement):
+        bound = bind_show(planning, item.query)
+    else:
+        bound = bind_query(planning, item.query, around, locking=True)
     relation, order = ordered_relation(bound)
     part = _named(relation, list(columns_of(relation)), bound.names, item, UNNAMED, None)
     part.order = order

@@ -228,7 +228,7 @@ class ExpressionConverter(ABC):
 
     def _quantified(self, node: nodes.Quantified) -> ast.Expression:
         right = node.expression
-        is_query = isinstance(right, exp.Query)
+        is_query = isinstance(right, exp.Query | exp.Values)
         content = self.query(right) if is_query else self.expression(right)
         return ast.Quantified(
             self.expression(node.this), node.args["operator"], node.args["kind"], content,

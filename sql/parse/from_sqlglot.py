@@ -14,6 +14,7 @@ from foreshore.sql.parse.expression_from_sqlglot import ExpressionConverter
 from foreshore.sql.parse.grammar import nodes
 from foreshore.sql.parse.grammar.with_clause import MUTUALLY
 
+_ISOLATION = "transaction_isolation"
 _SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
@@ -285,6 +286,8 @@ class Converter(ExpressionConverter):
                 if alias is not None and isinstance(item, ast.JoinRef):
                     item.alias, item.columns = alias, columns
                 return item
+            case nodes.Shown():
+                return ast.SubqueryRef(self._shown(node), alias, columns, False, at)
             case exp.Paren():
                 return self.from_item(node.this)
             case exp.Lateral():
@@ -301,6 +304,22 @@ class Converter(ExpressionConverter):
             case exp.Values():
                 return ast.SubqueryRef(self.query(node), alias, columns, False, at)
         return self.unexpected(node)
+
+    def _shown(self, node: nodes.Shown) -> ast.Query | ast.ShowStatement:
+        """Return the query of a SHOW statement in FROM."""
+        from foreshore.sql.parse.parse import parse
+
+        start, end, at = node.args["start"], node.args["end"], self.at(node)
+        (statement,) = parse(" " * start + self.text[start:end])  # offsets are those of the text
+        match statement.ast:
+            case ast.ShowStatement() as shown:
+                return shown
+            case ast.ShowVariableStatement(name=name) if name != "all":
+                name = name.replace(" ", "_").replace("transaction_isolation_level", _ISOLATION)
+                call = ast.FunctionCall(("current_setting",), (ast.String(name, at),), at)
+                target = ast.Target(call, name, at)
+                return ast.Query(ast.Select(None, (target,), (), None, (), None, at), at)
+        return self.refuse("this SHOW as a subquery", node)
 
     def _function(self, node: exp.Expr) -> ast.Expression:
         if isinstance(node, exp.Table):

@@ -132,9 +132,10 @@ class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinition
             raise FeatureNotSupported("views must not contain SELECT INTO")
         as_of = self.as_of() if materialized else None
         if self.at_word("with"):
-            self.accept("with", "data")
-            if self.at_word("with"):
-                self.unsupported("WITH NO DATA or CHECK OPTION")
+            # pg_dump writes WITH NO DATA; the view is maintained from its creation all the same.
+            no_data = materialized and self.accept("with", "no", "data")
+            if not (no_data or self.accept("with", "data")):
+                self.unsupported("CHECK OPTION")
         return ast.CreateViewStatement(
             name,
             columns,

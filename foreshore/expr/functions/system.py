@@ -1,17 +1,25 @@
 """System functions that need no catalog, functions with side effects, and checks in plans."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
 import pyarrow as pa
 
 from foreshore.errors import data_error
-from foreshore.expr.functions.function import Outcome, Signature, declare, hidden
+from foreshore.expr.functions.function import (
+    Outcome,
+    Signature,
+    declare,
+    declare_table,
+    hidden,
+)
 from foreshore.expr.functions.rows import fail, mapped, rowwise
 from foreshore.interval_fields import of_interval_typmod
 from foreshore.types import (
     NUMERIC_DIGITS,
     OTHER_TYPES,
+    TEXT,
     TYPES,
     SqlType,
     arrow_type,
@@ -306,3 +314,29 @@ declare("_oid_of_type", "text", "oid", mapped(_oid_of_type))
 declare("_name_parts", "text", "text[]", mapped(_name_parts), fallible=True)
 declare("_is_privilege", "text text", "bool", mapped(_is_privilege), fallible=True)
 declare("_raised", "text text", "text", mapped(_raised), fallible=True)
+
+
+# --- options, written as `name=value` ---------------------------------------------------------
+
+
+def _option_names(options: Sequence[str | None]) -> tuple[str, ...]:
+    return tuple((each or "").partition("=")[0] for each in options)
+
+
+def _option_value(options: Sequence[str | None], name: str) -> str | None:
+    for each in options:
+        key, equals, value = (each or "").partition("=")
+        if key == name:
+            return value if equals else None
+    return None
+
+
+hidden("option_value(text[],text)", "text[] text", "text", mapped(_option_value))
+declare_table(
+    "pg_options_to_table",
+    "text[]",
+    "text[]",
+    mapped(_option_names),
+    columns="option_name option_value",
+    more=(("option_value(text[],text)", TEXT),),
+)

@@ -214,8 +214,10 @@ def _sources(
                 with located(item.at):
                     found = planning.catalog.resolve_item(name)
                 yield _Source(item.alias or name[-1], found, nullable)
-            case ast.SubqueryRef():
-                yield _Source(item.alias, item.query, nullable)
+            case ast.SubqueryRef(query=ast.ShowStatement()):
+                yield _Source(item.alias, "function", nullable)
+            case ast.SubqueryRef(query=ast.Query() as query):
+                yield _Source(item.alias, query, nullable)
             case ast.FunctionRef():
                 yield _Source(item.alias, "function", nullable)
             case ast.JoinRef(kind=kind):

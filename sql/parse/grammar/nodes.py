@@ -45,6 +45,12 @@ class CallArguments(exp.Expression):
     arg_types = {"expressions": False, "distinct": False, "variadic": False, "order": False}
 
 
+class Shown(exp.Expression):
+    """A SHOW statement as an item of FROM, from `start` to `end` in the text."""
+
+    arg_types = {"start": True, "end": True, "alias": False}
+
+
 class GroupingSets(exp.Expression):
     """An element of GROUP BY: `kind` is sets, rollup or cube; elements may be nested sets."""
 

@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
-from foreshore.sql.parse.grammar.nodes import GroupingSets
+from foreshore.sql.parse.grammar.nodes import GroupingSets, Shown
 from foreshore.sql.parse.grammar.with_clause import WithParser
 from foreshore.sql.parse.keywords import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
 
@@ -286,6 +286,36 @@ class Parser(WithParser):
             self._match_r_paren()
             alias.set("columns", columns)
         return located(alias, token)
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
+        token, following = self._curr, self._next
+        if token and token.text == "(" and following and first_word(following) == "show":
+            found = self._shown(token)
+            if found is not None:
+                return found
+        return super()._parse_table(*args, **kwargs)
+
+    def _shown(self, token: Token) -> Shown | None:
+        """Parse `(SHOW ...) [alias]`; None if it is a join whose first item is named `show`."""
+        depth, index = 0, self._index
+        while True:
+            if index == len(self._tokens):
+                return None
+            word = self._tokens[index].text.lower()
+            depth += (word == "(") - (word == ")")
+            if depth == 0:
+                break
+            if word == "join" or (word in ("as", ",") and index == self._index + 2):
+                return None
+            index += 1
+        if index == self._index + 2:  # (show)
+            return None
+        self._advance(index - self._index)
+        end = self._curr.start
+        self._match_r_paren()
+        shown = located(Shown(start=token.start + 1, end=end), token)
+        shown.set("alias", self._parse_table_alias())
+        return shown
 
     def _at_qualify(self) -> bool:
         """Return whether QUALIFY with its condition follows; `qualify` may also be an alias."""
