@@ -40,7 +40,7 @@ _VECTORS = {"int2vector": INT2, "oidvector": OID}
 def stored(values: Iterable[Datum], type: SqlType) -> bytes:
     """Return the stored form of a record of columns, or of a list of items."""
     if type.name == "list":
-        return _items(values, item_of(type))
+        return items_bytes(values, item_of(type))
     return b"".join(map(_written, values, (member.type for member in type.members)))
 
 
@@ -56,7 +56,7 @@ def stored_map(pairs: Mapping[str, Datum], type: SqlType) -> bytes:
 def values_of(datum: bytes, type: SqlType) -> tuple[Datum, ...]:
     """Return the columns of a record, or the items of a list."""
     if type.name == "list":
-        return _read_items(datum, 0, item_of(type))[0]
+        return read_items(datum, 0, item_of(type))[0]
     values: list[Datum] = []
     at = 0
     for member in type.members:
@@ -83,14 +83,15 @@ def _written(value: Any, type: SqlType) -> bytes:
     return _NULL if value is None else _VALUE + _value_bytes(value, type)
 
 
-def _items(values: Iterable[Any], item: SqlType) -> bytes:
+def items_bytes(values: Iterable[Any], item: SqlType) -> bytes:
+    """Return the bytes of values in order, which tell where they end."""
     return b"".join(_written(value, item) for value in values) + _END
 
 
 def _value_bytes(value: Any, type: SqlType) -> bytes:
     element = type.element or _VECTORS.get(type.name)
     if element is not None:
-        return _items(value, element)
+        return items_bytes(value, element)
     if type.name in STRUCTURED:
         return bytes(value)  # tells where it ends
     match type.name:
@@ -134,7 +135,7 @@ def _read(data: bytes, at: int, type: SqlType) -> tuple[Datum, int]:
     at += 1
     element = type.element or _VECTORS.get(type.name)
     if element is not None:
-        return _read_items(data, at, element)
+        return read_items(data, at, element)
     if type.name in STRUCTURED:
         end = _end_of(data, at, type)
         return data[at:end], end
@@ -167,7 +168,8 @@ def _integer(data: bytes, at: int) -> int:
     return int.from_bytes(data[at : at + _WORD], "big") - _HALF
 
 
-def _read_items(data: bytes, at: int, item: SqlType) -> tuple[tuple[Datum, ...], int]:
+def read_items(data: bytes, at: int, item: SqlType) -> tuple[tuple[Datum, ...], int]:
+    """Return the values whose bytes begin at `at`, and where they end."""
     values: list[Datum] = []
     while data[at : at + 1] != _END:
         value, at = _read(data, at, item)
@@ -205,6 +207,9 @@ def _with_scale(text: str, type: SqlType) -> str:
 
 def _end_of(data: bytes, at: int, type: SqlType) -> int:
     """Return where the structured value at `at` ends."""
+    if type.name == "shaped":
+        _, at = read_items(data, at, item_of(type))
+        return at + 1 + 8 * data[at]
     if type.name in CONTAINERS:
         item = item_of(type)
         while data[at : at + 1] != _END:

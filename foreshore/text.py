@@ -50,6 +50,7 @@ from foreshore.number_text import (
 from foreshore.output_style import OutputStyle
 from foreshore.range_text import format_multirange, format_range, parse_multirange, parse_range
 from foreshore.ranges import BOUNDS, MULTIRANGES, range_of, ranges_of, stored, stored_ranges
+from foreshore.shaped import format_shaped, parse_shaped, shaped_of, stored_shaped
 from foreshore.structured import pairs_of, stored_map, values_of
 from foreshore.structured import stored as stored_values
 from foreshore.structured_text import (
@@ -382,6 +383,18 @@ def _parse_container(text: str, type: SqlType, zone: str, now: int | None) -> by
     return stored_map({key: read(part) for key, part in split_map(text, nested=nested)}, type)
 
 
+def _parse_shaped(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    item = item_of(type)
+    array = parse_shaped(text, lambda part: parse_text(part, item, zone=zone, now=now))
+    return stored_shaped(array, type)
+
+
+def _format_shaped(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, bytes), datum
+    item = item_of(type)
+    return format_shaped(shaped_of(datum, type), lambda value: format_text(value, item, style))
+
+
 def _format_structured(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, bytes), datum
 
@@ -449,6 +462,7 @@ _PARSERS: dict[str, _Parser] = {
     "array": _parse_array,
     **dict.fromkeys(UNSIGNED, parse_unsigned),
     "record": _parse_record,
+    "shaped": _parse_shaped,
     **dict.fromkeys(CONTAINERS, _parse_container),
     **dict.fromkeys(RANGE_TYPES, _parse_range),
     "int2vector": _parse_vector,
@@ -473,6 +487,7 @@ _FORMATTERS: dict[str, _Formatter] = {
     "array": _format_array,
     **dict.fromkeys(UNSIGNED, format_unsigned),
     **dict.fromkeys(("record", *CONTAINERS), _format_structured),
+    "shaped": _format_shaped,
     **dict.fromkeys(RANGE_TYPES, _format_range),
     "int2vector": _format_vector,
     "oidvector": _format_vector,

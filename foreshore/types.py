@@ -18,6 +18,7 @@ records, used by kernels, and seen by the bulk engines:
     inet, cidr         bytes, ordered (`network.py`); macaddr: 6 bytes
     arrays             list<element>, one-dimensional
     record, list, map  bytes, ordered (`structured.py`)
+    shaped             bytes, ordered (`shaped.py`): arrays of several dimensions, or with bounds
     uint2, uint4       int64
     uint8              8 bytes, ordered (`unsigned.py`)
 
@@ -93,6 +94,8 @@ class SqlType(msgspec.Struct, frozen=True, gc=False):
             return f"{self.element}[]"
         if self.defined is not None:
             return _quoted(self.defined.parts[-1])
+        if self.name == "shaped" and self.members:
+            return f"{item_of(self)}[]"
         if self.name in CONTAINERS and self.members:
             return _container(self.name, str(item_of(self)))
         return TYPES[self.name].display
@@ -158,6 +161,7 @@ TYPES: dict[str, TypeInfo] = {
     "regtype": TypeInfo(2206, 2211, "N", False, 4, pa.int64(), "regtype"),
     "record": TypeInfo(2249, 2287, "P", False, -1, pa.binary(), "record"),
     "list": TypeInfo(16384, 0, "l", False, -1, pa.binary(), "list"),
+    "shaped": TypeInfo(2277, 0, "A", False, -1, pa.binary(), "anyarray"),
     "map": TypeInfo(16385, 0, "m", False, -1, pa.binary(), "map"),
     "uint2": TypeInfo(16460, 16461, "N", False, 2, pa.int64(), "uint2"),
     "uint4": TypeInfo(16462, 16463, "N", False, 4, pa.int64(), "uint4"),
@@ -255,7 +259,7 @@ RANGE_TYPES = frozenset(name for name, info in TYPES.items() if info.category ==
 NETWORK_TYPES = frozenset({"inet", "cidr", "macaddr"})
 # Types whose physical forms are bytes that sort as their values do.
 CONTAINERS = frozenset({"list", "map"})
-STRUCTURED = CONTAINERS | {"record"}
+STRUCTURED = CONTAINERS | {"record", "shaped"}
 SORTED_BYTES = RANGE_TYPES | NETWORK_TYPES | STRUCTURED | {"uint8"}
 UNSIGNED = frozenset({"uint2", "uint4", "uint8"})
 
@@ -290,6 +294,11 @@ def map_of(item: SqlType) -> SqlType:
     return SqlType("map", members=(Member("", item),))
 
 
+def shaped_array(element: SqlType) -> SqlType:
+    """Return the type of arrays of `element` of any shape."""
+    return SqlType("shaped", members=(Member("", element),))
+
+
 def record_of(names: Sequence[str], types: Sequence[SqlType]) -> SqlType:
     """Return the anonymous type of records with these columns."""
     return SqlType("record", members=tuple(map(Member, names, types)))
@@ -319,6 +328,8 @@ def _container(name: str, item: str) -> str:
 
 def oid_of(type: SqlType) -> int:
     """Return PostgreSQL's object id of the type."""
+    if type.name == "shaped":
+        return oid_of(array_of(item_of(type)))
     if type.element is not None:
         defined = type.element.defined
         return TYPES[type.element.name].array_oid if defined is None else defined.array_oid
@@ -329,7 +340,7 @@ def oid_of(type: SqlType) -> int:
 def type_of_oid(oid: int) -> SqlType | None:
     """Return the type with PostgreSQL's object id, without modifiers; None if there is none."""
     for name, info in TYPES.items():
-        if info.oid == oid and name not in ("array", "enum", *CONTAINERS):
+        if info.oid == oid and name not in ("array", "enum", "shaped", *CONTAINERS):
             return NUMERIC if name == "numeric" else SqlType(name)
         if oid and info.array_oid == oid:
             return array_of(NUMERIC if name == "numeric" else SqlType(name))
@@ -396,6 +407,8 @@ def written_type(type: SqlType) -> str:
         return f"{written_type(type.element)}[]"
     if type.defined is not None:
         return ".".join(map(_quoted, type.defined.parts))
+    if type.name == "shaped":
+        return f"{written_type(item_of(type))}[][]"
     if type.name in CONTAINERS:
         return _container(type.name, written_type(item_of(type)))
     return "bpchar" if type == BPCHAR else format_type(type)

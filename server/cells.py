@@ -24,9 +24,10 @@ from foreshore.ranges import (
     upper_bound,
 )
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, numeric_bytes
+from foreshore.shaped import shaped_of
 from foreshore.structured import values_of
 from foreshore.text import format_text
-from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, oid_of
+from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, item_of, oid_of
 
 Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not None
 
@@ -106,6 +107,8 @@ def binary_cell(type: SqlType) -> Cell:
             return _range_cell(name)
         case "record":
             return _record_cell(type)
+        case "shaped":
+            return _shaped_cell(type)
         case "array":
             assert type.element is not None, type
             return _array_cell(type.element, 1)
@@ -179,6 +182,24 @@ def _record_cell(type: SqlType) -> Cell:
             for (oid, inner), column in columns
         ]
         return _sized(count + b"".join(parts))
+
+    return cell
+
+
+def _shaped_cell(type: SqlType) -> Cell:
+    """Return the function that encodes arrays of any shape."""
+    element = item_of(type)
+    inner, oid = binary_cell(element), oid_of(element)
+
+    def cell(value: Any, style: OutputStyle) -> bytes:
+        array = shaped_of(value, type)
+        header = Struct("!iiI").pack(array.dimensions, None in array.items, oid)
+        bounds = b"".join(
+            Struct("!ii").pack(length, low)
+            for length, low in zip(array.lengths, array.lowest, strict=True)
+        )
+        items = [_NULL if item is None else inner(item, style) for item in array.items]
+        return _sized(header + bounds + b"".join(items))
 
     return cell
 

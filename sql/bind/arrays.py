@@ -1,13 +1,15 @@
 """Bind arrays: constructors and subscripts."""
 
-from foreshore.errors import DatatypeMismatch, FeatureNotSupported, IndeterminateDatatype
+from foreshore.errors import DatatypeMismatch, IndeterminateDatatype
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Literal, Scalar
+from foreshore.shaped import EMPTY, shaped_of, stacked, stored_shaped
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import cast, coerce, common_type, is_unknown, to_common
 from foreshore.sql.bind.containers import subscript_list, subscript_map
 from foreshore.sql.bind.expression import ExpressionBinder
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.planning import located
 from foreshore.types import (
     CHAR,
     INT4,
@@ -17,7 +19,9 @@ from foreshore.types import (
     VECTORS,
     SqlType,
     array_of,
+    item_of,
     numeric_of_scale,
+    shaped_array,
 )
 
 
@@ -29,21 +33,25 @@ def bind_array(binder: ExpressionBinder, expr: ast.ArrayOf, element: SqlType | N
             hint="Explicitly cast to the desired type, for example ARRAY[]::integer[].",
             position=expr.at + 1,
         )
-    if any(isinstance(item, ast.ArrayOf) for item in expr.items):
-        raise FeatureNotSupported("multidimensional arrays are not supported", position=expr.at + 1)
-    items = [binder.bind(item) for item in expr.items]
+    items = [
+        bind_array(binder, item, element)
+        if isinstance(item, ast.ArrayOf) and item.kind == "array" and item.items
+        else binder.bind(item)
+        for item in expr.items
+    ]
     offsets = [at_of(item) for item in expr.items]
     if element is None:
         common = common_type(items, "ARRAY", offsets)
-        if common.element is not None:
-            raise FeatureNotSupported(
-                "multidimensional arrays are not supported", position=expr.at + 1
-            )
+        if common.element is not None or common.name == "shaped":
+            inner = common.element or item_of(common)
+            return _of_arrays(binder, items, shaped_array(inner), offsets)
         scalars = [
             to_common(binder.planning, item, common, "ARRAY", at)
             for item, at in zip(items, offsets, strict=True)
         ]
     else:
+        if any(is_array(type_of(item)) for item in items):
+            return _of_arrays(binder, items, shaped_array(element), offsets)
         common = element
         scalars = [
             cast(binder.planning, item, element, at)
@@ -59,8 +67,54 @@ def bind_array(binder: ExpressionBinder, expr: ast.ArrayOf, element: SqlType | N
     return make_array(tuple(scalars), common)
 
 
+def is_array(type: SqlType) -> bool:
+    """Return whether values of `type` are arrays, plain or of any shape."""
+    return type.element is not None or type.name == "shaped"
+
+
+def _of_arrays(
+    binder: ExpressionBinder, items: list[Scalar], type: SqlType, offsets: list[int]
+) -> Scalar:
+    """Return the array of arrays."""
+    scalars = tuple(
+        cast(binder.planning, item, type, at) for item, at in zip(items, offsets, strict=True)
+    )
+    if all(isinstance(scalar, Literal) for scalar in scalars):
+        data = [scalar.value for scalar in scalars if isinstance(scalar, Literal)]
+        with located(offsets[0]):
+            found = stacked([EMPTY if d is None else shaped_of(d, type) for d in data])
+        return Literal(stored_shaped(found, type), type)
+    return Call("shaped(any)", scalars, type)
+
+
+def _shaped_subscript(
+    binder: ExpressionBinder, value: Scalar, steps: list[ast.Subscript], at: int
+) -> Scalar:
+    """Return the element or slice at all subscripts together."""
+    type = type_of(value)
+    if not any(step.slice for step in steps):
+        places = [_index(binder, step.lower) for step in steps]
+        args = (value, *(place for place in places if place is not None))
+        return Call("shaped_subscript(any)", args, item_of(type))
+    bounds: list[Scalar] = []
+    for step in steps:
+        # In a slice, a subscript alone is the upper bound.
+        pair = (step.lower, step.upper) if step.slice else (None, step.lower)
+        found = [_index(binder, bound) for bound in pair]
+        first = Literal(1, INT4) if not step.slice else Literal(None, INT4)
+        bounds += [found[0] or first, found[1] or Literal(None, INT4)]
+    return Call("shaped_slice(any)", (value, *bounds), type)
+
+
 def bind_subscript(binder: ExpressionBinder, expr: ast.Subscript) -> Scalar:
     """Return an element or slice of an array, or the value at a key of a jsonb document."""
+    steps, base = [expr], expr.arg
+    while isinstance(base, ast.Subscript):
+        steps.append(base)
+        base = base.arg
+    value = binder.bind(base)
+    if type_of(value).name == "shaped":
+        return _shaped_subscript(binder, value, steps[::-1], expr.at)
     value = binder.bind(expr.arg)
     type = type_of(value)
     if type.name == "list":

@@ -21,6 +21,7 @@ from foreshore.expr.functions.registry import (
 )
 from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar
 from foreshore.number_text import INTEGERS, REG_NAMES
+from foreshore.shaped import has_shape
 from foreshore.sql.planning import Planning, located
 from foreshore.text import parse_text
 from foreshore.types import (
@@ -34,6 +35,7 @@ from foreshore.types import (
     SqlType,
     array_of,
     category_of,
+    shaped_array,
 )
 
 _BIGINT_DIGITS = 19
@@ -56,6 +58,8 @@ def coerce(
     none.
     """
     source = type_of(scalar)
+    if context == "explicit" and source.name == "shaped" and target.element is not None:
+        target = shaped_array(target.element)  # a cast keeps the shape
     if source == target:
         return scalar
     vector_element = VECTORS.get(source.name)
@@ -163,6 +167,8 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
         from foreshore.sql.bind.reg_values import reg_constant
 
         return reg_constant(planning, text, target, at)
+    if context != "assignment" and target.element is not None and has_shape(text):
+        target = shaped_array(target.element)
     if context == "explicit":
         if target == NUMERIC:
             target = numeric_of_text(text)

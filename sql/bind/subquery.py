@@ -45,7 +45,7 @@ from foreshore.sql.bind.row_values import RowValue, conjunction, disjunction
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import push_down
-from foreshore.types import BOOL, TEXT, VECTORS, array_of, map_of, record_of
+from foreshore.types import BOOL, TEXT, VECTORS, array_of, item_of, map_of, record_of
 
 SubqueryExpression = ast.InQuery | ast.Quantified | ast.Subquery
 
@@ -203,7 +203,7 @@ def _quantified(binder: ExpressionBinder, expr: ast.Quantified) -> Scalar:
         test = _any(binder, expr.operator, left, left_at, expr.right, expr.at, negated=all_)
         return _not(test) if all_ else test
     left = as_scalar(binder, left)
-    if isinstance(expr.right, ast.ArrayOf) and expr.right.kind == "array" and expr.right.items:
+    if isinstance(expr.right, ast.ArrayOf) and _is_flat(expr.right):
         return _written_out(binder, expr, left, expr.right)
     array = _array_operand(binder, expr.right, left)
     if array is None:
@@ -225,12 +225,21 @@ def _quantified(binder: ExpressionBinder, expr: ast.Quantified) -> Scalar:
     return _over_elements(binder, expr, left, array)
 
 
+def _is_flat(array: ast.ArrayOf) -> bool:
+    """Return whether ARRAY[...] has items, none of which is written as an array."""
+    inner = any(isinstance(item, ast.ArrayOf) for item in array.items)
+    return array.kind == "array" and bool(array.items) and not inner
+
+
 def _written_out(
     binder: ExpressionBinder, expr: ast.Quantified, left: Scalar, array: ast.ArrayOf
 ) -> Scalar:
     value = binder.bind(array)
     element = type_of(value).element
-    assert element is not None
+    if element is None:  # its items are arrays
+        items_type = array_of(item_of(type_of(value)))
+        items_of = Call("shaped_items(anyshaped)", (value,), items_type)
+        return _over_elements(binder, expr, left, items_of)
     if isinstance(value, Literal):
         items: list[Scalar] = [Literal(v, element) for v in value.value]
     else:
@@ -253,6 +262,9 @@ def _array_operand(binder: ExpressionBinder, expr: ast.Expression, left: Scalar)
         if element.element is not None:
             return None
         return coerce(binder.planning, array, array_of(element), "implicit", at_of(expr))
+    if type_of(array).name == "shaped":
+        items = array_of(item_of(type_of(array)))
+        return Call("shaped_items(anyshaped)", (array,), items)
     if type_of(array).name == "list":
         return binder.call("list_to_array", (array,), at_of(expr))
     vector_element = VECTORS.get(type_of(array).name)

@@ -25,6 +25,7 @@ from foreshore.types import (
     list_of,
     map_of,
     numeric,
+    shaped_array,
     written_type,
 )
 
@@ -86,7 +87,14 @@ def type_of_name(name: TypeName, planning: Planning | None) -> SqlType:
     type = _modified(word, name.modifiers, name.at)
     if name.fields is not None:
         type = SqlType(type.name, type.length, fields=name.fields)
-    return array_of(type) if name.dimensions else type
+    return _with_dimensions(type, name.dimensions)
+
+
+def _with_dimensions(type: SqlType, dimensions: int) -> SqlType:
+    """Return the type of arrays of `type`; those declared with several brackets have any shape."""
+    if dimensions > 1:
+        return shaped_array(type)
+    return array_of(type) if dimensions else type
 
 
 def _container(name: TypeName, item: TypeName, planning: Planning | None) -> SqlType:
@@ -99,7 +107,7 @@ def _container(name: TypeName, item: TypeName, planning: Planning | None) -> Sql
             )
     inner = type_of_name(item, planning)
     type = list_of(inner) if name.key is None else map_of(inner)
-    return array_of(type) if name.dimensions else type
+    return _with_dimensions(type, name.dimensions)
 
 
 def domain_of_name(name: TypeName, planning: Planning) -> Domain | None:

@@ -1,6 +1,7 @@
 """Stored forms and texts of records, lists and maps."""
 
 from functools import cmp_to_key
+from math import prod
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError
 from foreshore.expr.functions.comparison import order_key
+from foreshore.shaped import EMPTY, Shaped, shaped_of, stored_shaped
 from foreshore.structured import pairs_of, stored, stored_map, values_of
 from foreshore.text import format_text, parse_text
 from foreshore.types import (
@@ -25,6 +27,7 @@ from foreshore.types import (
     map_of,
     numeric,
     record_of,
+    shaped_array,
 )
 from tests.effort import examples
 
@@ -134,3 +137,24 @@ def test_intervals_of_one_length_sort_alike() -> None:
 def test_malformed_texts_are_errors(type: SqlType, text: str, error: str) -> None:
     with pytest.raises(DatabaseError, match=error):
         parse_text(text, type)
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(st.integers(1, 3), max_size=3),
+    st.lists(st.integers(-3, 3), min_size=3, max_size=3),
+    st.data(),
+)
+def test_arrays_of_any_shape_read_back(
+    lengths: list[int], lowest: list[int], data: st.DataObject
+) -> None:
+    type = shaped_array(TEXT)
+    count = prod(lengths) if lengths else 0
+    values = st.none() | st.text(st.sampled_from('ab,{}"\\ '), max_size=3)
+    items = tuple(data.draw(st.lists(values, min_size=count, max_size=count)))
+    array = Shaped(items, tuple(lengths), tuple(lowest[: len(lengths)])) if count else EMPTY
+    datum = stored_shaped(array, type)
+    assert shaped_of(datum, type) == array
+    assert parse_text(format_text(datum, type), type) == datum
+    whole = list_of(type)
+    assert values_of(stored((datum, None), whole), whole) == (datum, None)

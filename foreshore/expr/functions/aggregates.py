@@ -40,6 +40,7 @@ from foreshore.types import (
     map_of,
     numeric_of_scale,
     record_of,
+    shaped_array,
 )
 
 INTEGERS = frozenset({"int2", "int4", "int8"})
@@ -206,8 +207,11 @@ def _string_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
 
 def _array_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
     (type,) = types
-    if type.element is not None:
-        return None
+    if type.element is not None or type.name == "shaped":
+        shaped = type if type.element is None else shaped_array(type.element)
+        core = Aggregate("array_agg", (Column(0, shaped),), array_of(shaped))
+        finish = Call("shaped_agg(anyarray)", (Column(0, core.type),), shaped)
+        return ResolvedAggregate((shaped,), shaped, (core,), finish)
     type = TEXT if type.name == "unknown" else type
     return _plain(Aggregate("array_agg", (Column(0, type),), array_of(type)), types)
 

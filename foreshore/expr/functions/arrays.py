@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from foreshore.expr.functions.function import (
 from foreshore.expr.functions.rows import collect, computed, fail, mapped
 from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
-from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale
+from foreshore.shaped import MAX_DIMENSIONS, Shaped, filled, stored_shaped
+from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale, shaped_array
 
 MAX_ROWS = 10_000_000  # maximum of one call
 _EXACT = Context(prec=120)  # for sums and whole quotients of numerics
@@ -183,7 +185,35 @@ def _fill(types: Signature, *arrays: pa.Array) -> Outcome:
     data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
     # The value may be NULL, the sizes may not.
     rows = ([(value,), *sizes] for value, *sizes in zip(*data, strict=True))
+    if types.result.name == "shaped":
+        return collect(types, lambda *row: stored_shaped(_shaped(*row), types.result), rows)
     return collect(types, _filled, rows)
+
+
+def _fill_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
+    """Return the type of array_fill: with a shape if constants tell of several dimensions."""
+    sizes, *lowest = (literals or ())[1:]
+    if isinstance(sizes, tuple) and (len(sizes) > 1 or (lowest and lowest[0] != (1,))):
+        return shaped_array(types[0])
+    return array_of(types[0])
+
+
+def _shaped(value: Any, sizes: Any, lowest: Any = None) -> Shaped:
+    lowest = (1,) * len(sizes) if lowest is None else lowest
+    if None in sizes or None in lowest:
+        raise fail("22004", "dimension values cannot be null")
+    if len(lowest) != len(sizes):
+        raise fail("2202E", "wrong number of array subscripts")
+    if len(sizes) > MAX_DIMENSIONS:
+        raise fail(
+            "54000",
+            f"number of array dimensions ({len(sizes)}) exceeds the maximum allowed "
+            f"({MAX_DIMENSIONS})",
+        )
+    if any(n < 0 for n in sizes):
+        raise fail("54000", f"array size exceeds the maximum allowed ({2**27 - 1})")
+    _too_many(prod(sizes))
+    return filled(value[0], sizes, lowest)
 
 
 def _filled(value: Any, sizes: Any, lowest: Any = (1,)) -> Any:
@@ -383,7 +413,7 @@ declare("cardinality", "anyarray", "int4", _length)
 declare("array_dims", "anyarray", "text", _dimensions_text)
 declare("trim_array", "anyarray int4", "anyarray", data_rows(_trim), fallible=True)
 for _args in ("anyelement int4[]", "anyelement int4[] int4[]"):
-    declare("array_fill", _args, "anyarray", _fill, strict=False, fallible=True)
+    declare("array_fill", _args, _fill_type, _fill, strict=False, fallible=True)
 declare("@>", "anyarray anyarray", "bool", by_elements(_contains), stem="array_contains")
 declare(
     "<@",

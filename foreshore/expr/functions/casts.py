@@ -16,7 +16,7 @@ from foreshore.expr.functions.function import (
     type_key,
 )
 from foreshore.ranges import MULTIRANGES
-from foreshore.types import NUMERIC, STRUCTURED, SqlType, array_of
+from foreshore.types import NUMERIC, STRUCTURED, SqlType, array_of, item_of
 
 Context = OneOf["implicit", "assignment", "explicit"]
 _RANK = {"implicit": 0, "assignment": 1, "explicit": 2}
@@ -79,9 +79,9 @@ def cast_context(source: str, target: str) -> Context | None:
         return "implicit" if source == "unknown" and target not in ("void", "record") else None
     if source.endswith("[]") and target.endswith("[]"):
         return cast_context(source[:-2], target[:-2])
-    if source.endswith("[]") and name_of_key(target) == "list":
-        inner = cast_context(source[:-2], member_keys(target)[0])
-        return None if inner is None else "explicit"
+    from_array = _context_from_array(source, target)
+    if from_array is not None:
+        return from_array
     structured = _structured_context(source, target)
     if structured is not None:
         return structured
@@ -91,6 +91,17 @@ def cast_context(source: str, target: str) -> Context | None:
         return "assignment"
     if source in STRINGS:
         return "explicit"
+    return None
+
+
+def _context_from_array(source: str, target: str) -> Context | None:
+    """Return the context of a cast between a plain array and one of any shape, or to a list."""
+    if source.endswith("[]") and target.startswith(("shaped<", "list")) and "<" in target:
+        inner = cast_context(source[:-2], member_keys(target)[0])
+        return inner if inner is None or target.startswith("shaped") else "explicit"
+    if source.startswith("shaped<") and target.endswith("[]") and not source.endswith("[]"):
+        inner = cast_context(member_keys(source)[0], target[:-2])
+        return None if inner is None else "assignment"
     return None
 
 
@@ -138,6 +149,12 @@ def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved
         from_key = "text"
     if source.name in STRUCTURED and source.name == target.name:
         return Resolved(f"cast_{source.name}(any{source.name})", (source,), target)
+    if source.element is not None and target.name == "shaped":
+        if source.element != item_of(target):
+            return None
+        return Resolved("cast_to_shaped(anyarray)", (source,), target)
+    if source.name == "shaped" and target.element is not None:
+        return Resolved("cast_from_shaped(anyshaped)", (source,), array_of(item_of(source)))
     if source.element is not None and target.name == "list":
         return Resolved("cast_array_to_list(anyarray)", (source,), target)
     if source.element is not None and target.element is not None:

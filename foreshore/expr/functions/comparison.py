@@ -332,6 +332,7 @@ _SAME = [
     "anyrecord",
     "anylist",
     "anymap",
+    "anyshaped",
     "uint2",
     "uint4",
     "uint8",

@@ -13,6 +13,7 @@ from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.functions.casting import text_of
 from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, hidden
 from foreshore.expr.functions.jsontext import MISSING, as_json, dumps, loads
+from foreshore.shaped import nested, shaped_of
 from foreshore.structured import pairs_of, values_of
 from foreshore.text import format_text
 from foreshore.types import STRUCTURED, SqlType, item_of
@@ -65,6 +66,10 @@ def _structure(datum: bytes, type: SqlType) -> Any:
         (document,) = to_json(to_array([value], of), of)
         return None if document is MISSING else document
 
+    if type.name == "shaped":
+        array = shaped_of(datum, type)
+        items = tuple(inner(value, item_of(type)) for value in array.items)
+        return nested(array._replace(items=items))
     if type.name == "map":
         return {k: inner(v, item_of(type)) for k, v in pairs_of(datum, type).items()}
     values = values_of(datum, type)

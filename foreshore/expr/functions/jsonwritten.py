@@ -25,6 +25,7 @@ from foreshore.expr.functions.function import hidden as declare_hidden
 from foreshore.expr.functions.jsonb_building import built_objects, iso_text, keys_of
 from foreshore.expr.functions.rows import fail, mapped
 from foreshore.json_text import canonical_json, check_strings, quote_json
+from foreshore.shaped import shaped_of
 from foreshore.structured import pairs_of, values_of
 from foreshore.text import format_text
 from foreshore.types import JSON, STRUCTURED, TEXT, SqlType, item_of
@@ -225,6 +226,12 @@ def _structure(datum: bytes, type: SqlType) -> str:
         (document,) = written(to_array([value], of), of)
         return _or_null(document)
 
+    if type.name == "shaped":
+        texts = [inner(value, item_of(type)) for value in shaped_of(datum, type).items]
+        for length in reversed(shaped_of(datum, type).lengths):
+            rows = range(0, len(texts), length)
+            texts = ["[" + ",".join(texts[at : at + length]) + "]" for at in rows]
+        return texts[0] if texts else "[]"
     if type.name == "map":
         pairs = pairs_of(datum, type).items()
         return "{" + ",".join(f"{quote_json(k)}:{inner(v, item_of(type))}" for k, v in pairs) + "}"
@@ -353,6 +360,7 @@ declare(
 )
 declare("to_json", "anyelement", "json", _to_json)
 declare("array_to_json", "anyarray", "json", _to_json)
+declare("array_to_json", "anyshaped", "json", _to_json)
 declare(
     "json_build_object",
     *("any", "json", _build_object),

@@ -8,6 +8,7 @@ import pyarrow as pa
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.functions.casts import resolve_cast
 from foreshore.expr.functions.function import BY_KEY, Kernel, Outcome, Signature, apply, hidden
+from foreshore.shaped import shaped_of, stored_shaped
 from foreshore.structured import pairs_of, stored, stored_map, values_of
 from foreshore.types import Datum, SqlType, arrow_type, item_of, list_of
 
@@ -68,6 +69,8 @@ def _all_null(wanted: bool) -> Callable[[Signature], Callable[..., Any]]:
 def _parts(datum: bytes, type: SqlType) -> Sequence[Datum]:
     if type.name == "map":
         return tuple(pairs_of(datum, type).values())
+    if type.name == "shaped":
+        return shaped_of(datum, type).items
     return values_of(datum, type)
 
 
@@ -75,6 +78,8 @@ def _joined(datum: bytes, source: SqlType, target: SqlType, values: Sequence[Dat
     """Return the value of `target` that has `values` in place of the parts of `datum`."""
     if source.name == "map":
         return stored_map(dict(zip(pairs_of(datum, source), values, strict=True)), target)
+    if source.name == "shaped":
+        return stored_shaped(shaped_of(datum, source)._replace(items=tuple(values)), target)
     return stored(values, target)
 
 
@@ -151,7 +156,7 @@ for _key, _wanted in (("record_is_null", True), ("record_is_not_null", False)):
     _test = over_rows(_all_null(_wanted))
     hidden(f"{_key}(anyrecord)", "anyrecord", "bool", _test, strict=False)
 hidden("cast_array_to_list(anyarray)", "anyarray", "list", _array_as_list, fallible=True)
-for _name in ("record", "list", "map"):
+for _name in ("record", "list", "map", "shaped"):
     hidden(
         f"cast_{_name}(any{_name})",
         f"any{_name}",

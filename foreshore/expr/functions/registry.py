@@ -67,6 +67,7 @@ _FAMILIES = (
     "jsonwritten",
     "arrays",
     "records",
+    "shaped",
     "lists",
     "maps",
     "ordered_sets",

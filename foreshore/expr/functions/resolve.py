@@ -37,14 +37,13 @@ from foreshore.types import (
     list_of,
     map_of,
     numeric_of_scale,
+    shaped_array,
     without_modifiers,
 )
 
 POLYMORPHIC = frozenset(
-    {
-        *("any", "anyelement", "anynonarray", "anyarray", "anycompatible", "anycompatiblearray"),
-        *("anyenum", "anyrecord", "anylist", "anymap", "anycompatiblelist", "anycompatiblemap"),
-    }
+    "any anyelement anynonarray anyarray anycompatible anycompatiblearray anyenum anyrecord"
+    " anyshaped anylist anymap anycompatiblelist anycompatiblemap".split()
 )
 _ARRAYS = frozenset({"anyarray", "anycompatiblearray"})
 # Patterns of types with items, and how a type is made of one.
@@ -52,9 +51,11 @@ _CONTAINERS: dict[str, Callable[[SqlType], SqlType]] = {
     **dict.fromkeys(_ARRAYS, array_of),
     **dict.fromkeys(("anylist", "anycompatiblelist"), list_of),
     **dict.fromkeys(("anymap", "anycompatiblemap"), map_of),
+    "anyshaped": shaped_array,
 }
 _STRUCTURED_PATTERNS = {
     "anyrecord": "record",
+    "anyshaped": "shaped",
     "anylist": "list",
     "anycompatiblelist": "list",
     "anymap": "map",
@@ -134,12 +135,14 @@ def _castable(source: str, pattern: str) -> bool:
             return source.endswith("[]") or (source == "unknown" or source in VECTORS)
         if pattern in _STRUCTURED_PATTERNS:
             is_array = source.endswith("[]")
+            if pattern == "anyshaped" and is_array:
+                return True
             of = _STRUCTURED_PATTERNS[pattern]
             return source == "unknown" or (name_of_key(source) == of and not is_array)
         if pattern == "anyenum":
             return source == "unknown" or (source.startswith("enum:") and source[-1] != "]")
         return pattern != "anynonarray" or not (
-            source.endswith("[]") or name_of_key(source) in CONTAINERS
+            source.endswith("[]") or name_of_key(source) in (*CONTAINERS, "shaped")
         )
     if pattern in VECTORS:
         return source == pattern  # an unknown literal takes anyarray, as in PostgreSQL
@@ -235,6 +238,8 @@ def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
     elements: set[str] = set()
     compatible: list[SqlType] = []
     for source, pattern in zip(inputs, patterns, strict=True):
+        if pattern == "anyshaped" and not any(map(_is_shaped, inputs)):
+            return False
         if pattern == "anymap" and source == "unknown" and len(patterns) > 1:
             pairs = zip(inputs, patterns, strict=True)
             if not any(of == "anymap" and given != "unknown" for given, of in pairs):
@@ -249,6 +254,10 @@ def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
         elif pattern != "anynonarray" or "anyelement" in patterns:
             elements.add(element)
     return len(elements) <= 1 and (not compatible or select_common_type(compatible) is not None)
+
+
+def _is_shaped(source: str) -> bool:
+    return source.startswith("shaped<") and not source.endswith("[]")
 
 
 def _element_name(source: str) -> str:
@@ -372,9 +381,9 @@ def _common_element(types: tuple[SqlType, ...], patterns: tuple[str, ...]) -> Sq
         polymorphic = True
         if source.name == "unknown":
             continue
-        if pattern in _STRUCTURED_PATTERNS:
+        if pattern in _STRUCTURED_PATTERNS and source.members:
             found.append(item_of(source))
-        elif pattern in _ARRAYS:
+        elif pattern in _CONTAINERS:
             found.append(source.element or parse_type(_element_name(source.name)))
         else:
             found.append(source)
