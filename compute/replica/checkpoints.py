@@ -150,6 +150,9 @@ class Checkpointer:
             ]
             shared = Shared(manifest.seed, manifest.strings_seed, strings, collections)
             engine.load_shared(shared)
+            # Dataflows are resumed one after the other, each from times of its own. Those that
+            # step already forget none of these before the first round.
+            engine.hold()
         except Mismatch as error:
             logger.warning("a checkpoint is not loaded: %s", error)
             return

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time as clock
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from foreshore.compute.checkpoint.state import Mismatch
 from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.controller.cluster import Replica
 from foreshore.compute.controller.input_holds import _downgrade_holds
+from foreshore.compute.flow import collection
 from foreshore.compute.protocol import DataflowDescription, SinkExport
 from foreshore.compute.replica import checkpoints
 from foreshore.compute.replica.dataflow import DataflowState
@@ -295,6 +297,48 @@ def test_no_checkpoint_is_made_before_all_dataflows_are_resumed(
     caplog.set_level(logging.INFO)
     assert scenario(tmp_path) == RIGHT
     assert caplog.text.count(RESUMED) == 2
+    assert HYDRATED not in caplog.text
+
+
+def test_a_dataflow_is_resumed_although_another_one_has_stepped_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share collections, of which the first one resumed forgets no times that the next needs."""
+    monkeypatch.setattr(collection, "KEPT_TIMES", 0)
+    monkeypatch.setattr(checkpoints, "PATIENCE_SECONDS", 0.1)
+    caplog.set_level(logging.INFO)
+    calls: list[str] = []
+    may_go_on = threading.Event()
+
+    def slow(
+        engine: Any, store: Any, manifest: Any, description: DataflowDescription, contents: Any
+    ) -> Any:
+        calls.append(description.id)
+        if len(calls) == 2:
+            assert may_go_on.wait(60)
+        return resume(engine, store, manifest, description, contents)
+
+    async def work() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            time = await begun(env)
+            view = joined()
+            await env.maintain("c", "u4", view, index_on("u5", 0, of=view), as_of=time)
+            await saved(env, time)
+            monkeypatch.setattr(checkpoints, "resume", slow)
+            await restart(env)
+            await until(lambda: len(calls) == 2)
+            replica = replica_of(env)
+            exported = {"u8": id_("u7"), "u4": id_("u5"), "u6": id_("u9")}[calls[0]]
+            for _ in range(3):
+                time = await env.write({"u2": [((2, "x"), 1)], "u1": [((2, "b"), 1)]})
+                await until(lambda: replica.uppers.get(exported, 0) > time)  # noqa: B023
+            may_go_on.set()
+            for index in ("u7", "u5"):
+                expected = Counter({("x", 13): 1})
+                assert await env.index_rows("c", index, view, time) == expected
+
+    run(work)
+    assert caplog.text.count(RESUMED) == 3, caplog.text
     assert HYDRATED not in caplog.text
 
 
