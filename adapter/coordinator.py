@@ -95,7 +95,8 @@ class Coordinator:
     def interval(self, id: GlobalId) -> Interval:
         """Return the times at which a shard or an index can be read."""
         altered = self.state.altered(id)
-        return Interval(max(self.holds.since(id), altered or 0), self.upper(id), altered)
+        since = max(self.holds.since(id), altered or 0)
+        return Interval(since, self.upper(id), altered, self.compute.skipped[id])
 
     def since(self, id: GlobalId) -> Timestamp:
         """Return the time from which a collection can be read with its present definition."""
@@ -261,11 +262,25 @@ class Coordinator:
         if failed is not None:
             raise failed
 
+    def skip_late_times(self) -> None:
+        """Let indexes that are behind skip times that nobody reads (`skipped_times.py`)."""
+        now = self.oracle.read_ts()
+        for id in self.as_ofs:
+            if id in self.capabilities or self.holds.retains(id) or not self.is_hydrated(id):
+                continue
+            reached = self.compute.skipped.reached(id)
+            upper = self.holds.first_held(id, reached, now)
+            if reached > self.holds.since(id):
+                self.compute.skipped.skip(id, reached, upper)
+            elif upper > self.holds.since(id):  # no replica has it
+                self.holds.forget_before(id, self.compute.begin_later(id, upper))
+
     async def run_holds(self) -> None:
         """Allow compaction every second, until cancelled."""
         while True:
             await asyncio.sleep(HOLDS_INTERVAL_S)
             try:
+                self.skip_late_times()
                 await self.allow_compaction()
             except DatabaseError:
                 logger.exception("compaction could not be allowed")

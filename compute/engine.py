@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 
 from foreshore.compute.memory_limit import MemoryBudget
+from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
@@ -209,6 +210,10 @@ class Dataflow(Protocol):
 
     def allow_compaction(self, since: int) -> None:
         """Allow times before `since` to be forgotten."""
+        ...
+
+    def merge_times(self, merged: MergedTimes) -> None:
+        """Allow later steps to merge times, until the next call; they need not do it."""
         ...
 
     def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:

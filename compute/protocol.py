@@ -158,6 +158,14 @@ class AllowCompaction(Message, frozen=True):
     since: int | None
 
 
+class MergeTimes(Message, frozen=True):
+    """Index `id` is not read at `lower <= t < upper`, so changes may take effect at `upper`."""
+
+    id: GlobalId
+    lower: int
+    upper: int
+
+
 class LimitMemory(Message, frozen=True):
     """A dataflow may take `limit` bytes from now on; None: as many as there are.
 
@@ -394,6 +402,7 @@ Command: TypeAlias = (
     | InitializationComplete
     | CreateDataflow
     | AllowCompaction
+    | MergeTimes
     | LimitMemory
     | AddRefresh
     | SubscribeIndex

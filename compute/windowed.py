@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from foreshore.compute.engine import ArrangementSize, OperatorWork
 from foreshore.compute.memory_limit import MemoryBudget
+from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import IndexExport
 from foreshore.ids import GlobalId
@@ -32,6 +33,9 @@ class WindowedDataflow:
 
     def advanced(self, upper: int) -> None:
         """Do nothing: only windows with changes count."""
+
+    def merge_times(self, merged: MergedTimes) -> None:
+        """Do nothing: each time is exact."""
 
     def allow_compaction(self, since: int) -> None:
         """Do nothing: changes do not outlive their window."""

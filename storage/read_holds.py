@@ -106,6 +106,14 @@ class ReadHolds:
         collection = self.collections.get(id)
         return now if collection is None else min([now, *(hold.time for hold in collection.held)])
 
+    def first_held(self, id: GlobalId, time: Timestamp, now: Timestamp) -> Timestamp:
+        """Return the earliest time from `time` on at which `id` is held, or `now`."""
+        return min([now, *(h.time for h in self.collections[id].held if h.time >= time)])
+
+    def retains(self, id: GlobalId) -> bool:
+        """Whether a collection keeps history because RETAIN HISTORY says so."""
+        return self.collections[id].lag_ms is not None
+
     def lag_of(self, id: GlobalId) -> int:
         """Return the lag of a collection, in milliseconds."""
         own = self.collections[id].lag_ms

@@ -6,6 +6,7 @@ locked moves to the newest time before it reads again.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from foreshore.adapter.read.access_path import PeekPlan
@@ -92,15 +93,29 @@ def note_tables_read(context: StatementContext, ids: Iterable[GlobalId]) -> None
     context.transaction.read |= {id for id in below if id in group or group.is_altered(id)}
 
 
-def choose(context: StatementContext, ids: Iterable[GlobalId], as_of: AsOf | None) -> Selection:
-    """Return the time that a new read of `ids` would choose, and why."""
+def choose(
+    context: StatementContext,
+    ids: Iterable[GlobalId],
+    as_of: AsOf | None,
+    *,
+    onwards: bool = False,
+) -> Selection:
+    """Return the time that a new read of `ids` would choose, and why.
+
+    If it is read `onwards`, each later time has to be exact, too.
+    """
     exact = at_least = None
     if as_of is not None:
         refuse_own_past(context, ids := list(ids))
         given = timestamp_of(context, as_of.time)
         exact, at_least = (None, given) if as_of.at_least else (given, None)
+    intervals = _intervals(context, ids)
+    if onwards:
+        for id, each in intervals.items():
+            since = max(each.since, context.coordinator.compute.skipped.exact_since(id))
+            intervals[id] = replace(each, since=since, skipped=())
     return select_timestamp(
-        _intervals(context, ids),
+        intervals,
         context.isolation,
         context.coordinator.oracle.read_ts(),
         as_of=exact,

@@ -11,6 +11,7 @@ The time is at or beyond every input's `since`. Later reads of a transaction use
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from foreshore.compute.merged_times import Range, at_or_after
 from foreshore.errors import Conflict, InvalidParameterValue, NotYetKnown
 from foreshore.ids import GlobalId
 from foreshore.isolation import BoundedStaleness, Isolation
@@ -24,6 +25,11 @@ class Interval:
     since: Timestamp
     upper: Timestamp
     altered: Timestamp | None = None  # start of the table's present form; no history before
+    skipped: tuple[Range, ...] = ()  # times between these that are not exact
+
+    def at_or_after(self, time: Timestamp) -> Timestamp:
+        """Return the first time at or after `time` that is exact, once it is known."""
+        return at_or_after(self.skipped, max(self.since, time))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,12 @@ class Selection:
     def upper(self) -> Timestamp:
         """The earliest time at which an input is not known yet."""
         return min((each.upper for each in self.inputs.values()), default=MAX_TIMESTAMP)
+
+    def at_or_after(self, time: Timestamp) -> Timestamp:
+        """Return the first time at or after `time` at which all inputs are exact, once known."""
+        while (later := max([time, *(i.at_or_after(time) for i in self.inputs.values())])) > time:
+            time = later
+        return time
 
     @property
     def waits(self) -> bool:
@@ -77,6 +89,12 @@ def select_timestamp(
                 + (", when a table among them was altered." if altered else "."),
                 hint="Take a later time, or leave AS OF out to read what is newest.",
             )
+        if (later := chosen.at_or_after(as_of)) > as_of:
+            raise InvalidParameterValue(
+                f"cannot read as of {as_of}",
+                detail=f"An index that was behind has skipped it. It can be read at {later}.",
+                hint="Take that time, or let the index keep its history (RETAIN HISTORY).",
+            )
         return Selection(as_of, read_ts, isolation, inputs)
     match isolation:
         case "strict serializable":
@@ -85,9 +103,10 @@ def select_timestamp(
             time = min(read_ts, chosen.upper - 1)
         case BoundedStaleness(ms=bound):
             time = min(read_ts, chosen.upper - 1)
-            if time < max(read_ts - bound, since, at_least or 0):
+            if time < max(read_ts - bound, since, at_least or 0, chosen.at_or_after(time)):
                 raise _would_wait(chosen, time, bound, at_least or 0, name_of)
-    return Selection(max(time, since, at_least or 0), read_ts, isolation, inputs)
+    time = chosen.at_or_after(max(time, since, at_least or 0))
+    return Selection(time, read_ts, isolation, inputs)
 
 
 def require_readable(
@@ -101,9 +120,9 @@ def require_readable(
     Raises Conflict if that is before an input's `since`, NotYetKnown if bounded staleness would
     have to wait.
     """
-    late = max(inputs, key=lambda id: inputs[id].since, default=None)
-    if late is not None and inputs[late].since > time:
-        since = inputs[late].since
+    late = max(inputs, key=lambda id: inputs[id].at_or_after(time), default=None)
+    if late is not None and inputs[late].at_or_after(time) > time:
+        since = inputs[late].at_or_after(time)
         altered = inputs[late].altered == since
         raise Conflict(
             "could not serialize access: the transaction reads at a time before this relation "

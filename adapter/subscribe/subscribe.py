@@ -46,7 +46,7 @@ async def subscribe(context: StatementContext, plan: Subscribe) -> Selected:
         beginning = AsOf(Literal(position.as_of, MZ_TIMESTAMP))
         snapshot = not position.confirmed if snapshot is None else snapshot
     assert snapshot is not None, plan
-    as_of = choose(context, sorted(read), beginning).time
+    as_of = choose(context, sorted(read), beginning, onwards=True).time
     notify_of_waiting(context, read, as_of)
     until = None if plan.up_to is None else timestamp_of(context, plan.up_to)
     if until is not None and until < as_of:

@@ -39,9 +39,10 @@ from foreshore.compute.controller.outputs import Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
 from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.controller.readiness import Readiness
-from foreshore.compute.controller.refreshes import Refreshes
+from foreshore.compute.controller.refreshes import Refreshes, readable_imports
 from foreshore.compute.controller.responses import Responses
 from foreshore.compute.controller.sinks import Sinks
+from foreshore.compute.controller.skipped_times import SkippedTimes
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
     AllowCompaction,
@@ -104,6 +105,7 @@ class ComputeController:
         self._uppers = Uppers(storage)
         self._feeds = Feeds(storage)
         self._peeks = Peeks()
+        self.skipped = SkippedTimes(self._exporters)
         self._transient = count(1)
         self.mirrors = Mirrors(self._exporters, self._uppers, self.transient_id)
         self._responses = Responses(
@@ -335,6 +337,7 @@ class ComputeController:
         for export in dataflow.description.exports:
             dataflow.cluster.history.drop(export.id)
             self._exporters.pop(export.id, None)
+            self.skipped.forget(export.id)
             for replica in dataflow.cluster.replicas.values():
                 replica.uppers.pop(export.id, None)
                 replica.begun.discard(export.id)
@@ -430,7 +433,17 @@ class ComputeController:
         since = min([since, *index_streams.holds(dataflow, id)])
         self.mirrors.compact(id, since)
         if dataflow.cluster.history.allow_compaction(id, since):
+            self.skipped.compact(id, since)
             dataflow.cluster.send(AllowCompaction(id, since))
+
+    def begin_later(self, id: GlobalId, since: Timestamp) -> Timestamp:
+        """Let a replica that starts begin with an index at `since`; nobody reads it before.
+
+        It begins no later than its inputs are known. Returns the time from which it is readable.
+        """
+        imports = self._exporters[id].description.imports
+        self.allow_compaction(id, min(since, readable_imports(self._storage, imports)))
+        return self.since(id)
 
     # --- peeks
 
@@ -450,9 +463,11 @@ class ComputeController:
             await self.wait_upper(id, request.as_of, patient=False)
         await self.maintained.check_errors([*request.imports, *indexes], request.as_of)
         self.clusters.check_alive(owner)
+        self.skipped.check(indexes, request.as_of)
         if (answer := await self.mirrors.answer(request)) is not None:
             return answer
         self.clusters.check_alive(owner)
+        self.skipped.check(indexes, request.as_of)
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
         try:
             return await self._peeks.ask(owner, request, take_snapshots(self._storage, reads))
@@ -487,6 +502,7 @@ class ComputeController:
 
         This needs no computation. `unsubscribe_index` ends it.
         """
+        self.skipped.check_onwards(index, as_of)
         subscription = Subscription(id, as_of)
         request = SubscribeIndex(id, index, as_of, 0)
         await index_streams.begin(self._exporters, subscription, request)

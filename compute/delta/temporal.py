@@ -27,6 +27,7 @@ from foreshore.compute.engine import (
     rows_schema,
 )
 from foreshore.compute.memory_limit import MemoryBudget
+from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output, TableOutput
 from foreshore.compute.presence import Bits, Ints, presence
 from foreshore.compute.protocol import DataflowDescription, IndexExport
@@ -229,6 +230,9 @@ class TemporalDataflow:
         """Note that no input changed before `upper`."""
         for stage in self._stages:
             stage.dataflow.advanced(upper)
+
+    def merge_times(self, merged: MergedTimes) -> None:
+        """Do nothing: each time is exact."""
 
     def allow_compaction(self, since: int) -> None:
         """Allow times before `since` to be forgotten."""

@@ -6,6 +6,7 @@ from time import thread_time_ns
 
 import pyarrow as pa
 
+from foreshore.compute import merged_times
 from foreshore.compute.checkpoint.state import Mismatch, Reader, Writer
 from foreshore.compute.engine import (
     ArrangementSize,
@@ -33,6 +34,7 @@ from foreshore.compute.flow.output import FlowOutput
 from foreshore.compute.flow.program import Kept
 from foreshore.compute.flow.work import Work
 from foreshore.compute.memory_limit import MemoryBudget
+from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
@@ -82,6 +84,7 @@ class FlowDataflow:
         self._description = description
         self._bulk = bulk
         self._interner = collections.interner
+        self._merged = merged_times.NONE
 
     # --- hydration
 
@@ -115,6 +118,9 @@ class FlowDataflow:
                 began = self._work.passed(spent, self._source_of.get(id), began)
         for kept in self._context.kept:
             kept.compact(lower - 1)
+        if self._merged:
+            for id, batch in given.items():
+                given[id] = replace(batch, times=self._merged.moved(batch.times, upper))
         window = Window(lower, upper)
 
         def step(number: int, inputs: Sequence[Batch]) -> Batch:
@@ -215,6 +221,13 @@ class FlowDataflow:
 
     def allow_compaction(self, since: int) -> None:
         """Do nothing: state is compacted to the beginning of each window."""
+
+    def merge_times(self, merged: MergedTimes) -> None:
+        """Move the updates of merged times to the ends of their ranges in later steps.
+
+        Shared collections have them at their own times, as other dataflows may read these.
+        """
+        self._merged = merged
 
     def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
         """Return an index of rows in words, None if its key is not some of their words."""

@@ -25,6 +25,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from foreshore.compute import merged_times
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.table_index import table_index
 from foreshore.compute.checkpoint.state import State, Writer
@@ -37,6 +38,7 @@ from foreshore.compute.engine import (
     rows_schema,
 )
 from foreshore.compute.memory_limit import MemoryBudget
+from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import Output, TableOutput
 from foreshore.compute.protocol import (
     ArrangementStatus,
@@ -62,6 +64,7 @@ from foreshore.update import Timestamp
 
 FIRST_STEPS = 2  # are made on the worker, where they may have something to compile
 WEIGHED_SECONDS = 0.1  # between two looks at the memory after small steps
+ALL_TIMES = 1 << 62
 SMALL_STEP_MS = 5.0  # a dataflow whose last step took longer steps on the worker
 
 logger = logging.getLogger(__name__)
@@ -108,6 +111,7 @@ class DataflowState:
         self._stepped: Output | None = None  # the engine's output for the window
         self._changed: Sent | None = None  # the messages for it
         self._since: Timestamp | None = None  # to be passed to the engine
+        self._merged = merged_times.NONE  # the loop replaces it as a whole
         self.budget = MemoryBudget(description.memory_limit)
         self._weighed_at = 0.0  # when its memory was last compared with its limit
         as_of = description.as_of
@@ -192,6 +196,7 @@ class DataflowState:
         self.settled = resumed.settled
         if begin <= as_of:
             deltas = {id: before(table, as_of + 1) for id, table in resumed.updates.items()}
+            self._dataflow.merge_times(MergedTimes(((begin, as_of),)))  # nobody reads these
             if any(map(len, deltas.values())) or self._due(as_of + 1):
                 output = self._conformed(self._dataflow.step(begin, as_of + 1, deltas))
             else:
@@ -260,22 +265,41 @@ class DataflowState:
     def begin_step(self) -> None:
         """Take the next window from the queues, unless one is waiting for a retry."""
         if self._window is None:
-            upper, times = self._paced(self.importable)
+            merged = self._mergeable
+            upper, times = self._paced(self.importable, merged)
             taken = {id: queue.take(upper) for id, queue in self.queues.items()}
             deltas = {id: pa.concat_tables(parts) for id, parts in taken.items() if parts}
-            self._window = Window(self.frontier, upper, deltas, times, upper == self.importable)
+            last = upper == self.importable
+            self._window = Window(self.frontier, upper, deltas, times, last, merged)
         self.times.began = time.monotonic()
 
-    def _paced(self, upper: Timestamp) -> tuple[Timestamp, int | None]:
+    def _paced(self, upper: Timestamp, merged: MergedTimes) -> tuple[Timestamp, int | None]:
         """Return the end of a window of a suitable size, and its number of times."""
         if self._dataflow is None or self._dataflow.batch_sizing is None:
             return upper, None
         most = self._dataflow.batch_sizing.times
-        found = [t for queue in self.queues.values() for t in queue.times(upper, most + 1)]
+        looked_at = most + 1 if not merged else ALL_TIMES
+        found = [t for queue in self.queues.values() for t in queue.times(upper, looked_at)]
         if not found:
             return upper, 0
         times = np.unique(np.concatenate(found))
-        return (upper, len(times)) if len(times) <= most else (int(times[most]), most)
+        begins = np.unique(merged.moved(times, upper), return_index=True)[1]
+        if len(begins) <= most:
+            return upper, len(begins)
+        return int(times[begins[most]]), most
+
+    def merge_times(self, lower: Timestamp, upper: Timestamp) -> None:
+        """Note that no index is read from `lower` on and before `upper`."""
+        self._merged = self._merged.beyond(self.frontier).with_range(lower, upper)
+
+    @property
+    def _mergeable(self) -> MergedTimes:
+        """The times that the next step may merge: none if somebody gets each change."""
+        if self.subscribers.ids or not all(
+            isinstance(export, IndexExport) for export in self.description.exports
+        ):
+            return merged_times.NONE
+        return self._merged
 
     def _give_back(self, window: Window) -> None:
         """On the worker: return the window to the queues."""
@@ -304,6 +328,7 @@ class DataflowState:
         if self._since is not None:
             self._dataflow.allow_compaction(self._since)
             self._since = None
+        self._dataflow.merge_times(window.merged)
         # After a failure only the missing part is repeated.
         if self._stepped is None and (window.deltas or self._due(window.upper)):
             self._stepped = self._paced_step(self._dataflow, window)

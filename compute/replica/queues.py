@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.compute.merged_times import NONE, MergedTimes
 from foreshore.compute.replica.inputs import times_of
 from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
@@ -175,6 +176,7 @@ class Window:
     deltas: Mapping[GlobalId, pa.Table]
     times: int | None = None  # the number of times with updates, if counted
     last: bool = True  # nothing was left in the queues
+    merged: MergedTimes = NONE
 
 
 def at_or_after(updates: pa.Table, lower: Timestamp) -> pa.Table:

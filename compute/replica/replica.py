@@ -29,6 +29,7 @@ from foreshore.compute.protocol import (
     Hello,
     InitializationComplete,
     LimitMemory,
+    MergeTimes,
     Peek,
     PeekPartTaken,
     SubscribeIndex,
@@ -140,6 +141,9 @@ class Replica:
                 self._peeks.cancel(number)
             case PeekPartTaken(number=number):
                 self._peeks.part_taken(number)
+            case MergeTimes(id=id, lower=lower, upper=upper):
+                if (dataflow := self._exporters.get(id)) is not None:
+                    dataflow.merge_times(lower, upper)
             case AllowCompaction():
                 self._compact(command)
             case LimitMemory():

@@ -7,7 +7,7 @@ from foreshore.adapter.read.timestamp_selection import (
     require_readable,
     select_timestamp,
 )
-from foreshore.errors import DatabaseError, InvalidParameterValue
+from foreshore.errors import DatabaseError, InvalidParameterValue, NotYetKnown
 from foreshore.ids import GlobalId
 from foreshore.isolation import BoundedStaleness, Isolation, isolation_of
 from foreshore.update import MAX_TIMESTAMP
@@ -169,3 +169,40 @@ def test_as_of_at_least_only_moves_forward() -> None:
     assert select_timestamp(inputs((0, 11)), STRICT, 10, at_least=4).time == 10
     chosen = select_timestamp(inputs((0, 11)), STRICT, 10, at_least=14)
     assert (chosen.time, chosen.waits) == (14, True)
+
+
+SKIPPED = {
+    GlobalId("u0"): Interval(0, 11),
+    GlobalId("u1"): Interval(2, 12, skipped=((4, 6), (6, 8))),
+}
+
+
+@pytest.mark.parametrize(
+    ("upper", "isolation", "time", "waits"),
+    [
+        (11, STRICT, 10, False),
+        (11, LOOSE, 10, False),
+        (6, LOOSE, 8, True),  # at 5 the other one cannot be read
+        (4, LOOSE, 3, False),
+        (9, STALE, 8, False),
+    ],
+)
+def test_skipped_times_are_not_chosen(
+    upper: int, isolation: Isolation, time: int, waits: bool
+) -> None:
+    inputs = {**SKIPPED, GlobalId("u0"): Interval(0, upper)}
+    chosen = select_timestamp(inputs, isolation, 10)
+    assert (chosen.time, chosen.waits) == (time, waits)
+
+
+def test_skipped_times_are_refused() -> None:
+    assert select_timestamp(SKIPPED, STRICT, 10, as_of=3).time == 3
+    assert select_timestamp(SKIPPED, STRICT, 10, as_of=8).time == 8
+    with pytest.raises(InvalidParameterValue, match="cannot read as of 5") as refused:
+        select_timestamp(SKIPPED, STRICT, 10, as_of=5)
+    assert "It can be read at 8." in str(refused.value.detail)
+    with pytest.raises(DatabaseError, match="could not serialize access"):
+        require_readable(SKIPPED, STRICT, 7, str)
+    require_readable(SKIPPED, STRICT, 3, str)
+    with pytest.raises(NotYetKnown):  # bounded staleness waits for none
+        select_timestamp({**SKIPPED, GlobalId("u0"): Interval(0, 8)}, STALE, 9)
