@@ -7,7 +7,7 @@ import numpy as np
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import ordered as kernels
-from foreshore.compute.flow.kernels import rows
+from foreshore.compute.flow.kernels import partition_rows, rows
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
@@ -39,6 +39,20 @@ class Near:
     counts: Ints
     begins: Ints
     ends: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Following:
+    """Rows of points from some row of their group on, in order.
+
+    `rows` tells the rows of a group apart, at all of its points. `before` is how many rows of each
+    point come before that row, with multiplicities.
+    """
+
+    points: Ints
+    rows: Ints
+    words: Words
+    before: Ints
 
 
 EAGER = 512  # runs of fewer updates are merged at once
@@ -157,6 +171,38 @@ class OrderedSpine(Spine):
             here = runs[:size] == number
             words[here] = run.words[places[:size][here]]
         return Near(found[:size], words, counts[:size], begins, ends)
+
+    def following(self, points: Points, lows: Ints, low_words: int, before: int) -> Following:
+        """Return the rows of each point's group that are not before a row.
+
+        That is `lows` of the points' words, compared in `low_words` words: of its own length, or
+        those of the key, which gives all rows of the group. `before` rows more are read before it.
+        """
+        runs = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
+        hashes, words = tuple(r.hashes for r in runs), tuple(r.words for r in runs)
+        times, diffs = tuple(r.times for r in runs), tuple(r.diffs for r in runs)
+        interner, texts = self.interner, self.texts
+        strings = interner.arena, interner.starts, interner.lengths
+        groups = int(np.count_nonzero(points.first))
+        begins, middles, ends = (np.empty((groups, len(runs)), np.int64) for _ in range(3))
+        room = partition_rows.find_extents(
+            points.rows, points.times, points.first, points.hashes, points.words, self.key,
+            lows, low_words, before, low_words == self.key, hashes, words, times, diffs,
+            texts, *strings, begins, middles, ends,
+        )  # fmt: skip
+        longest = int((ends - begins).sum(axis=1).max(initial=0))
+        found, rows, counts = (np.empty(room, np.int64) for _ in range(3))
+        copied = np.empty((room, self.width), np.int64)
+        passed = np.empty(len(points), np.int64)
+        size = partition_rows.take_rows(
+            points.times, points.first, begins, middles, ends, longest,
+            words, times, diffs, texts, *strings, found, rows, counts, copied, passed,
+        )  # fmt: skip
+        found, rows, counts, copied = (each[:size] for each in (found, rows, counts, copied))
+        if not (counts == 1).all():
+            found, rows = np.repeat(found, counts), np.repeat(rows, counts)
+            copied = np.repeat(copied, counts, axis=0)
+        return Following(found, rows, copied, passed)
 
     def _nothing(self) -> Run:
         none = np.empty(0, np.int64)

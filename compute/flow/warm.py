@@ -49,6 +49,7 @@ from foreshore.update import update_schema
 
 _TABLE = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(TEXT), ColumnType(INT8, False)))
 _KEY, _TEXT = Column(0, INT4), Column(1, TEXT)
+_LAG = WindowFunction("lag", (_KEY, Literal(1, INT8), _KEY), INT4)
 _VIEWS: tuple[Relation, ...] = (
     Project(_TABLE, (2,)),
     Join((_TABLE, _TABLE), ((_KEY, Column(3, INT4)),)),
@@ -77,13 +78,14 @@ _VIEWS: tuple[Relation, ...] = (
         Literal(1, INT8),
     ),
     Threshold(_TABLE),
+    Window(_TABLE, (0,), (OrderKey(_TEXT),), (_LAG,)),
     Window(
         _TABLE,
         (0,),
         (OrderKey(_TEXT),),
         (
             WindowFunction("row_number", (), INT8),
-            WindowFunction("lag", (_KEY, Literal(1, INT8), _KEY), INT4),
+            _LAG,
             WindowFunction("sum", (_KEY,), numeric_of_scale(0), Frame("rows")),
         ),
     ),

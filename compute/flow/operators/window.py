@@ -16,6 +16,7 @@ from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, Words, empty
 from foreshore.compute.flow.frame_values import Before, Rows, before_of, put_value
+from foreshore.compute.flow.kernels import partition_rows
 from foreshore.compute.flow.kernels import rows as row_kernels
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.grouping import consolidated, points_of, sorted_groups
@@ -29,7 +30,7 @@ from foreshore.compute.flow.reach import Reach
 from foreshore.compute.flow.sums import Points, SumTable
 from foreshore.expr.ir import WindowFunction
 
-NO_LIMIT = (1 << 62) - 1
+ALL: Any = slice(None)
 Frames = Callable[[Rows], list[Part]]
 
 
@@ -73,6 +74,7 @@ class _Read:
     points: Ints
     words: Words
     changed: Any
+    rows: Ints | None = None  # what tells the rows of a partition apart, at all points
     sums: Ints | None = None
     groups: Ints | None = None  # of peers, of each point's partition
 
@@ -139,6 +141,8 @@ class WindowFunctions(StagedRows):
         else:
             read = replace(self._near(points, updates), sums=sums, groups=peer_groups)
         values = self._values(read, len(points))
+        if read.rows is not None:
+            return self._differences(points, read, read.rows, values)
         found = read.points
         here = ~points.first[found] & read.changed
         gone = ~points.last[found] & read.changed
@@ -148,15 +152,21 @@ class WindowFunctions(StagedRows):
         changed = Batch(np.concatenate([values[here], values[gone]]), times, diffs)
         return consolidated(changed, self._context.seed)
 
+    @staticmethod
+    def _differences(points: Points, read: _Read, rows: Ints, values: Words) -> Batch:
+        """Return the changes from point to point of the rows that the changes reach."""
+        found = read.points
+        if read.changed is not ALL:
+            found, rows, values = (each[read.changed] for each in (found, rows, values))
+        return Batch(*partition_rows.differences(found, rows, values, points.times, points.first))
+
     # --- rows
 
     def _whole(self, points: Points) -> _Read:
         """Return all rows of the points' partitions."""
-        found, words, counts = self._spine.rows_at(
-            points.rows, points.times, points.hashes, points.words, 0, NO_LIMIT
-        )
-        found, words = _repeated(found, words, counts)
-        return _Read(found, words, np.ones(len(found), np.bool_))
+        key = self._spine.key
+        read = self._spine.following(points, points.rows, key, 0)
+        return _Read(read.points, read.words, ALL, read.rows)
 
     def _near(self, points: Points, updates: Batch) -> _Read:
         """Return the rows that the changes of each partition reach, and those they depend on."""
@@ -165,13 +175,19 @@ class WindowFunctions(StagedRows):
         lows, highs = self._changed(points, updates)
         near = 2 * reach.rows
         low_words = self._parts.peers if reach.peers else self._spine.width
-        region = Region(lows, highs, low_words, near, -1 if reach.to_end else near)
+        if reach.to_end:
+            following = self._spine.following(points, lows, low_words, near)
+            found, changed = following.points, ALL
+            if reach.rows:
+                number = np.arange(len(found)) - np.searchsorted(found, found)
+                changed = number >= (following.before - reach.rows)[found]
+            return _Read(found, following.words, changed, following.rows)
+        region = Region(lows, highs, low_words, near, near)
         read = self._spine.rows_near(points, region)
         found, words = _repeated(read.points, read.words, read.counts)
         number = np.arange(len(found)) - np.searchsorted(found, found)  # among those of its point
         changed = number >= (read.begins - reach.rows)[found]
-        if not reach.to_end:
-            changed &= number < (read.begins + read.ends + reach.rows)[found]
+        changed &= number < (read.begins + read.ends + reach.rows)[found]
         return _Read(found, words, changed)
 
     def _changed(self, points: Points, updates: Batch) -> tuple[Ints, Ints]:

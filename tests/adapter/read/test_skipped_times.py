@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from foreshore.adapter.environment import Environment
 from foreshore.compute.controller import skipped_times
 from foreshore.compute.replica.dataflow import DataflowState
 from tests.adapter.harness import TestEnvironment, in_environment, until

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, reject, settings
@@ -10,8 +11,7 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.flow.engine import FlowEngine
-from foreshore.compute.flow.ordered import Near, OrderedSpine, Region
-from foreshore.compute.flow.sums import Points
+from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr.ir import (
     Frame,
@@ -116,14 +116,17 @@ def test_a_change_reads_only_rows_that_it_reaches(
     monkeypatch: pytest.MonkeyPatch, engine: FlowEngine, name: str, most: int
 ) -> None:
     read = []
-    rows_near = OrderedSpine.rows_near
 
-    def counted(self: OrderedSpine, points: Points, region: Region) -> Near:
-        near = rows_near(self, points, region)
-        read.append(len(near.points))
-        return near
+    def count(method: Any) -> Any:
+        def counted(*args: Any) -> Any:
+            found = method(*args)
+            read.append(len(found.points))
+            return found
 
-    monkeypatch.setattr(OrderedSpine, "rows_near", counted)
+        return counted
+
+    for method in ("rows_near", "following"):
+        monkeypatch.setattr(OrderedSpine, method, count(getattr(OrderedSpine, method)))
     many = Counter({(0, i, "a"): 1 for i in range(300)})
     history = [
         {**{table.id: Counter() for table in TABLES}, U1.id: rows}
