@@ -158,7 +158,7 @@ def test_times_that_nobody_reads_are_one_step(engine: FlowEngine, tmp_path: Path
 
 def test_subscribers_get_each_time(engine: FlowEngine, tmp_path: Path) -> None:
     running, _ = hydrated(engine, NUMBERED, tmp_path, rows((1, "a"), (2, "a")))
-    running.subscribe_index(SubscribeIndex(id_("t9"), id_("u3"), 1, 0))
+    running.subscribers.request(SubscribeIndex(id_("t9"), id_("u3"), 1, 0))
     upper = feed(running, 2, toggled(8))
     running.merge_times(2, 10)
     assert steps(running, upper)[:1] == [4]

@@ -311,12 +311,17 @@ def test_a_dataflow_is_resumed_although_another_one_has_stepped_on(
     may_go_on = threading.Event()
 
     def slow(
-        engine: Any, store: Any, manifest: Any, description: DataflowDescription, contents: Any
+        engine: Any,
+        store: Any,
+        manifest: Any,
+        description: DataflowDescription,
+        contents: Any,
+        shards: Any,
     ) -> Any:
         calls.append(description.id)
         if len(calls) == 2:
             assert may_go_on.wait(60)
-        return resume(engine, store, manifest, description, contents)
+        return resume(engine, store, manifest, description, contents, shards)
 
     async def work() -> None:
         async with environment(tmp_path, launcher=InProcessLauncher()) as env:
