@@ -11,8 +11,10 @@ from foreshore.expr.recursion import has_recursion
 from foreshore.ids import GlobalId
 
 
-def describe_maintenance(engine: str, relation: Relation, name_of: NameOf = str) -> str:
-    """Return how a cluster with `engine` would maintain `relation`.
+def describe_maintenance(
+    engine: str, relation: Relation, name_of: NameOf = str, workers: int = 1
+) -> str:
+    """Return how a cluster with `engine`, and replicas of so many workers, maintains `relation`.
 
     What the arrangement engine does not have, and so DuckDB maintains, is marked.
     """
@@ -26,19 +28,19 @@ def describe_maintenance(engine: str, relation: Relation, name_of: NameOf = str)
     from foreshore.compute.flow.unsupported import Unsupported
 
     try:
-        return f"Engine: embedded\n{describe_operators(relation, name_of)}"
+        return f"Engine: embedded\n{describe_operators(relation, name_of, workers)}"
     except Unsupported as error:
         title = f"duckdb, because embedded does not maintain {error}"
         return _changes(title, relation, name_of, " on DuckDB")
 
 
-def operator_titles(relation: Relation, name_of: NameOf = str) -> list[str]:
+def operator_titles(relation: Relation, name_of: NameOf = str, workers: int = 1) -> list[str]:
     """Return the titles of the operators that maintain `relation`, none if it has no operators."""
     from foreshore.compute.flow.describe import operator_titles
     from foreshore.compute.flow.unsupported import Unsupported
 
     try:
-        return [] if is_linear(relation) else operator_titles(relation, name_of)
+        return [] if is_linear(relation) else operator_titles(relation, name_of, workers)
     except Unsupported:
         return []
 

@@ -62,12 +62,15 @@ class Input:
     """A collection up to some time: the updates in Parquet `files` and in the tables `tail`.
 
     All have the row columns of `schema`, in files under `file_names`, then `__time` and `__diff`.
-    Engines ignore updates later than the time they read at.
+    Engines ignore updates later than the time they read at. Of the files only the share with number
+    `part` of `parts` is meant.
     """
 
     schema: pa.Schema
     files: tuple[str, ...] = ()
     tail: tuple[pa.Table, ...] = ()
+    part: int = 0
+    parts: int = 1
 
     @property
     def file_names(self) -> list[str]:
@@ -140,6 +143,7 @@ class ArrangementSize:
     operator: int | None = None
     object: GlobalId | None = None
     merges: int = 0  # of batches, since it is there
+    worker: int | None = None  # that has it, if the replica has several
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,7 +333,8 @@ class DataflowStatus(msgspec.Struct, frozen=True):
 class ArrangementStatus(msgspec.Struct, frozen=True):
     """The size of an arrangement of an object, or of what all dataflows share if that is None.
 
-    `operator` is its operator's number in EXPLAIN PHYSICAL PLAN.
+    `operator` is its operator's number in EXPLAIN PHYSICAL PLAN; `worker` has it if the replica has
+    several.
     """
 
     object: GlobalId | None
@@ -343,6 +344,7 @@ class ArrangementStatus(msgspec.Struct, frozen=True):
     batches: int
     bytes: int
     merges: int = 0
+    worker: int | None = None
 
 
 class OperatorStatus(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ def create_cluster(context: StatementContext, plan: CreateCluster) -> Completed:
     if replicas is None:
         replicas = tuple((name, plan.size) for name in replica_names(plan.replication_factor))
     for size in {plan.size, *(size for _, size in replicas)}:
-        check_size(size)
+        check_size(size, plan.options)
     change, managed = context.catalog_change(), plan.replicas is None
     with skip_existing(context, plan.if_not_exists):
         change.create_cluster(
@@ -44,8 +44,8 @@ def create_cluster_replica(context: StatementContext, plan: CreateClusterReplica
     """Run CREATE CLUSTER REPLICA."""
     cluster = cluster_called(context, plan.cluster)
     size = plan.size or cluster.size
-    check_size(size)
     options = {**cluster.options, **plan.options}
+    check_size(size, options)
     context.catalog_change().create_replica(cluster, plan.name, context.role.id, size, options)
     return Completed("CREATE CLUSTER REPLICA")
 
@@ -100,8 +100,8 @@ def _target(state: State, cluster: Cluster, plan: AlterCluster) -> _Target:
         size = plan.size or next(iter(sizes), cluster.size)
         factor = len(present) if factor is None else factor
     factor = cluster.replication_factor if factor is None else factor
-    check_size(size)
     options = {**cluster.options, **plan.options}
+    check_size(size, options)
     kept = {name: value for name, value in options.items() if value is not None}
     new = _with(cluster, size=size, factor=factor, options=kept, managed=True)
     names = replica_names(factor)

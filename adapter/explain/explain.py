@@ -22,7 +22,7 @@ from foreshore.adapter.read.timestamp import choose, fixed_time, requested_time
 from foreshore.adapter.read.timestamp_selection import Selection
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
-from foreshore.compute.controller.cluster import engine_of
+from foreshore.compute.controller.cluster import engine_of, workers_of
 from foreshore.compute.describe import describe_maintenance
 from foreshore.compute.keys.bound_keys import is_large, literal_keys
 from foreshore.errors import FeatureNotSupported
@@ -69,7 +69,7 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     cluster = reader.state.objects[item.cluster]
     assert isinstance(cluster, Cluster), cluster
     name = partial(name_of, context)
-    described = await _maintenance(context, Block(relation), engine_of(cluster.size)[0])
+    described = await _maintenance(context, Block(relation), cluster)
     text = explain_relation(relation, name)
     where = _where(context, item.cluster)
     refreshed = f", {_refreshed(item.refresh)}" if item.refresh else ""
@@ -218,9 +218,8 @@ async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) ->
             return f"{heading}\n{_index_read(context, path)}\n\n{plan.text}"
         case InProcess() | Bulk():
             cluster = _cluster_of(context, peek)
-            engine = "embedded" if cluster is None else engine_of(cluster.size)[0]
             block = Block(peek.path.relation, peek.query.recursions)
-            described = await _maintenance(context, block, engine)
+            described = await _maintenance(context, block, cluster)
             return f"{heading}\n{plan.text}\n\nIf maintained:\n{described}"
         case path:
             assert_never(path)
@@ -248,13 +247,17 @@ def _cluster_of(context: StatementContext, peek: PeekPlan) -> Cluster | None:
     return context.coordinator.state.cluster(context.cluster) if peek.asks_cluster else None
 
 
-async def _maintenance(context: StatementContext, block: Block, engine: str) -> str:
-    """Return how a cluster with `engine` maintains a block, or why it could not."""
+async def _maintenance(context: StatementContext, block: Block, cluster: Cluster | None) -> str:
+    """Return how a cluster, by default an embedded one, maintains a block, or why it could not."""
     coordinator = context.coordinator
     try:
         relation = temporal_filters(single_relation(block))
     except FeatureNotSupported as error:
         return error.message
     relation = bind_relation(relation, context.bindings(coordinator.oracle.read_ts()))
-    describe = partial(describe_maintenance, engine, relation, partial(name_of, context))
+    engine, workers = "embedded", 1
+    if cluster is not None:
+        engine, workers = engine_of(cluster.size)[0], workers_of(cluster.options)
+    name = partial(name_of, context)
+    describe = partial(describe_maintenance, engine, relation, name, workers)
     return await blocking.run(coordinator.executor, describe)

@@ -14,6 +14,8 @@ from foreshore.adapter.explain.explain import name_of
 from foreshore.adapter.introspection.dataflow_relations import arrangements, operators
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.item import Cluster
+from foreshore.compute.controller.cluster import workers_of
 from foreshore.compute.describe import operator_titles
 from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.protocol import ArrangementStatus, DataflowStatus, OperatorStatus
@@ -54,7 +56,9 @@ async def explain_operators(context: StatementContext, plan: ExplainOperators) -
         raise ObjectNotInPrerequisiteState(f'"{shown}" is not maintained yet')
     name = partial(name_of, context)
     relation = description.relation
-    titles = await blocking.run(coordinator.executor, operator_titles, relation, name)
+    cluster = coordinator.state.objects.get(coordinator.state.item(plan.object).cluster or "")
+    workers = workers_of(cluster.options) if isinstance(cluster, Cluster) else 1
+    titles = await blocking.run(coordinator.executor, operator_titles, relation, name, workers)
     lines = list(_Report(context, plan.object, titles).lines())
     rows = [row for line in lines for row in _rows(context, plan, line)]
     return Selected(plan.desc, BatchSource(batch_of_rows(rows, plan.desc.columns)), "EXPLAIN")

@@ -82,6 +82,7 @@ def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
                 "batches": mirror.batches,
                 "size": mirror.bytes,
                 "merges": 0,
+                "worker_id": None,
             }
     for replica, each in arrangements(context):
         yield {
@@ -93,6 +94,7 @@ def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
             "batches": each.batches,
             "size": each.bytes,
             "merges": each.merges,
+            "worker_id": each.worker,
         }
 
 

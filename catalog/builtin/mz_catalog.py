@@ -104,7 +104,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     (
         "mz_catalog",
         "mz_cluster_replicas",
-        "id text, name text, cluster_id text, size text, owner_id text",
+        "id text, name text, cluster_id text, size text, owner_id text, workers int8",
         replica_rows,
     ),
     (
@@ -208,7 +208,7 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "mz_introspection",
         "mz_arrangement_sizes",
         "replica_id text?, object_id text?, operator_id int8?, name text, records int8,"
-        "batches int8, size int8, merges int8",
+        "batches int8, size int8, merges int8, worker_id int8?",
         live("mz_arrangement_sizes"),
     ),
     (

@@ -202,6 +202,7 @@ def replica_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "cluster_id": replica.cluster,
             "size": replica.size,
             "owner_id": replica.owner,
+            "workers": int(replica.options.get("workers", "1")),
         }
 
 

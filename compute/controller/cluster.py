@@ -7,8 +7,9 @@ the others. Feeds are collected over one turn of the event loop and encoded once
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 ENCODED_IN_PASSING = 1 << 20  # bytes of rows that are encoded on the event loop
 
 # Valid Spark masters. An invalid one would fail at each start of a replica.
+_NO_OPTIONS: Mapping[str, str | None] = MappingProxyType({})
 _MASTER = re.compile(
     r"local|local\[([1-9][0-9]*|\*)(\s*,\s*[0-9]+)?\]"
     r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
@@ -75,10 +77,20 @@ def engine_of(size: str) -> tuple[str, dict[str, str]]:
             )
 
 
-def check_size(size: str) -> None:
-    """Raise InvalidParameterValue for an unknown size or an invalid Spark master."""
-    engine, options = engine_of(size)
-    master = options.get("master", "local")
+def workers_of(options: Mapping[str, str]) -> int:
+    """Return how many workers a replica with these options has."""
+    return int(options.get("workers", "1"))
+
+
+def check_size(size: str, options: Mapping[str, str | None] = _NO_OPTIONS) -> None:
+    """Raise InvalidParameterValue for an unknown size, or options that it cannot have."""
+    engine, implied = engine_of(size)
+    if engine != "embedded" and options.get("workers") not in (None, "1"):
+        raise InvalidParameterValue(
+            f"a replica of size {size} cannot have several WORKERS",
+            hint="Only replicas of size embedded have workers.",
+        )
+    master = implied.get("master", "local")
     if engine == "spark" and _MASTER.fullmatch(master) is None:
         raise InvalidParameterValue(
             f'invalid Spark master "{master}"',

@@ -16,16 +16,18 @@ from foreshore.compute.flow.convert import words_of
 from foreshore.compute.flow.errors import ErrorOutput, Port, may_be_negative
 from foreshore.compute.flow.layout import Layout, composed, layout_of
 from foreshore.compute.flow.linear_chain import LINEAR, linear_chain
+from foreshore.compute.flow.operators.exchange import Exchange
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import NO_LIMIT, Threshold, TopK
 from foreshore.compute.flow.ordered import OrderedSpine
+from foreshore.compute.flow.peers import Peers
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.flow.waiting import Waiting
 from foreshore.expr import ir
-from foreshore.expr.columns import columns_of
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Scalar
@@ -42,11 +44,13 @@ MOST_COUNT = 1 << 20  # of one error, which counts as often as its part occurs i
 class Builder:
     """Builds the operators of one dataflow, each part of the plan once."""
 
-    def __init__(self, collections: Collections, as_of: Timestamp) -> None:
+    def __init__(
+        self, collections: Collections, as_of: Timestamp, peers: Peers | None = None
+    ) -> None:
         self.operators: list[Operator] = []
         self.sources: dict[GlobalId, int] = {}
         self.imports: dict[GlobalId, Import] = {}
-        self.context = Context(collections.interner, collections.seed)
+        self.context = Context(collections.interner, collections.seed, peers)
         self._collections = collections
         self._as_of = as_of
         self._built: dict[ir.Relation, int] = {}
@@ -61,16 +65,20 @@ class Builder:
         self._varying: frozenset[GlobalId] = frozenset()
         self.loops: dict[ir.Relation, BuiltLoop] = {}
 
-    def output(self, relation: ir.Relation) -> tuple[int, ErrorOutput]:
+    def output(
+        self, relation: ir.Relation, placed_by: Sequence[int] | None = None
+    ) -> tuple[int, ErrorOutput]:
         """Build a plan; return the number of the operator of its rows, and its errors.
 
-        The rows have the layout of the plan's columns. Raises Unsupported.
+        The rows have the layout of the plan's columns. Equal ones are with one worker, those with
+        equal values in the columns `placed_by` if there are any. Raises Unsupported.
         """
         columns = columns_of(relation)
         self.picked = columns_read(relation)
-        self._import_joined(relation)
+        if self.context.peers is None:
+            self._import_joined(relation)
         number = self.in_layout(self.node(relation), layout_of(columns))
-        return number, self.errors_of((relation,))
+        return self.by_columns(number, placed_by), self.errors_of((relation,))
 
     def errors_of(self, relations: Sequence[ir.Relation]) -> ErrorOutput:
         """Return the errors of plans that were built."""
@@ -147,6 +155,8 @@ class Builder:
         """Return a compiler over the output of an operator."""
         operator = self.operators[number]
         compiler = Compiler(operator.layout, self.context.interner)
+        while isinstance(operator, Exchange):
+            operator = self.operators[operator.inputs[0]]
         if isinstance(operator, Source):
             given = dict(zip(operator.picked, compiler.columns, strict=True))
             compiler.columns = [
@@ -162,6 +172,48 @@ class Builder:
         compiler = self.compiler(number)
         compiler.put_row(layout.columns)
         return self.add(Linear(number, layout, compiler.program(), self.context))
+
+    @property
+    def owns_empty_key(self) -> bool:
+        """Whether this worker, or the only one there is, has what belongs to no key."""
+        peers = self.context.peers
+        return peers is None or peers.owns_empty_key
+
+    def at_owners(self, number: int, scalars: Sequence[Scalar]) -> int:
+        """Return the number of an operator with the rows of another, placed by the scalars' values.
+
+        The scalars are over the rows; a worker gets all rows of a key. If one worker has all rows,
+        that is the operator itself.
+        """
+        context = self.context
+        if context.peers is None:
+            return number
+        compiler = self.compiler(number)
+        key = [compiler.resolved(scalar) for scalar in scalars]
+        types = tuple(ColumnType(type_of(scalar)) for scalar in key)
+        compiler.put(types, key, "key")
+        layout = self.operators[number].layout
+        exchange = Exchange(number, layout, scalars, compiler.program(), context.peers, context)
+        return self.add(exchange)
+
+    def by_columns(self, number: int, columns: Sequence[int] | None = None) -> int:
+        """Return the number of an operator with the rows of another, placed by some columns.
+
+        Without `columns` they are placed by all, as they are bit by bit.
+        """
+        context = self.context
+        if context.peers is None:
+            return number
+        layout = self.operators[number].layout
+        compiler = Compiler(layout, context.interner)
+        scalars = list(compiler.columns)
+        if columns is None:
+            compiler.put_row(layout.columns)
+        else:
+            scalars = [compiler.columns[i] for i in columns]
+            compiler.put(tuple(ColumnType(type_of(each)) for each in scalars), scalars, "key")
+        exchange = Exchange(number, layout, scalars, compiler.program(), context.peers, context)
+        return self.add(exchange)
 
     def spine(self, key: int, texts: Ints) -> OrderedSpine:
         """Return an empty ordered spine."""
@@ -265,7 +317,7 @@ class Builder:
                 return self._flat_map(relation)
             case ir.TemporalFilter(input=input, conditions=conditions):
                 layout = layout_of(columns_of(relation))
-                number = self.in_layout(self.node(input), layout)
+                number = self.by_columns(self.in_layout(self.node(input), layout))
                 waiting = self.context.own(Waiting(layout.words, self.context.seed))
                 return self.add(TemporalFilter(number, layout, conditions, waiting))
             case _:
@@ -331,11 +383,15 @@ class Builder:
         ]
         words = words_of(arrays, len(rows), layout, self.context.interner)
         diffs = np.array([count for _, count in rows], np.int64)
-        return Constant(layout, Batch(words, np.zeros(len(rows), np.int64), diffs))
+        if not self.owns_empty_key:
+            words, diffs = words[:0], diffs[:0]
+        return Constant(layout, Batch(words, np.zeros(len(words), np.int64), diffs))
 
     def _top_k(self, top_k: ir.TopK) -> int:
         scalars = [key.expr for key in top_k.order_key]
         input = self.checked(top_k, top_k.input, scalars)
+        columns = columns_of(top_k.input)
+        input = self.at_owners(input, _columns(columns, top_k.group_key))
         compiler = self.compiler(input)
         columns = self.operators[input].layout.columns
         group = [compiler.columns[i] for i in top_k.group_key]
@@ -363,7 +419,7 @@ class Builder:
     def constant_error(self, scalar: Scalar) -> None:
         """Note the error of a scalar without columns, if it fails."""
         found = constant(scalar)
-        if isinstance(found, str):
+        if isinstance(found, str) and self.owns_empty_key:
             self._constant_errors.append(found)
 
     def _bound(self, scalar: Scalar | None) -> int | None:
@@ -371,18 +427,19 @@ class Builder:
             return None
         found = constant(scalar)
         if isinstance(found, str):
-            self._constant_errors.append(found)
+            self.constant_error(scalar)
             return None
         value = found.value
         assert value is None or isinstance(value, int), value
         return value
 
     def _threshold(self, threshold: ir.Threshold) -> int:
-        input = self.node(threshold.input)
-        compiler = self.compiler(input)
         layout = layout_of(columns_of(threshold))
         for place in layout.places:
             require_canonical(place.type)
+        input = self.node(threshold.input)
+        input = self.at_owners(input, _columns(columns_of(threshold.input)))
+        compiler = self.compiler(input)
         compiler.put(layout.columns, compiler.columns, "key")
         return self.add(Threshold(input, layout, compiler.program(), self.context))
 
@@ -428,6 +485,12 @@ def columns_read(relation: ir.Relation) -> dict[GlobalId, tuple[int, ...]]:
             case _:
                 stack.extend(inputs_of(node))
     return {id: tuple(sorted(columns)) for id, columns in found.items()}
+
+
+def _columns(columns: Sequence[ColumnType], numbers: Sequence[int] | None = None) -> list[Scalar]:
+    """Return the columns with these numbers, by default all, as scalars."""
+    picked = range(len(columns)) if numbers is None else numbers
+    return [ir.Column(i, columns[i].type, columns[i].nullable) for i in picked]
 
 
 def _reads(relation: ir.Relation, number: int) -> bool:

@@ -16,6 +16,7 @@ from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.arranged import Arranged
 from foreshore.compute.flow.operators.join import Join, Path, Stage
 from foreshore.compute.flow.operators.operator import Constant, Linear
+from foreshore.compute.flow.operators.spread_join import SpreadJoin
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Call, Column, Scalar
@@ -34,7 +35,8 @@ def build_join(
     layout = layout_of(columns_of(top))
     if join.inputs:
         return _JoinBuilder(builder, join, top, chain).build(layout)
-    row = Batch(np.zeros((1, 0), np.int64), np.zeros(1, np.int64), np.ones(1, np.int64))
+    there = int(builder.owns_empty_key)
+    row = Batch(np.zeros((there, 0), np.int64), np.zeros(there, np.int64), np.ones(there, np.int64))
     number = builder.add(Constant(layout_of(()), row))
     compiler = builder.compiler(number)
     builder.compile_chain(compiler, chain, top)
@@ -91,8 +93,10 @@ class _JoinBuilder:
         ]
         paths = [self._path(start, plan, lookups, layout) for start, plan in enumerate(plans)]
         arranged = [None if lookup is None else lookup.readable for lookup in lookups]
+        is_spread = self._context.peers is not None and len(paths) > 1
+        kind = SpreadJoin if is_spread else Join
         return self._builder.add(
-            Join(tuple(self._inputs), layout, arranged, paths, self._bulk(lookups), self._context)
+            kind(tuple(self._inputs), layout, arranged, paths, self._bulk(lookups), self._context)
         )
 
     def _bulk(self, lookups: Sequence[Lookup | None]) -> Bulk | None:

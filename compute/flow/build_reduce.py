@@ -76,6 +76,7 @@ class _ReduceBuilder:
         width = len(reduce.group_key)
         for column in columns[:width]:
             require_canonical(column.type)
+        self._input = builder.at_owners(self._input, reduce.group_key)
         self._key = layout_of(columns[:width])
         self._values = layout_of(columns[width:])
         self.layout = composed([self._key, self._values])
@@ -106,7 +107,7 @@ class _ReduceBuilder:
                 distinct,
                 self._builder.context,
                 partial_sums(self._reduce),
-                always=not self._reduce.group_key,
+                always=not self._reduce.group_key and self._builder.owns_empty_key,
             )
         )
 

@@ -53,6 +53,11 @@ class _WindowBuilder:
         for function in window.functions:
             checks += _checked(function)
         self._input = builder.checked(window, window.input, checks)
+        columns = columns_of(window.input)
+        partition: list[Scalar] = [
+            ir.Column(i, columns[i].type, columns[i].nullable) for i in window.partition
+        ]
+        self._input = builder.at_owners(self._input, partition)
 
     def build(self) -> int:
         """Build the operator."""

@@ -96,7 +96,9 @@ class Collection:
 
     # --- writing
 
-    def hydrate(self, input: Input, as_of: Timestamp, context: Context, engine: Engine) -> None:
+    def hydrate(
+        self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None
+    ) -> None:
         """Read the rows as of a time; nobody else uses the collection yet.
 
         Dataflows share it, so no limit but the replica's concerns it.
@@ -113,7 +115,7 @@ class Collection:
         self.ready = True
 
     def _reader(
-        self, input: Input, as_of: Timestamp, context: Context, engine: Engine
+        self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None
     ) -> Callable[[Sequence[int]], Iterator[pa.Table]]:
         """Return what reads some columns, by their numbers, and the diffs as of a time.
 
@@ -124,7 +126,7 @@ class Collection:
 
         def read(picked: Sequence[int]) -> Iterator[pa.Table]:
             tables = tables_until(input, picked, as_of)
-            if by_engine:
+            if engine is not None and by_engine:
                 plan = ir.Project(ir.Get(self.id, self.columns), tuple(picked))
                 tables = engine.evaluate_parts(
                     plan, {self.id: input}, as_of, context.cancellation, may_fail=False
@@ -315,7 +317,9 @@ class Import(Shared):
         self.frontier = as_of
         self._collections = collections
 
-    def hydrate(self, input: Input, as_of: Timestamp, context: Context, engine: Engine) -> None:
+    def hydrate(
+        self, input: Input, as_of: Timestamp, context: Context, engine: Engine | None
+    ) -> None:
         """Make the collection readable as of a time."""
         if not self.collection.ready:
             self.collection.hydrate(input, as_of, context, engine)

@@ -39,6 +39,7 @@ class Compiler:
     sign: int = 1
     columns: list[Scalar] = field(default_factory=list)  # over the input's columns
     texts: list[int] = field(default_factory=list)  # of the words put out
+    strings: list[int] = field(default_factory=list)  # words put out that are interned strings
     _outputs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     _code: list[tuple[int, ...]] = field(default_factory=list)
     _constants: list[tuple[int, int, int]] = field(default_factory=list)
@@ -102,6 +103,8 @@ class Compiler:
             mask, bit = divmod(place.bit, 64) if place.bit >= 0 else (0, -1)
             register = self._keyed(scalar) if form == "key" else self.register(scalar)
             word = start + place.word
+            if place.kind in ("bytes", "value"):
+                self.strings.append(word)
             self._outputs.append((register, word, place.width, start + mask, bit))
 
     def put_row(self, columns: Sequence[ColumnType]) -> None:
@@ -130,6 +133,8 @@ class Compiler:
                 parts, by_text = [register], -1 if descending else 1
             case _:
                 raise NotOrderable(type_of(scalar).name)
+        if by_text:
+            self.strings.append(len(self.texts))
         for part in parts:
             if descending and not by_text:
                 part = self.emit(op.COMPLEMENT, part)
@@ -158,6 +163,7 @@ class Compiler:
             tuple(self._given),
             np.array(self._outputs, np.int64).reshape(-1, 5),
             np.array(self.texts, np.int64),
+            np.array(self.strings, np.int64),
             self.sign,
             self._count,
             tuple(self._ports),

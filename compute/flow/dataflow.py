@@ -22,6 +22,7 @@ from foreshore.compute.flow.convert import (
 )
 from foreshore.compute.flow.hydration import Hydration
 from foreshore.compute.flow.index import FlowIndex, index_key
+from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.operators.arranged import Readable
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.join import Join
@@ -31,6 +32,7 @@ from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.window import WindowFunctions
 from foreshore.compute.flow.output import FlowOutput
+from foreshore.compute.flow.peers import Peers
 from foreshore.compute.flow.program import Kept
 from foreshore.compute.flow.work import Work
 from foreshore.compute.memory_limit import MemoryBudget
@@ -39,6 +41,7 @@ from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Column
 from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -48,17 +51,25 @@ MANY = 10_000  # updates whose memory is worth a look
 
 
 class FlowDataflow:
-    """A view as operators over arrangements. Calls are serialized."""
+    """A view as operators over arrangements. Calls are serialized.
+
+    With `peers` it has a share of the rows of each input and keeps a share of the view; its first
+    step and all others are collective. Without a `bulk` engine all is computed by the operators.
+    """
 
     def __init__(
-        self, description: DataflowDescription, bulk: Engine, collections: Collections
+        self,
+        description: DataflowDescription,
+        bulk: Engine | None,
+        collections: Collections,
+        peers: Peers | None = None,
     ) -> None:
         relation = description.relation
         check_lowered(relation)
-        builder = Builder(collections, description.as_of)
+        builder = Builder(collections, description.as_of, peers)
         self._imports = builder.imports
         try:
-            self._rows, self._errors = builder.output(relation)
+            self._rows, self._errors = builder.output(relation, _placed_by(description))
         except BaseException:
             self.close()
             raise
@@ -67,9 +78,7 @@ class FlowDataflow:
         self._temporal = [each for each in self._operators if isinstance(each, TemporalFilter)]
         # One row may lengthen a recursion by any number of rounds.
         self._has_loop = any(isinstance(each, Loop) for each in self._operators)
-        # Four times are worth a step: beyond its rows it costs few milliseconds.
-        rereads = any(map(_rereads, self._operators))
-        self.batch_sizing = BatchSizing(4, seconds=0.1) if rereads else None
+        self.batch_sizing = batch_sizing_of(self._operators)
         self._sources: dict[GlobalId, Source] = {}
         self._numbers: dict[int, GlobalId] = {}
         for id, number in builder.sources.items():
@@ -166,6 +175,8 @@ class FlowDataflow:
                 self._consolidated(errors),
                 self._interner,
             )
+            if self._context.peers is not None:
+                self._context.peers.agree()
         except BaseException:
             self._context.failures()
             self._errors.restore()
@@ -213,6 +224,11 @@ class FlowDataflow:
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""
         return sum(each.due(upper) for each in self._temporal)
+
+    def next_due(self) -> Timestamp | None:
+        """Return the time of the earliest update that is scheduled, None if there is none."""
+        found = (each.next_due() for each in self._temporal)
+        return min((time for time in found if time is not None), default=None)
 
     def advanced(self, upper: int) -> None:
         """Note that no input changed before `upper`."""
@@ -310,6 +326,23 @@ def _look_ups_of(
         own = {sources[number]} if number in sources else set()
         above.append(own.union(*(above[input] for input in operator.inputs)))
     return found
+
+
+def _placed_by(description: DataflowDescription) -> Sequence[int] | None:
+    """Return the columns by which workers share the output: the key of the first index."""
+    layout = layout_of(columns_of(description.relation))
+    for export in description.exports:
+        if isinstance(export, IndexExport) and index_key(export.key, layout) is not None:
+            return [scalar.index for scalar in export.key if isinstance(scalar, Column)]
+    return None
+
+
+def batch_sizing_of(operators: Sequence[Operator]) -> BatchSizing | None:
+    """Return how windows are sized: a step begins with four times if whole groups are read again.
+
+    Beyond its rows a step costs few milliseconds, for which four times are worth it.
+    """
+    return BatchSizing(4, seconds=0.1) if any(map(_rereads, operators)) else None
 
 
 def _rereads(operator: Operator) -> bool:

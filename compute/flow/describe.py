@@ -16,14 +16,17 @@ from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.join_plan import plans_of
 from foreshore.compute.flow.linear_chain import linear_chain
+from foreshore.compute.flow.operators.exchange import Exchange
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.loop import Loop, LoopValue
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
 from foreshore.compute.flow.operators.reduce import Reduce
+from foreshore.compute.flow.operators.spread_join import SpreadJoin
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import Threshold, TopK
 from foreshore.compute.flow.operators.window import WindowFunctions
+from foreshore.compute.flow.peers import NoPeers, can_be_shared
 from foreshore.compute.flow.reach import Reach
 from foreshore.expr import ir
 from foreshore.expr.explain import (
@@ -37,23 +40,30 @@ from foreshore.expr.explain import (
 from foreshore.ids import GlobalId
 
 
-def describe_operators(relation: ir.Relation, name_of: NameOf = str) -> str:
+def describe_operators(relation: ir.Relation, name_of: NameOf = str, workers: int = 1) -> str:
     """Return the operators that maintain `relation`; raises Unsupported."""
-    builder = Builder(Collections(_Numbers(), 0), 0)
+    builder = _builder(relation, workers)
     rows, errors = builder.output(relation)
     description = _Description(builder, name_of)
     lines = [*description.lines((rows,))]
+    if workers > 1:
+        lines.insert(0, f"Workers: {workers if builder.context.peers else f'one of {workers}'}")
     if errors.can_fail:
         failing = builder.failing
         lines.append(f"Errors: {_operators(failing)}" if failing else "Errors: constant")
     return "\n".join(lines)
 
 
-def operator_titles(relation: ir.Relation, name_of: NameOf = str) -> list[str]:
+def operator_titles(relation: ir.Relation, name_of: NameOf = str, workers: int = 1) -> list[str]:
     """Return a title for each operator that maintains `relation`; raises Unsupported."""
-    builder = Builder(Collections(_Numbers(), 0), 0)
+    builder = _builder(relation, workers)
     builder.output(relation)
     return _Description(builder, name_of).titles()
+
+
+def _builder(relation: ir.Relation, workers: int) -> Builder:
+    peers = NoPeers(workers) if workers > 1 and can_be_shared(relation) else None
+    return Builder(Collections(_Numbers(), 0), 0, peers)
 
 
 class _Numbers(Interner):
@@ -116,6 +126,8 @@ class _Description:
                 return f"Layout {on}", ()
             case Linear(), _:
                 return f"Linear {on}", _chain(relation)
+            case Exchange() as exchange, _:
+                return f"Exchange {on} by ({_list(map(explain_scalar, exchange.by))})", ()
             case Union(), _:
                 return f"Union of {_operators(operator.inputs)}", ()
             case Join() as join, _:
@@ -177,11 +189,14 @@ class _Description:
         paths = []
         for start, path in enumerate(plans_of(join)):
             looked_up = []
-            for input, keys in path:
+            numbers = [number for _, number in operator.look_ups(start)]
+            for (input, keys), number in zip(path, numbers, strict=True):
                 key = _list(explain_scalar(inner.scalar) for _, inner in keys)
                 outer = _list(explain_scalar(outer.scalar) for outer, _ in keys)
                 arrangements.setdefault((input, key))
                 by = f" by ({key}) = ({outer})" if keys else ", all of it"
+                if isinstance(operator, SpreadJoin):
+                    by += " at all workers" if number else " at its owner"
                 looked_up.append(f"operator {inputs[input]}{by}")
             if looked_up:
                 paths.append(

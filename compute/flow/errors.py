@@ -17,6 +17,7 @@ from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.operators.grouping import grouped, points_of
 from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.peers import Peers
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.sums import SumTable
 from foreshore.expr import ir
@@ -24,6 +25,7 @@ from foreshore.expr.traversal import inputs_of
 from foreshore.types import TEXT, ColumnType
 
 ERROR_LAYOUT = layout_of((ColumnType(TEXT, False),))
+_TEXT = np.zeros(1, np.int64)  # the place of an error's text in its words
 
 
 def may_be_negative(relation: ir.Relation, bound: dict[int, bool]) -> bool:
@@ -106,6 +108,8 @@ class ErrorOutput:
     def step(self, window: Window, context: Context) -> Batch:
         """Return the changes of the errors in a window."""
         failures = context.failures()
+        if context.peers is not None:
+            failures = self._at_owners(failures, context.peers)
         parts = []
         for number, count in self._counts.items():
             found = failures.get(number)
@@ -117,6 +121,18 @@ class ErrorOutput:
             times = np.full(len(ids), window.lower, np.int64)
             parts.append(Batch(np.array(ids, np.int64), times, np.ones(len(ids), np.int64)))
         return concat(parts, 1)
+
+    def _at_owners(self, failures: dict[int, list[Batch]], peers: Peers) -> dict[int, list[Batch]]:
+        """Return the errors that were noted by all workers, with the owners of their texts."""
+        noted = {number: concat(failures.get(number, ()), 1) for number in self._counts}
+        totals = peers.totals([len(each) for each in noted.values()]) if noted else []
+        found = {}
+        for (number, errors), total in zip(noted.items(), totals, strict=True):
+            if total:
+                mine = peers.route(errors, _TEXT, errors.words, _TEXT)
+                if len(mine):
+                    found[number] = [mine]
+        return found
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the sizes of the counts of errors."""

@@ -44,7 +44,7 @@ class Hydration:
         imports: Mapping[GlobalId, Import],
         inputs: Mapping[GlobalId, Input],
         as_of: Timestamp,
-        engine: Engine,
+        engine: Engine | None,
         context: Context,
     ) -> None:
         self.window = Window(as_of, as_of + 1)
@@ -67,6 +67,8 @@ class Hydration:
 
     def _bulk_of(self, number: int) -> Begun | None:
         """Return what the bulk engine computes for an operator, None for nothing."""
+        if self._engine is None:
+            return None
         operator = self._operators[number]
         bulk = operator.bulk if isinstance(operator, Join | Reduce) else None
         if bulk is None or (isinstance(operator, Reduce) and not self._covers(operator)):
@@ -148,6 +150,7 @@ class Hydration:
         """Yield a plan's columns and multiplicities, part by part."""
         inputs = {id: self._inputs[id] for id in sources_of(relation)}
         context, size = self._context, 0
+        assert self._engine is not None
         for part in self._engine.evaluate_parts(
             relation, inputs, self._as_of, context.cancellation, may_fail=False
         ):

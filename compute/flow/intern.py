@@ -26,8 +26,8 @@ Ints = npt.NDArray[np.int64]
 class Interner(Shared):
     """The strings of one replica."""
 
-    def __init__(self) -> None:
-        self._seed = np.uint64(secrets.randbits(64))
+    def __init__(self, seed: int | None = None) -> None:
+        self._seed = np.uint64(secrets.randbits(64) if seed is None else seed)
         self.arena = np.zeros(1 << 12, np.uint8)
         self.starts = np.zeros(256, np.int64)
         self.lengths = np.zeros(256, np.int64)
@@ -100,6 +100,10 @@ class Interner(Shared):
         interning.copy_strings(ids, self.arena, self.starts, self.lengths, offsets, data)
         buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(type, len(ids), buffers)
+
+    def hashes_of(self, ids: Ints) -> npt.NDArray[np.uint64]:
+        """Return the hashes of the strings with these numbers, by the seed; 0 for 0."""
+        return self._hashes.take(ids)
 
     # --- checkpoints
 

@@ -17,6 +17,7 @@ from foreshore.compute.flow.convert import is_direct
 from foreshore.compute.flow.join_plan import Keys
 from foreshore.compute.flow.layout import Layout, layout_of, part_of
 from foreshore.compute.flow.operators.arranged import Arranged, ArrangedOnce, Readable
+from foreshore.compute.flow.operators.spread_join import SpreadArranged
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.spine import Spine
 from foreshore.expr import ir
@@ -154,4 +155,6 @@ def arranged(
         for number, (column, type) in enumerate(zip(demanded, types, strict=True))
     }
     kind = Arranged if owner is None else ArrangedOnce
+    if context.peers is not None:
+        kind = SpreadArranged
     return Lookup(kind(program, spine, context), layout, outputs, (), numbers)

@@ -18,6 +18,7 @@ from foreshore.compute.flow.kernels.opcodes import BLOCK
 from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.memo import Memo, Values
+from foreshore.compute.flow.peers import Peers
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.errors import QueryCanceled
@@ -117,14 +118,16 @@ class Orders(Shared):
 class Context:
     """What the operators of a dataflow share: the interner, the hash seed, and errors of a step.
 
-    `kept` is the dataflow's own state, which it compacts and maintains.
+    `kept` is the dataflow's own state, which it compacts and maintains. `peers` are the workers
+    among which it is spread, None if one has all of it.
 
     They run one after the other, so their programs share registers, too.
     """
 
-    def __init__(self, interner: Interner, seed: int) -> None:
+    def __init__(self, interner: Interner, seed: int, peers: Peers | None = None) -> None:
         self.interner = interner
         self.seed = seed
+        self.peers = peers
         self.kept: list[Kept] = []
         self._failures: dict[int, list[Batch]] = {}
         self._registers = Registers(0)
@@ -184,7 +187,8 @@ class Context:
 class Program(Shared):
     """A program over rows of `layout`; rows of `width` words come out, diffs times `sign`.
 
-    `texts` says how each of these words is ordered (`kernels/rows.py`).
+    `texts` says how each of these words is ordered (`kernels/rows.py`), `strings` which of them are
+    numbers of the interner.
     """
 
     layout: Layout
@@ -193,6 +197,7 @@ class Program(Shared):
     given: tuple[Given, ...]
     outputs: Ints  # register, word, width, mask word, bit
     texts: Ints
+    strings: Ints
     sign: int
     registers: int
     ports: tuple[int, ...]  # where the errors of each check are noted

@@ -82,7 +82,8 @@ def count_updates(input: Input) -> int:
     """Return the number of updates at all times."""
     rows: int = sum(table.num_rows for table in input.tail)
     for path in input.files:
-        rows += pq.read_metadata(path).num_rows
+        begin, end = _part_of(input, pq.read_metadata(path).num_rows)
+        rows += end - begin
     return rows
 
 
@@ -91,11 +92,39 @@ def tables_until(input: Input, picked: Sequence[int], time: Timestamp) -> Iterat
     names = [input.file_names[i] for i in picked]
     for path in input.files:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(AT_ONCE, columns=[*names, TIME, DIFF]):
+            for batch in _batches(input, file, [*names, TIME, DIFF]):
                 yield _until(pa.Table.from_batches([batch]).select([*names, TIME, DIFF]), time)
     for table in input.tail:
         last = table.num_columns - 1
         yield _until(table.select([*picked, last - 1, last]), time)
+
+
+def _part_of(input: Input, rows: int) -> tuple[int, int]:
+    """Return from where to where the rows of a file belong to the input's part."""
+    return rows * input.part // input.parts, rows * (input.part + 1) // input.parts
+
+
+def _batches(input: Input, file: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file that belong to the input's part; others are not decoded if need be.
+
+    Whole groups of rows beside the part are skipped.
+    """
+    begin, end = _part_of(input, file.metadata.num_rows)
+    groups: list[int] = []
+    first = at = 0
+    for number in range(file.metadata.num_row_groups):
+        rows = file.metadata.row_group(number).num_rows
+        if at < end and at + rows > begin:
+            if not groups:
+                first = at
+            groups.append(number)
+        at += rows
+    at = first
+    for batch in file.iter_batches(AT_ONCE, row_groups=groups, columns=names):
+        low, high = max(begin - at, 0), min(end - at, batch.num_rows)
+        at += batch.num_rows
+        if low < high:
+            yield batch if high - low == batch.num_rows else batch.slice(low, high - low)
 
 
 def _until(table: pa.Table, time: Timestamp) -> pa.Table:

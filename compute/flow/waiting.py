@@ -43,6 +43,10 @@ class Waiting:
         """Return the number of updates before `upper`."""
         return sum(run.place(upper) - run.begin for run in self._runs)
 
+    def first(self) -> Timestamp | None:
+        """Return the time of the earliest update, None if there is none."""
+        return min((int(r.updates.times[r.begin]) for r in self._runs if len(r)), default=None)
+
     def release(self, upper: Timestamp) -> Batch:
         """Return the updates before `upper`, which then wait no longer."""
         parts, kept = [], []

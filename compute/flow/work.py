@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 from time import thread_time_ns
 
 from foreshore.compute.engine import OperatorWork
+from foreshore.compute.flow.operators.exchange import Exchange
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.loop import Loop, LoopValue
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
 from foreshore.compute.flow.operators.reduce import Reduce
+from foreshore.compute.flow.operators.spread_join import SpreadJoin
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import Threshold, TopK
 from foreshore.compute.flow.operators.window import WindowFunctions
@@ -19,6 +21,8 @@ NAMES: dict[type, str] = {
     Linear: "Linear",
     Union: "Union",
     Join: "Delta join",
+    SpreadJoin: "Delta join",
+    Exchange: "Exchange",
     Reduce: "Reduce",
     TopK: "TopK",
     Threshold: "Threshold",

@@ -32,5 +32,12 @@ def arrangement_status(size: ArrangementSize, owner: GlobalId | None) -> Arrange
     """Return the status of an arrangement of `owner`, if it belongs to no other collection."""
     object = size.object or owner
     return ArrangementStatus(
-        object, size.operator, size.name, size.records, size.batches, size.bytes, size.merges
+        object,
+        size.operator,
+        size.name,
+        size.records,
+        size.batches,
+        size.bytes,
+        size.merges,
+        size.worker,
     )

@@ -39,12 +39,21 @@ def _blob(options: Mapping[str, str]) -> Blob:
 
 
 def flow_engine(options: Mapping[str, str]) -> Engine:
-    """Return the embedded engine: operators over arrangements, DuckDB for all else."""
+    """Return the embedded engine: operators over arrangements, DuckDB for all else.
+
+    With several `workers` their processes have the arrangements.
+    """
     from foreshore.compute.flow.engine import FlowEngine
     from foreshore.compute.flow.warm import warm
 
+    bulk = duckdb_engine({**options, "memory_limit": _bulk_limit(options)})
+    if (workers := int(options.get("workers", "1"))) > 1:
+        from foreshore.compute.workers.engine import WorkersEngine
+        from foreshore.compute.workers.pool import Pool
+
+        return WorkersEngine(bulk, Pool(workers))
     warm()
-    return FlowEngine(duckdb_engine({**options, "memory_limit": _bulk_limit(options)}))
+    return FlowEngine(bulk)
 
 
 def _bulk_limit(options: Mapping[str, str]) -> str:

@@ -96,6 +96,8 @@ def create_cluster(name: str, size: str, replicas: int, options: Mapping[str, st
         more += f", THREADS = {threads}"
     if (limit := options.get("memory_limit")) is not None:
         more += f", MEMORY LIMIT = '{limit}'"
+    if (workers := options.get("workers")) is not None:
+        more += f", WORKERS = {workers}"
     return (
         f"CREATE CLUSTER {quote_identifier(name)} (SIZE = '{size}', "
         f"REPLICATION FACTOR = {replicas}{more})"

@@ -61,6 +61,10 @@ class TemporalFilter:
                 is_null = (words[:, word] >> bit & 1).astype(np.bool_)
             yield operator, words[:, place.word], is_null
 
+    def next_due(self) -> Timestamp | None:
+        """Return the time of the earliest update that is scheduled, None if there is none."""
+        return self._waiting.first()
+
     def due(self, upper: Timestamp) -> int:
         """Return the number of updates that are scheduled before `upper`."""
         return self._waiting.due(upper)

@@ -20,12 +20,14 @@ from foreshore.sql.planning import Planning, located
 DEFAULT_SIZE = "embedded"
 MAX_REPLICAS = 64  # per cluster
 MAX_THREADS = 1024
+MAX_WORKERS = 64  # of a replica
 
 # Options of engines, by their names in SQL.
 ENGINE_OPTIONS = {
     "tick interval": "tick_interval_ms",
     "threads": "threads",
     "memory limit": "memory_limit",
+    "workers": "workers",
 }
 _MEMORY = re.compile(r"\A\s*([0-9]{1,9})\s*(MB|GB|TB|MiB|GiB|TiB)\s*\Z", re.IGNORECASE)
 
@@ -153,13 +155,9 @@ def _engine_options(given: Mapping[str, str], at: int) -> dict[str, str]:
                 case "tick interval":
                     value = str(_milliseconds(text, "TICK INTERVAL"))
                 case "threads":
-                    if not (text.isascii() and text.isdigit() and len(text) < 9):
-                        raise InvalidParameterValue(f'invalid value for THREADS: "{text}"')
-                    if not 1 <= int(text) <= MAX_THREADS:
-                        raise InvalidParameterValue(
-                            f"THREADS must be between 1 and {MAX_THREADS}",
-                        )
-                    value = str(int(text))
+                    value = _count(text, "THREADS", MAX_THREADS)
+                case "workers":
+                    value = _count(text, "WORKERS", MAX_WORKERS)
                 case _:
                     matched = _MEMORY.match(text)
                     if matched is None or not int(matched[1]):
@@ -170,6 +168,15 @@ def _engine_options(given: Mapping[str, str], at: int) -> dict[str, str]:
                     value = matched[1] + matched[2]
             found[ENGINE_OPTIONS[name]] = value
     return found
+
+
+def _count(text: str, option: str, most: int) -> str:
+    """Return a number from 1 to `most`; raises InvalidParameterValue."""
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        raise InvalidParameterValue(f'invalid value for {option}: "{text}"')
+    if not 1 <= int(text) <= most:
+        raise InvalidParameterValue(f"{option} must be between 1 and {most}")
+    return str(int(text))
 
 
 def _milliseconds(text: str, option: str) -> int:

@@ -111,13 +111,14 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
             )
         case "clusters":
             return (
-                "SELECT c.name, (SELECT string_agg(r.name || ' (' || r.size || ')', ', ' "
+                "SELECT c.name, (SELECT string_agg(r.name || ' (' || r.size || CASE r.workers "
+                "WHEN 1 THEN '' ELSE ', ' || r.workers || ' workers' END || ')', ', ' "
                 "ORDER BY r.name) FROM mz_catalog.mz_cluster_replicas r "
                 "WHERE r.cluster_id = c.id) AS replicas FROM mz_catalog.mz_clusters c"
             )
         case "cluster replicas":
             return (
-                "SELECT c.name AS cluster, r.name AS replica, r.size "
+                "SELECT c.name AS cluster, r.name AS replica, r.size, r.workers "
                 "FROM mz_catalog.mz_cluster_replicas r "
                 "JOIN mz_catalog.mz_clusters c ON c.id = r.cluster_id"
             )

@@ -1,0 +1,1 @@
+"""Replicas of several worker processes, each with a share of every dataflow's rows."""
