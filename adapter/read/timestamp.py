@@ -90,7 +90,9 @@ def note_tables_read(context: StatementContext, ids: Iterable[GlobalId]) -> None
     """Add the tables below `ids` to the transaction's reads."""
     # The transaction's own new tables change for nobody else. A dropped table has changed.
     group, below = context.coordinator.group, tables_below(context, ids)
-    context.transaction.read |= {id for id in below if id in group or group.is_altered(id)}
+    context.transaction.tables_read.update(
+        id for id in below if id in group or group.is_altered(id)
+    )
 
 
 def choose(

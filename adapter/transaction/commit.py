@@ -17,7 +17,7 @@ from foreshore.catalog.state import NameKey
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_indexes import KeyIndexes
-from foreshore.compute.keys.layout import KeyName
+from foreshore.compute.keys.key_sets import Keys
 from foreshore.errors import DatabaseError, TableAltered
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
@@ -80,9 +80,9 @@ async def _write_of(
 ) -> Write:
     """Return the write of a transaction; rows of `altered` tables are arranged by their keys."""
     transaction, reads = context.transaction, None
-    if transaction.read:
+    if transaction.tables_read or transaction.keys_read:
         assert transaction.time is not None
-        reads = Reads(transaction.tables_read, transaction.time, transaction.keys_read)
+        reads = Reads(frozenset(transaction.tables_read), transaction.time, transaction.keys_read)
     rows: dict[GlobalId, Sequence[TableRows]] = {}
     keyed: dict[GlobalId, list[Keyed]] = {}
     for id, written in transaction.staged.rows.items():
@@ -146,9 +146,7 @@ class ConstraintGuard:
             return None
         return key_exists(self.catalog.state, planned[found.table].desc, found, write.zone)
 
-    def changed(
-        self, keys: frozenset[tuple[GlobalId, KeyName, int]], time: Timestamp, earlier: GroupKeys
-    ) -> bool:
+    def changed(self, keys: Keys, time: Timestamp, earlier: GroupKeys) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
         return self.keys.changed(keys, time, earlier)
 

@@ -26,7 +26,7 @@ from msgspec import Struct
 from foreshore.adapter.subscribe.durable_positions import Moves
 from foreshore.catalog.state import NameKey
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
-from foreshore.compute.keys.layout import KeyName
+from foreshore.compute.keys.key_sets import NO_KEYS, Keys
 from foreshore.errors import (
     AdminShutdown,
     ConcurrentUpdate,
@@ -79,12 +79,12 @@ class Shards(Protocol):
 class Reads(Struct, frozen=True):
     """A write holds only if nothing has changed in `ids`, nor any of `keys`, since `time`.
 
-    A key is a table, the name of one of its keys, unique or secondary, and the hash by that.
+    Keys are by a unique constraint or by other columns of their table.
     """
 
     ids: frozenset[GlobalId]
     time: Timestamp
-    keys: frozenset[tuple[GlobalId, KeyName, int]] = frozenset()
+    keys: Keys = NO_KEYS
 
 
 @dataclass(eq=False, slots=True)
@@ -118,9 +118,7 @@ class Guard(Protocol):
         """Return the error of `write` after `earlier` in its group, None if it may commit."""
         ...
 
-    def changed(
-        self, keys: frozenset[tuple[GlobalId, KeyName, int]], time: Timestamp, earlier: GroupKeys
-    ) -> bool:
+    def changed(self, keys: Keys, time: Timestamp, earlier: GroupKeys) -> bool:
         """Return whether one of `keys` was changed after `time`, or is by `earlier`."""
         ...
 

@@ -9,13 +9,14 @@ table; an owner that gets a table while the write commits closes the table (`Gro
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.catalog.state import State, name_key
-from foreshore.compute.keys.layout import KeyName
+from foreshore.compute.keys.key_sets import NO_KEYS, KeyPlace, Keys, are_disjoint, keys_of
 from foreshore.errors import TableAltered
 from foreshore.ids import GlobalId
 from foreshore.lock_queue import LockQueue
@@ -24,12 +25,11 @@ Owner = object  # compared by identity
 CATALOG = GlobalId("catalog")  # stands for all permanent objects
 
 
-class KeyLock(NamedTuple):
-    """A key of a table: the hash that it has by a unique constraint, or by other columns."""
+class _Held(NamedTuple):
+    """Keys of one table that were locked together."""
 
-    table: GlobalId
-    constraint: KeyName
-    hash: int
+    place: KeyPlace
+    hashes: AbstractSet[int]
 
 
 class _Altering(NamedTuple):
@@ -38,23 +38,23 @@ class _Altering(NamedTuple):
     table: GlobalId
 
 
-Lock: TypeAlias = GlobalId | KeyLock | _Altering  # GlobalId: a whole table
+Lock: TypeAlias = GlobalId | _Held | _Altering  # GlobalId: a whole table
 
 
 @dataclass(eq=False, slots=True)
 class _Request:
     owner: Owner
     tables: frozenset[GlobalId]
-    keys: frozenset[KeyLock]
+    keys: Keys
     granted: asyncio.Future[None] = field(default_factory=asyncio.Future)
 
     def conflicts(self, other: "_Request") -> bool:
         """Return whether the two cannot be granted to different owners."""
         return (
             not self.tables.isdisjoint(other.tables)
-            or not self.keys.isdisjoint(other.keys)
-            or any(key.table in self.tables for key in other.keys)
-            or any(key.table in other.tables for key in self.keys)
+            or not are_disjoint(self.keys, other.keys)
+            or any(table in self.tables for table, _ in other.keys)
+            or any(table in other.tables for table, _ in self.keys)
         )
 
 
@@ -66,7 +66,7 @@ class Locks(LockQueue[_Request]):
         self._group = group
         self._state = state
         self.tables: dict[GlobalId, Owner] = {}  # locked as a whole
-        self._keys: dict[KeyLock, Owner] = {}
+        self._keys: dict[KeyPlace, dict[int, Owner]] = {}  # by their hashes
         self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # the number of keys of a table
         self.held: dict[Owner, list[Lock]] = {}  # in the order of locking
         self.altering: dict[GlobalId, Owner] = {}  # tables that an ALTER TABLE changes
@@ -78,7 +78,7 @@ class Locks(LockQueue[_Request]):
         TableDropped or TableAltered if a table was dropped, altered or renamed meanwhile.
         """
         wanted = frozenset(tables)
-        await self._acquire(wanted, frozenset(), owner, timeout_ms)
+        await self._acquire(wanted, NO_KEYS, owner, timeout_ms)
         await self._close(wanted, owner)
 
     async def _close(self, tables: frozenset[GlobalId], owner: Owner) -> None:
@@ -95,7 +95,7 @@ class Locks(LockQueue[_Request]):
     async def try_acquire(self, tables: Iterable[GlobalId], owner: Owner) -> bool:
         """Lock `tables` as `acquire` does if that needs no waiting; return whether it did."""
         wanted = frozenset(tables)
-        if not self.try_locks(wanted, (), owner):
+        if not self.try_locks(wanted, NO_KEYS, owner):
             return False
         await self._close(wanted, owner)
         return True
@@ -126,45 +126,60 @@ class Locks(LockQueue[_Request]):
         It is a lock of a key that no row has. Raises as `acquire` does; the table may be renamed
         meanwhile unless it is locked `by_name`.
         """
-        keys = frozenset((self.beside(table, owner),))
+        keys = self.beside(table, owner)
         await self._acquire(frozenset(), keys, owner, timeout_ms, by_name=by_name)
 
-    def beside(self, table: GlobalId, owner: Owner) -> KeyLock:
+    def beside(self, table: GlobalId, owner: Owner) -> Keys:
         """Return the key that `owner` locks in `acquire_beside`."""
-        return KeyLock(table, "", id(owner))
+        return keys_of(table, "", (id(owner),))
 
     async def lock_catalog(self, owner: Owner, timeout_ms: int) -> None:
         """Lock the catalog's permanent objects against the changes of others.
 
         Raises as `acquire` does.
         """
-        await self._acquire(frozenset((CATALOG,)), frozenset(), owner, timeout_ms)
+        await self._acquire(frozenset((CATALOG,)), NO_KEYS, owner, timeout_ms)
 
-    async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner, timeout_ms: int) -> None:
+    async def acquire_keys(self, keys: Keys, owner: Owner, timeout_ms: int) -> None:
         """Lock `keys`; raises as `acquire` does."""
-        await self._acquire(frozenset(), frozenset(keys), owner, timeout_ms)
+        await self._acquire(frozenset(), keys, owner, timeout_ms)
 
-    def try_keys(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
+    def try_keys(self, keys: Keys, owner: Owner) -> bool:
         """Lock all of `keys` if that needs no waiting; return whether it did."""
         if self._waiting:
             return False
-        for key in keys:
-            if self._keys.get(key, owner) is not owner:
+        for place, hashes in keys.items():
+            if self.tables and self.tables.get(place[0], owner) is not owner:
                 return False
-            if self.tables and self.tables.get(key.table, owner) is not owner:
+            if any(holder is not owner for holder in self._holders(place, hashes)):
                 return False
         self._grant_keys(keys, owner)
         return True
 
-    def try_locks(self, tables: Iterable[GlobalId], keys: Iterable[KeyLock], owner: Owner) -> bool:
-        """Lock all of these if that needs no waiting; return whether it did."""
-        return self._try(_Request(owner, frozenset(tables), frozenset(keys)))
+    def _holders(self, place: KeyPlace, hashes: AbstractSet[int]) -> Sequence[Owner]:
+        """Return who holds which of some keys."""
+        taken = self._keys.get(place)
+        if taken is None or taken.keys().isdisjoint(hashes):
+            return ()
+        return [taken[hash] for hash in taken.keys() & hashes]
 
-    def holds(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
+    def try_locks(self, tables: Iterable[GlobalId], keys: Keys, owner: Owner) -> bool:
+        """Lock all of these if that needs no waiting; return whether it did."""
+        return self._try(_Request(owner, frozenset(tables), keys))
+
+    def holds(self, keys: Keys, owner: Owner) -> bool:
         """Return whether `owner` has locked all of `keys`, or their tables."""
-        return all(
-            self._keys.get(key) is owner or self.tables.get(key.table) is owner for key in keys
-        )
+        return not self.lacking(keys, owner)
+
+    def lacking(self, keys: Keys, owner: Owner) -> Keys:
+        """Return those of `keys` that `owner` has not locked, nor their tables."""
+        found: dict[KeyPlace, AbstractSet[int]] = {}
+        for place, hashes in keys.items():
+            if self.tables.get(place[0]) is not owner:
+                taken = self._keys.get(place, {})
+                if left := frozenset(h for h in hashes if taken.get(h) is not owner):
+                    found[place] = left
+        return found
 
     def mark(self, owner: Owner) -> int:
         """Return the number of locks of `owner`, for `release`."""
@@ -176,12 +191,8 @@ class Locks(LockQueue[_Request]):
         tables: list[GlobalId] = []
         while len(held) > since:
             match held.pop():
-                case KeyLock() as key:
-                    del self._keys[key]
-                    holders = self._with_keys[key.table]
-                    holders[owner] -= 1
-                    if not holders[owner]:
-                        del holders[owner]
+                case _Held(place, hashes):
+                    self._release_keys(place, hashes, owner)
                 case _Altering(table):
                     del self.altering[table]
                 case table:
@@ -193,12 +204,23 @@ class Locks(LockQueue[_Request]):
             self._group.unblock(tables)
         self._wake()
 
+    def _release_keys(self, place: KeyPlace, hashes: AbstractSet[int], owner: Owner) -> None:
+        taken, holders = self._keys[place], self._with_keys[place[0]]
+        if len(taken) == len(hashes):
+            del self._keys[place]
+        else:
+            for hash in hashes:
+                del taken[hash]
+        holders[owner] -= len(hashes)
+        if not holders[owner]:
+            del holders[owner]
+
     # --- waiting
 
     async def _acquire(
         self,
         tables: frozenset[GlobalId],
-        keys: frozenset[KeyLock],
+        keys: Keys,
         owner: Owner,
         timeout_ms: int,
         *,
@@ -207,7 +229,7 @@ class Locks(LockQueue[_Request]):
         request = _Request(owner, tables, keys)
         if self._try(request):
             return
-        wanted = tables.union(key.table for key in keys)
+        wanted = tables.union(table for table, _ in keys)
         named = {id: name_key(self._state().item(id)) for id in wanted if id in self._group}
         await self._wait(request, timeout_ms)
         for id, name in named.items():
@@ -223,11 +245,9 @@ class Locks(LockQueue[_Request]):
             if self.tables.get(id, owner) is not owner:
                 yield self.tables[id]
             yield from (each for each in self._with_keys.get(id, ()) if each is not owner)
-        for key in request.keys:
-            holder = self._keys.get(key, owner)
-            if holder is not owner:
-                yield holder
-            holder = self.tables.get(key.table, owner)
+        for key, hashes in request.keys.items():
+            yield from (each for each in self._holders(key, hashes) if each is not owner)
+            holder = self.tables.get(key[0], owner)
             if holder is not owner:
                 yield holder
         if owner not in self.held:
@@ -245,10 +265,12 @@ class Locks(LockQueue[_Request]):
         if not request.granted.done():
             request.granted.set_result(None)
 
-    def _grant_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
-        for key in keys:
-            if key not in self._keys:
-                self._keys[key] = owner
-                self.held.setdefault(owner, []).append(key)
-                holders = self._with_keys.setdefault(key.table, {})
-                holders[owner] = holders.get(owner, 0) + 1
+    def _grant_keys(self, keys: Keys, owner: Owner) -> None:
+        for place, hashes in keys.items():
+            taken = self._keys.setdefault(place, {})
+            new = hashes if taken.keys().isdisjoint(hashes) else hashes - taken.keys()
+            if new:
+                taken.update(dict.fromkeys(new, owner))
+                self.held.setdefault(owner, []).append(_Held(place, new))
+                holders = self._with_keys.setdefault(place[0], {})
+                holders[owner] = holders.get(owner, 0) + len(new)

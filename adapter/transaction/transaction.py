@@ -19,10 +19,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.subscribe.durable_positions import Move, Moves
-from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_sets import KeyPlace, Keys
 from foreshore.compute.keys.layout import KeyedRows, KeyLayout
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.ids import GlobalId
@@ -129,7 +129,8 @@ class Transaction:
     block: bool = False
     settled: bool = False  # a query has run: its isolation stays as it is
     time: Timestamp | None = None
-    read: set[GlobalId | KeyLock] = field(default_factory=set)  # whole shards, and single keys
+    tables_read: set[GlobalId] = field(default_factory=set)  # shards that were read as a whole
+    keys_read: dict[KeyPlace, set[int]] = field(default_factory=dict)  # and keys of others
     staged: Staged = NOTHING_STAGED
 
     def anew(self, staged: Staged, now: Timestamp) -> "Transaction":
@@ -139,15 +140,19 @@ class Transaction:
 
     # --- what it has read ----------------------------------------------------------------------
 
-    @property
-    def keys_read(self) -> frozenset[KeyLock]:
-        """The keys that were read without the rest of their tables."""
-        return frozenset(each for each in self.read if isinstance(each, KeyLock))
+    def read_keys(self, keys: Keys) -> None:
+        """Note that keys were read without the rest of their tables."""
+        for place, hashes in keys.items():
+            self.keys_read.setdefault(place, set()).update(hashes)
 
     @property
-    def tables_read(self) -> frozenset[GlobalId]:
-        """The shards that were read as a whole."""
-        return frozenset(each for each in self.read if not isinstance(each, KeyLock))
+    def reads(self) -> tuple[set[GlobalId], dict[KeyPlace, set[int]]]:
+        """A copy of what it has read, for `read_only`."""
+        return {*self.tables_read}, {place: {*each} for place, each in self.keys_read.items()}
+
+    def read_only(self, reads: tuple[set[GlobalId], dict[KeyPlace, set[int]]]) -> None:
+        """Forget all reads but these."""
+        self.tables_read, self.keys_read = reads
 
     # --- what it has staged --------------------------------------------------------------------
 
@@ -220,8 +225,9 @@ class Transaction:
 
         Reads by the old keys count as reads of the table.
         """
-        if gone := {each for each in self.keys_read if each.table == id}:
-            self.read = {*(self.read - gone), id}
+        for place in [place for place in self.keys_read if place[0] == id]:
+            del self.keys_read[place]
+            self.tables_read.add(id)
         if rows := self.rows(id):
             rekeyed = WrittenRows(Written(each.rows, {}) for each in rows)
             self._stage_rows({**self.staged.rows, id: rekeyed})

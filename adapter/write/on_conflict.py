@@ -5,7 +5,6 @@ with the rows that it has written itself. No row is changed twice by one stateme
 """
 
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +12,13 @@ import pyarrow as pa
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.adapter.write.stage import checked, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
 from foreshore.compute.keys.conflicts import NONE, existing_rows, first_of_each_key, repeated
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_sets import Keys, joined
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import evaluate_linear
 from foreshore.errors import CardinalityViolation, ConcurrentUpdate
@@ -79,12 +78,13 @@ async def _locked_at(
     """Lock the keys of the proposed rows, or the table for many; return the time to read at."""
     id, coordinator, transaction = target.id, context.coordinator, context.transaction
     few = proposed.num_rows <= MANY
-    keys: dict[KeyIndex, frozenset[KeyLock]] = {}
+    keys: dict[KeyIndex, Keys] = {}
     if id in coordinator.state.objects:
         if few:
             keys = {index: locks_of_rows(index, proposed) for index in arbiters}
-            wanted = chain.from_iterable(keys.values())
-            await coordinator.locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
+            wanted = joined(*keys.values())
+            if not coordinator.locks.try_keys(wanted, transaction):
+                await coordinator.locks.acquire_keys(wanted, transaction, context.lock_timeout_ms)
             move_forward(context)
         else:
             await coordinator.locks.acquire((id,), transaction, context.lock_timeout_ms)
@@ -92,8 +92,9 @@ async def _locked_at(
     time = read_time(context, (id,), None, by_key=few)
     for index, read in keys.items():
         if index.arrangement.since <= time:
-            transaction.read |= read
-            if read and index.latest([key.hash for key in read]) > time:
+            transaction.read_keys(read)
+            hashes = [hash for each in read.values() for hash in each]
+            if index.newest.changed > time and index.latest(hashes) > time:
                 raise ConcurrentUpdate
     # An index that the transaction's ALTER TABLE has made has the rows from then on. The table is
     # locked since, but must not have changed between `time`, at which all else is read, and then.

@@ -7,7 +7,7 @@ threads, merging on one of them.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -17,7 +17,8 @@ from foreshore import blocking
 from foreshore.compute.arrange.run import Updates
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed, with_hashes
 from foreshore.compute.keys.key_index import Duplicate, KeyIndex
-from foreshore.compute.keys.layout import MANY, KeyedRows, KeyName, SecondaryName, changes_of
+from foreshore.compute.keys.key_sets import Keys
+from foreshore.compute.keys.layout import MANY, KeyedRows, SecondaryName, changes_of
 from foreshore.compute.keys.newest_rows import Reached
 from foreshore.constraint import Unique, same
 from foreshore.errors import CollectionCorrupted, DatabaseError, Fenced
@@ -144,28 +145,23 @@ class KeyIndexes:
 
     def changed(
         self,
-        keys: Iterable[tuple[GlobalId, KeyName, int]],
+        keys: Keys,
         time: Timestamp,
         earlier: GroupKeys | None = None,
     ) -> bool:
-        """Whether one of `keys` has been changed after `time`, or is by `earlier`.
-
-        Each is a table, the name of a unique constraint or of a secondary key, and a hash by it.
-        """
-        by_index: dict[tuple[GlobalId, KeyName], list[int]] = {}
-        for table, name, hash in keys:
-            by_index.setdefault((table, name), []).append(hash)
-        for (table, name), hashes in by_index.items():
+        """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
+        for (table, name), hashes in keys.items():
             if isinstance(name, SecondaryName):
-                if self._changed_by(table, name, hashes, time, earlier):
+                if self._changed_by(table, name, [*hashes], time, earlier):
                     return True
                 continue
             index = self.of(table).get(name)
             if index is None:
                 return True
-            if index.newest.changed > time and index.latest(hashes) > time:
+            if index.newest.changed > time and index.latest([*hashes]) > time:
                 return True
-            if earlier is not None and earlier.has(table, name, hashes):
+            is_written = earlier is not None and earlier.writes(index.layout)
+            if is_written and earlier.has(table, name, [*hashes]):  # type: ignore[union-attr]
                 return True
         return False
 

@@ -30,7 +30,6 @@ from foreshore.adapter.read.in_process import grows_long_values, rows_in_process
 from foreshore.adapter.read.small import small_over
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.compute.arrange.key import Words
 from foreshore.compute.keys.bound_keys import (
     KeyColumns,
@@ -39,6 +38,7 @@ from foreshore.compute.keys.bound_keys import (
     key_columns,
 )
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_sets import Keys, covers, joined, keys_of
 from foreshore.compute.keys.layout import (
     MANY,
     KeyLayout,
@@ -60,9 +60,8 @@ from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.update import Timestamp
 
 R = TypeVar("R")
-KeyLocks: TypeAlias = frozenset[KeyLock]
-Located: TypeAlias = tuple[KeyLocks, KeyLocks, R]  # keys looked up; all keys of the rows; rows
-Found: TypeAlias = tuple[KeyLocks, pa.RecordBatch]  # locks of the keys looked up; rows
+Located: TypeAlias = tuple[Keys, Keys, R]  # keys looked up; all keys of the rows; rows
+Found: TypeAlias = tuple[Keys, pa.RecordBatch]  # the keys looked up; rows
 
 SCANNED_SHARE = 100  # an engine scans this many rows in the time in which one is looked up
 SCANNED_ROWS = 10_000  # rows that are looked up whatever the size of the table
@@ -124,7 +123,7 @@ async def _found_rows(
     if bound.own:
         if len(columns[0]) <= MANY:
             hashes = source.layout.hashes(columns)
-            context.transaction.read |= _key_locks(index.table, _name(index, step), hashes)
+            context.transaction.read_keys(_keys(index.table, _name(index, step), hashes))
         else:
             note_tables_read(context, (step.table,))
     _, rows = await _run(context, columns, partial(source.find, columns, bound.time))
@@ -188,7 +187,7 @@ async def locked_by_key(
     locks_table = context.again and not context.transaction.block
     if step.constraint is None and (locks_table or _count(source, columns) > MANY):
         return None
-    locks = _key_locks(index.table, _name(index, step), source.layout.hashes(columns))
+    locks = _keys(index.table, _name(index, step), source.layout.hashes(columns))
 
     def find(time: Timestamp) -> Found | None:
         source = _source(context, index, step, own=True)
@@ -234,7 +233,7 @@ async def locked_rows(
     index = context.coordinator.keys.named(table, constraint)
     if index is None:
         return None
-    locks = _key_locks(table, constraint.name, index.layout.hashes(keys))
+    locks = _keys(table, constraint.name, index.layout.hashes(keys))
 
     def find(time: Timestamp) -> Found:
         written = context.transaction.rows(table)
@@ -250,7 +249,7 @@ async def locked_rows(
 async def _locked(
     context: StatementContext,
     index: KeyIndex,
-    locks: KeyLocks,
+    locks: Keys,
     find: Callable[[Timestamp], Found | None],
     *,
     nowait: bool = False,
@@ -268,7 +267,7 @@ async def _locked(
         read, rows = found
         indexes = context.coordinator.keys.of(index.table).values()
         others = [locks_of_rows(each, rows) for each in indexes if len(indexes) > 1 or not whole]
-        return read, read.union(*others), rows
+        return read, joined(read, *others) if others else read, rows
 
     return await lock_and_find(context, index.table, locks, find_all, nowait=nowait)
 
@@ -276,7 +275,7 @@ async def _locked(
 async def lock_and_find(
     context: StatementContext,
     table: GlobalId,
-    wanted: KeyLocks,
+    wanted: Keys,
     find: Callable[[Timestamp], Located[R] | None],
     *,
     nowait: bool = False,
@@ -298,10 +297,10 @@ async def lock_and_find(
         if found is None:
             return None
         read, needed, rows = found
-        transaction.read |= read
-        if needed <= wanted:
+        transaction.read_keys(read)
+        if needed is read or covers(wanted, needed):
             return rows
-        wanted |= needed
+        wanted = joined(wanted, needed)
 
 
 def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvailable:
@@ -310,10 +309,10 @@ def row_not_available(context: StatementContext, table: GlobalId) -> LockNotAvai
     return LockNotAvailable(f'could not obtain lock on row in relation "{name}"')
 
 
-def locks_of_rows(index: KeyIndex, rows: pa.RecordBatch) -> KeyLocks:
+def locks_of_rows(index: KeyIndex, rows: pa.RecordBatch) -> Keys:
     """Return the locks of the keys of rows."""
     hashes = index.layout.key_hashes(rows)
-    return _key_locks(index.table, index.constraint.name, hashes)
+    return _keys(index.table, index.constraint.name, hashes)
 
 
 async def _index(context: StatementContext, step: Step) -> KeyIndex | None:
@@ -355,5 +354,5 @@ def _name(index: KeyIndex, step: KeyStep) -> KeyName:
     return constraint if step.constraint is not None else SecondaryName(constraint, step.columns)
 
 
-def _key_locks(table: GlobalId, name: KeyName, hashes: Words) -> KeyLocks:
-    return frozenset(KeyLock(table, name, hash) for hash in hashes.tolist())
+def _keys(table: GlobalId, name: KeyName, hashes: Words) -> Keys:
+    return keys_of(table, name, hashes.tolist())

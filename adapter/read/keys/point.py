@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import chain
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.keys.key_lookup import KeyLocks, Located, lock_and_find
+from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find
 from foreshore.adapter.read.timestamp import read_time
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.catalog.catalog import Planned
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_sets import Keys
 from foreshore.compute.keys.layout import takes_tuples
 from foreshore.constraint import Unique
 from foreshore.errors import DataError
@@ -110,7 +110,7 @@ async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] |
     if key is None:
         return []
     hash = index.layout.hash(key)
-    context.transaction.read.add(KeyLock(point.table, point.constraint.name, hash))
+    context.transaction.read_keys({(point.table, point.constraint.name): {hash}})
     found = _row(context, index, hash, key, time)
     if found is None or (found[0] is not None and not point.may_be_selected(givens, found[0])):
         return None
@@ -136,7 +136,7 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
         read_time(context, (point.table,), None, by_key=True)
         return []
     hash = index.layout.hash(key)
-    wanted = frozenset([KeyLock(point.table, point.constraint.name, hash)])
+    wanted: Keys = {(point.table, point.constraint.name): {hash}}
 
     def find(time: Timestamp) -> Located[tuple[Timestamp, Row | None]] | None:
         found = _row(context, index, hash, key, time)
@@ -176,13 +176,13 @@ def _givens(context: StatementContext, point: PointPlan, time: Timestamp) -> lis
     return point.givens.values(context.args, context.session_value(time))
 
 
-def _locks(table: GlobalId, indexes: Mapping[str, KeyIndex], row: Row) -> KeyLocks:
-    """Return the locks of a row by all keys of its table."""
-    return frozenset(
-        KeyLock(table, name, index.layout.hash(key))
+def _locks(table: GlobalId, indexes: Mapping[str, KeyIndex], row: Row) -> Keys:
+    """Return all keys of a row."""
+    return {
+        (table, name): {index.layout.hash(key)}
         for name, index in indexes.items()
         if (key := index.layout.key(row)) is not None
-    )
+    }
 
 
 def _row(

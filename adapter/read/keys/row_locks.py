@@ -21,9 +21,9 @@ from foreshore.adapter.read.keys.key_lookup import locked_by_key, row_not_availa
 from foreshore.adapter.read.pipeline import prepared_peek, read_batch
 from foreshore.adapter.read.timestamp import move_forward, tables_below
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.transaction.locks import KeyLock
 from foreshore.compute.finish import expanded, finish
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_sets import keys_of
 from foreshore.errors import ConcurrentUpdate, LockNotAvailable, NoActiveSqlTransaction
 from foreshore.ids import GlobalId, is_user
 from foreshore.sql.plan import Locking, LockTable
@@ -70,8 +70,14 @@ def _check_unchanged(context: StatementContext) -> None:
     """Raise ConcurrentUpdate if a key that is locked and was read has changed since."""
     coordinator, transaction = context.coordinator, context.transaction
     assert transaction.time is not None
-    locked = {key for key in transaction.keys_read if coordinator.locks.holds((key,), transaction)}
-    if coordinator.keys.changed(frozenset(locked), transaction.time):
+    lacking = coordinator.locks.lacking(transaction.keys_read, transaction)
+    nothing: frozenset[int] = frozenset()
+    locked = {
+        place: hashes - lacking.get(place, nothing)
+        for place, hashes in transaction.keys_read.items()
+        if lacking.get(place, nothing) < hashes
+    }
+    if coordinator.keys.changed(locked, transaction.time):
         raise ConcurrentUpdate
 
 
@@ -98,23 +104,24 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
         index = next((each for each in indexes if each.constraint.columns == locking.key), None)
     width = len(locking.key)
     for _ in range(ATTEMPTS):
-        read = set(transaction.read)
+        reads = transaction.reads
         rows = await read_batch(context)
-        transaction.read = read
+        transaction.read_only(reads)
         limit = row_count_of(context, locking.limit, "LIMIT")
         offset = row_count_of(context, locking.offset, "OFFSET") or 0
         shown = rows.select(list(range(rows.num_columns - width)))
         if index is None:  # the transaction's own table
             return shown.slice(offset, limit)
-        keys = _locks_of(index, rows.columns[rows.num_columns - width :])
-        if not keys:  # the query may read nothing, at no time
+        if not rows.num_rows:  # the query may read nothing, at no time
             return shown
-        places = list(_lock(context, keys, None if limit is None else limit + offset))
-        locked = {keys[i] for i in places}
+        hashes = index.layout.hashes(rows.columns[rows.num_columns - width :]).tolist()
+        most = None if limit is None else limit + offset
+        places = list(_lock(context, index, hashes, most))
+        locked = keys_of(table, index.constraint.name, [hashes[i] for i in places])
         time = transaction.time
         assert time is not None
-        if not coordinator.keys.changed(frozenset(locked), time):
-            transaction.read |= locked
+        if not coordinator.keys.changed(locked, time):
+            transaction.read_keys(locked)
             return shown.take(pa.array(np.array(places[offset:], np.int64)))
         move_forward(context)
         if transaction.time == time:
@@ -122,22 +129,16 @@ async def read_unlocked(context: StatementContext, locking: Locking) -> pa.Recor
     raise ConcurrentUpdate
 
 
-def _locks_of(index: KeyIndex, columns: Sequence[pa.Array]) -> list[KeyLock]:
-    """Return the lock of each row's key."""
-    if not len(columns[0]):
-        return []
-    name = index.constraint.name
-    return [KeyLock(index.table, name, hash) for hash in index.layout.hashes(columns).tolist()]
-
-
-def _lock(context: StatementContext, keys: Sequence[KeyLock], most: int | None) -> Iterator[int]:
-    """Lock up to `most` of the free `keys`; yield their positions."""
+def _lock(
+    context: StatementContext, index: KeyIndex, hashes: Sequence[int], most: int | None
+) -> Iterator[int]:
+    """Lock up to `most` of the free keys with `hashes`; yield their positions."""
     locks, transaction = context.coordinator.locks, context.transaction
     count = 0
-    for place, key in enumerate(keys):
+    for place, hash in enumerate(hashes):
         if count == most:
             return
-        if locks.try_locks((), (key,), transaction):
+        if locks.try_locks((), keys_of(index.table, index.constraint.name, (hash,)), transaction):
             count += 1
             yield place
 
@@ -161,7 +162,7 @@ async def lock_table(context: StatementContext, plan: LockTable) -> Completed:
         locked = (
             await locks.try_acquire((table,), transaction)
             if plan.exclusive
-            else locks.try_locks((), (locks.beside(table, transaction),), transaction)
+            else locks.try_locks((), locks.beside(table, transaction), transaction)
         )
         if not locked:
             name = context.planner.state.item(table).name

@@ -13,7 +13,7 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.state import NameKey
 from foreshore.clock import ManualClock
 from foreshore.compute.keys.group_keys import GroupKeys
-from foreshore.compute.keys.layout import KeyName
+from foreshore.compute.keys.key_sets import Keys
 from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, TableDropped
 from foreshore.ids import GlobalId, is_user
 from foreshore.storage.controller import (
@@ -87,9 +87,7 @@ class Lenient:
     def refused(self, write: Write, earlier: GroupKeys) -> None:
         return None
 
-    def changed(
-        self, keys: frozenset[tuple[GlobalId, KeyName, int]], time: int, earlier: GroupKeys
-    ) -> bool:
+    def changed(self, keys: Keys, time: int, earlier: GroupKeys) -> bool:
         return False
 
     def apply(self, time: int, group: Sequence[Write]) -> None:
