@@ -79,6 +79,12 @@ class ShardReader:
         """Return the shard's size in bytes, as far as known without opening files."""
         return self._shard(id).size_bytes()
 
+    def count_updates(self, id: GlobalId) -> int:
+        """Return how many updates the shard has: at least its rows."""
+        shard = self._shard(id)
+        tail: int = sum(part.updates.num_rows for part in shard.tail)
+        return tail + sum(batch.rows for batch in shard.batches)
+
     def _shard(self, id: GlobalId) -> Shard:
         shard = self._shards.get(id)
         if shard is None or shard.dropping:

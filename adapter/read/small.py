@@ -17,7 +17,7 @@ from foreshore.adapter.read.cluster_choice import (
     replanned_if_dropped,
 )
 from foreshore.adapter.session.context import StatementContext
-from foreshore.compute.engine import Cancellation
+from foreshore.compute.engine import Cancellation, rows_schema
 from foreshore.compute.finish import finished_parts
 from foreshore.compute.linear import flat
 from foreshore.compute.local.small.evaluate import (
@@ -29,13 +29,14 @@ from foreshore.compute.local.small.rows import NotSmall, SmallRows, consolidated
 from foreshore.compute.result import Result, collected
 from foreshore.errors import TableAltered
 from foreshore.expr.cost import is_light
-from foreshore.expr.ir import FlatMap, Get, Relation
+from foreshore.expr.ir import IN_STEP, FlatMap, Get, Join, Literal, Relation
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.storage.decoded_files import DecodedFiles, TooLong
 from foreshore.storage.snapshot import Snapshot
 from foreshore.types import arrow_type
+from foreshore.update import Timestamp
 
 FEW_ROWS = 10_000
 AT_ONCE = 200  # rows that are evaluated on the event loop
@@ -136,10 +137,24 @@ def _is_done_at_once(relation: Relation, bound: BoundPeek) -> bool:
     for node in walk_relations(relation):
         if isinstance(node, Get):
             pairs *= max(bound.given[node.id].num_rows, 1)
-        if isinstance(node, FlatMap) or not all(map(is_light, scalars_of(node))):
+        if isinstance(node, FlatMap):
+            elements = _elements(node)
+            if elements is None:
+                return False
+            pairs *= max(elements, 1)
+        if not all(map(is_light, scalars_of(node))):
             return False
     size: int = sum(rows.nbytes for rows in bound.given.values())
     return pairs <= AT_ONCE and size <= SHORT
+
+
+def _elements(node: FlatMap) -> int | None:
+    """Return how many rows a FlatMap makes of arrays that are literals; None for any other."""
+    arrays = node.args if node.function in (IN_STEP, "unnest(anyarray)") else ()
+    literals = [each.value for each in arrays if isinstance(each, Literal)]
+    if node.input != Join(()) or not arrays or len(literals) < len(arrays):
+        return None
+    return max(0 if each is None else len(each) for each in literals)
 
 
 def _single(rows: pa.Table, get: Get) -> SmallRows:
@@ -172,6 +187,37 @@ def _evaluate(
         cancellation.check,
     )
     return collected(finished_parts([found], bound.finishing))
+
+
+async def stored_rows(
+    context: StatementContext, table: GlobalId, time: Timestamp
+) -> pa.RecordBatch | None:
+    """Return the rows of a stored table at a time; None if they are not few."""
+    coordinator = context.coordinator
+    planned = coordinator.catalog.planned.get(table)
+    await coordinator.wait_readable(table, time)
+    if planned is None or table not in coordinator.capabilities:
+        raise TableAltered()
+    columns, (read, *_) = planned.desc.columns, coordinator.capabilities[table]
+    snapshot = coordinator.storage.snapshot(read, time)
+
+    def rows_at() -> pa.RecordBatch:
+        rows = _rows_at(_updates(snapshot, coordinator.decoded), Get(table, columns), time)
+        places = pa.array(np.repeat(np.arange(rows.count), rows.diffs))
+        arrays = [column.take(places) for column in rows.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=rows_schema(columns))
+
+    async def found() -> pa.RecordBatch | None:
+        try:
+            if not _are_small([snapshot]):
+                return None
+            return await blocking.run(coordinator.executor, rows_at)
+        except (NotSmall, TooLong):
+            return None
+        finally:
+            snapshot.release()
+
+    return await _until_ended(found(), Cancellation())
 
 
 def _updates(snapshot: Snapshot, decoded: DecodedFiles) -> pa.Table:

@@ -308,8 +308,11 @@ class SessionPlanner:
     def _keys_of(self, id: GlobalId) -> TableKeys:
         reader = self.reader()
         planned = reader.planned.get(id)
-        if planned is None or not planned.unique:
+        if planned is None:
             return TableKeys()
+        if not planned.unique:
+            is_table = id in self._coordinator.group
+            return TableKeys((), self._coordinator.storage.count_updates(id) if is_table else None)
         unique = TableKeys.of(planned.unique)
         complete = [each for each in planned.unique if has_all_rows(each, planned.desc)]
         if not complete:

@@ -57,7 +57,7 @@ def restricted(relation: Relation, keys: KeysOf) -> Restricted | None:
         reads.setdefault(read.get.id, []).append(read)
     tables = {id: keys(id) for id in reads}
     left = dict.fromkeys(id for id in reads if not tables[id].given)
-    if not all(tables[id].keys for id in left):
+    if any(not tables[id].keys and tables[id].rows is None for id in left):
         return None
     steps: list[Step] = []
     while left:

@@ -27,7 +27,7 @@ from foreshore.adapter.read.bind import (
     with_arrays_given,
 )
 from foreshore.adapter.read.in_process import grows_long_values, rows_in_process
-from foreshore.adapter.read.small import small_over
+from foreshore.adapter.read.small import small_over, stored_rows
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.session.context import StatementContext
 from foreshore.compute.arrange.key import Words
@@ -71,9 +71,21 @@ async def can_look_up(context: StatementContext, lookup: KeyLookup, time: Timest
     """Whether key indexes know the rows at `time`; None is the newest time."""
     for step in lookup.steps:
         index = await _index(context, step)
-        if index is None or (time is not None and not index.readable(time)):
+        if index is None:
+            if not isinstance(step, WholeStep) or not _is_stored(context, step.table, time):
+                return False
+        elif time is not None and not index.readable(time):
             return False
     return True
+
+
+def _is_stored(context: StatementContext, table: GlobalId, time: Timestamp | None) -> bool:
+    """Whether storage has all rows of a table at `time`; None is the newest time."""
+    coordinator, transaction = context.coordinator, context.transaction
+    if table not in coordinator.group or transaction.catalog is not None:
+        return False
+    is_held = time is None or coordinator.holds.since(table) <= time
+    return is_held and not transaction.rows(table)
 
 
 async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup) -> Given | None:
@@ -81,13 +93,19 @@ async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup
     given = dict(bound.given)
     for step in lookup.steps:
         index = await _index(context, step)
-        if index is None or not index.readable(bound.time):
+        found: pa.RecordBatch | None
+        if index is None and isinstance(step, WholeStep):
+            if not _is_stored(context, step.table, bound.time):
+                raise TableAltered()
+            found = await stored_rows(context, step.table, bound.time)
+            if bound.own:
+                note_tables_read(context, (step.table,))
+        elif index is None or not index.readable(bound.time):
             raise TableAltered()
-        found = (
-            _all_rows(context, bound, index)
-            if isinstance(step, WholeStep)
-            else await _found_rows(context, bound, index, step, given)
-        )
+        elif isinstance(step, WholeStep):
+            found = _all_rows(context, bound, index)
+        else:
+            found = await _found_rows(context, bound, index, step, given)
         if found is None:
             return None
         given[step.table] = pa.Table.from_batches([found])

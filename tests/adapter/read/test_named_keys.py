@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from foreshore.adapter.read.keys import key_lookup
+from foreshore.catalog.item import Item
 from foreshore.compute.arrange.run import Updates
 from foreshore.compute.controller.controller import ComputeController
 from foreshore.sql.optimize import restrict
+from foreshore.storage.capability import ReadCapability
 from foreshore.storage.controller import StorageController
+from foreshore.storage.snapshot import Snapshot
 from foreshore.types import Datum
 from tests.adapter.harness import TestEnvironment, told, until
 
@@ -376,15 +379,16 @@ OF_SOURCES = (
 )
 
 
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
 @pytest.mark.parametrize("sql", OF_SOURCES)
 async def test_rows_of_sources_are_looked_up(
-    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, sql: str
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, sql: str, key: str
 ) -> None:
     for module in (restrict, key_lookup):
         monkeypatch.setattr(module, "SMALL", 5)
     rows = ", ".join(row(number) for number in range(40))
     await env.ran("x", *TABLES, f"INSERT INTO t VALUES {rows}", "INSERT INTO scanned TABLE t")
-    await env.ran("x", "CREATE TABLE small (k int PRIMARY KEY, w text NOT NULL)")
+    await env.ran("x", f"CREATE TABLE small (k int {key}, w text NOT NULL)")
     await env.ran("x", "INSERT INTO small VALUES (1, 'd1'), (3, 'd2'), (8, 'd9')")
     other = re.sub(r"\bt\b", "scanned", sql).replace("AS scanned", "AS t")
     everything = f"SELECT {SHOWN} FROM scanned ORDER BY a, b"
@@ -396,9 +400,39 @@ async def test_rows_of_sources_are_looked_up(
     left = await env.ran("x", everything)
     await env.ran("x", "ROLLBACK")
     monkeypatch.setattr(ComputeController, "peek", _scanned)
-    monkeypatch.setattr(StorageController, "snapshot", _scanned)
+    snapshot, state = StorageController.snapshot, env.environment.coordinator.state
+    small = next(item.id for item in state.all(Item) if item.name == "small")
+
+    def of_small(storage: StorageController, read: ReadCapability, as_of: int) -> Snapshot:
+        if key or read.id != small:
+            _scanned()
+        return snapshot(storage, read, as_of)
+
+    monkeypatch.setattr(StorageController, "snapshot", of_small)
     await env.ran("x", "BEGIN")
     assert ordered(await env.ran("x", sql)) == wanted
     await env.ran("x", "COMMIT")
     monkeypatch.undo()
     assert (await env.ran("x", everything.replace("scanned", "t"))) == left.removesuffix("\nT")
+
+
+async def test_table_without_key_that_gives_keys_counts_as_read(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (restrict, key_lookup):
+        monkeypatch.setattr(module, "SMALL", 5)
+    rows = ", ".join(row(number) for number in range(40))
+    await env.ran("x", *TABLES, f"INSERT INTO t VALUES {rows}", "CREATE TABLE small (k int)")
+    await env.ran("x", "INSERT INTO small SELECT 1 FROM generate_series(1, 3)")
+    joined = "SELECT count(*) FROM t JOIN small ON a = k AND b = 0"
+    assert "read whole" in await env.ran("x", f"EXPLAIN {joined}")
+    await env.ran("x", "BEGIN")
+    assert await env.query("x", joined, alone=False) == "3\nSELECT 1\nT"
+    await env.ran("y", "INSERT INTO small VALUES (1)")
+    assert await env.query("x", joined, alone=False) == "3\nSELECT 1\nT"
+    await env.query("x", "INSERT INTO small VALUES (1)", alone=False)
+    assert await env.query("x", joined, alone=False) == "4\nSELECT 1\nT"
+    assert "40001" in await env.query("x", "COMMIT")
+    assert await env.ran("x", joined) == "4\nSELECT 1"
+    await env.ran("x", "DELETE FROM small")
+    assert await env.ran("x", joined) == "0\nSELECT 1"
