@@ -10,12 +10,10 @@ import logging
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from foreshore.adapter.ddl.resize import Resizes
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
 from foreshore.adapter.subscribe.changelogs import Changelogs
-from foreshore.adapter.subscribe.durable_positions import DurablePositions
 from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
 from foreshore.adapter.transaction.catalog_commit import CatalogCommits, has_shard, subscription_ids
 from foreshore.adapter.transaction.commit import ConstraintGuard
@@ -27,9 +25,11 @@ from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Item, Replica
 from foreshore.catalog.sequence_numbers import Sequences
 from foreshore.catalog.state import State
+from foreshore.catalog.subscription_positions import DurablePositions
 from foreshore.clock import Clock
 from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.controller.controller import ComputeController
+from foreshore.compute.controller.pending_replicas import PendingReplicas
 from foreshore.compute.isolated.engine import IsolatedEngine
 from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
@@ -80,7 +80,7 @@ class Coordinator:
         self.changelogs = Changelogs(self)
         self.view_handoff = ViewHandoff(self)
         self.catalog_commits = CatalogCommits(self)
-        self.resizes = Resizes(self)
+        self.resizes = PendingReplicas(self.compute, lambda id: id in self.state.objects)
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # the times from which dataflows are exact
         self._answering: tuple[State | None, frozenset[str]] = (None, frozenset())
         self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}

@@ -150,15 +150,17 @@ async def bring_up(context: StatementContext, plan: AlterCluster) -> None:
             f'cluster "{cluster.name}" is being changed by another session', sqlstate="55006"
         )
     target = _target(state, cluster, plan)
+    numbers = coordinator.catalog.transaction()
     pending = coordinator.resizes.begin(
         context.transaction,
         cluster.id,
-        target.created,
+        {name: f"r{numbers.allot('r')}" for name in target.created},
         target.cluster.size,
         target.cluster.options,
     )
-    ready = await coordinator.resizes.wait(pending, plan.wait)
-    if ready or not plan.wait.until_ready:
+    until_ready = plan.wait.until_ready
+    ready = await coordinator.resizes.wait(pending, plan.wait.timeout_ms, until_ready=until_ready)
+    if ready or not until_ready:
         return
     waited = f"{plan.wait.timeout_ms / 1000:g} seconds"
     if plan.wait.roll_back:

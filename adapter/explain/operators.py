@@ -11,11 +11,12 @@ from functools import partial
 
 from foreshore import blocking
 from foreshore.adapter.explain.explain import name_of
-from foreshore.adapter.introspection.dataflow_relations import arrangements, operators
+from foreshore.adapter.introspection.live_relations import dataflow_reports
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import workers_of
+from foreshore.compute.controller.dataflow_rows import arrangements, operators
 from foreshore.compute.describe import operator_titles
 from foreshore.compute.finish import batch_of_rows
 from foreshore.compute.protocol import ArrangementStatus, DataflowStatus, OperatorStatus
@@ -71,9 +72,10 @@ class _Report:
         self._context = context
         self._id = id
         self._titles = titles
-        self._arrangements = list(arrangements(context))
+        reports = dataflow_reports(context)
+        self._arrangements = list(arrangements(reports))
         self._operators: defaultdict[int, dict[str, OperatorStatus]] = defaultdict(dict)
-        for replica, operator in operators(context):
+        for replica, operator in operators(reports):
             if operator.dataflow == id:
                 self._operators[operator.operator][replica] = operator
         self._dataflows: dict[str, DataflowStatus] = {

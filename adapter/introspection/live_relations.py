@@ -8,11 +8,12 @@ follow from the catalog or are constant.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from foreshore.adapter.introspection.dataflow_relations import DATAFLOWS
+from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.catalog.builtin.relation import Frontier, Row
 from foreshore.catalog.item import Item, Replica
+from foreshore.compute.controller.dataflow_rows import DATAFLOWS, Reports
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.refresh import NEVER
@@ -32,6 +33,22 @@ def frontiers(context: StatementContext) -> Iterator[Frontier]:
             relation = coordinator.catalog.relation_of(item)
             inputs, bases = sources_of(relation), coordinator.catalog.bases_of(relation)
         yield Frontier(item.id, interval.since, interval.upper, inputs, bases)
+
+
+def dataflow_reports(context: StatementContext) -> Reports:
+    """Return the reports of all replicas, or of the one that `cluster_replica` selects."""
+
+    def name_of(id: GlobalId) -> str:
+        found = context.coordinator.state.objects.get(id)
+        return found.name if isinstance(found, Item) else id  # a subscription has only its id
+
+    return Reports(context.coordinator.compute, pinned_replica(context), name_of)
+
+
+def _of_dataflows(
+    rows: Callable[[Reports], Iterable[Row]],
+) -> Callable[[StatementContext], Iterable[Row]]:
+    return lambda context: rows(dataflow_reports(context))
 
 
 def _settings(context: StatementContext) -> Iterator[Row]:
@@ -184,5 +201,5 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_message_loop_latency": _loop_latencies,
     "mz_read_holds": _read_holds,
     "mz_write_capabilities": _writers,
-    **DATAFLOWS,
+    **{name: _of_dataflows(rows) for name, rows in DATAFLOWS.items()},
 }

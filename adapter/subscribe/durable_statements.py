@@ -11,10 +11,10 @@ from foreshore.adapter.ddl.definitions import plan_item
 from foreshore.adapter.ddl.objects import add_item, is_taken, schema_of
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.subscribe.durable_positions import Move
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.durable import Position
 from foreshore.catalog.item import Item
+from foreshore.catalog.subscription_positions import Move
 from foreshore.errors import (
     ConcurrentUpdate,
     DependentObjectsStillExist,

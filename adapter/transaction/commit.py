@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from foreshore import blocking
 from foreshore.adapter.ddl.tables.alter import altered_indexes
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.subscribe.durable_positions import DurablePositions
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.group_commit import Reads, Write
 from foreshore.adapter.transaction.transaction import Written
@@ -14,6 +13,7 @@ from foreshore.adapter.write.violations import key_exists
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.state import NameKey
+from foreshore.catalog.subscription_positions import DurablePositions
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_indexes import KeyIndexes

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 from msgspec import Struct
 
-from foreshore.adapter.subscribe.durable_positions import Moves
 from foreshore.catalog.state import NameKey
+from foreshore.catalog.subscription_positions import Moves
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_sets import NO_KEYS, Keys
 from foreshore.errors import (

@@ -18,8 +18,8 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foreshore.adapter.subscribe.durable_positions import Move, Moves
 from foreshore.catalog.catalog import Planned
+from foreshore.catalog.subscription_positions import Move, Moves
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import KeyPlace, Keys

@@ -70,7 +70,7 @@ class TableRow(Struct, frozen=True):
         if coordinator.catalog.planned.get(point.table) is not point.planned:
             return None
         index = indexes[point.constraint.name]
-        key = point.key(args)
+        key = point.selection.key(args)
         if key is None:
             return ()
         entry = index.newest.newest(index.layout.hash(key), key)
@@ -78,10 +78,10 @@ class TableRow(Struct, frozen=True):
             return None
         if entry.row is None:
             return ()
-        if not point.may_be_selected(args, entry.row):
+        if not point.selection.may_be_selected(args, entry.row):
             return None
         try:
-            selected = point.selected(args, entry.row)
+            selected = point.selection.selected(args, entry.row)
         except DataError:
             return None
         return () if selected is None else (selected,)
@@ -100,7 +100,7 @@ class IndexRows(Struct, frozen=True):
         mirror = compute.mirrors.knowing(point.index, time)
         if mirror is None or not compute.maintained.is_clear(point.index, time):
             return None
-        key = point.key(args)
+        key = point.selection.key(args)
         if key is None:
             return ()
         found = mirror.rows_under(key, time)
@@ -120,11 +120,11 @@ def plan_at_hand(
     if not isinstance(plan, Select) or plan.as_of is not None or plan.locking is not None:
         return None
     if point is not None:
-        fits = are_simple(plan.desc.columns) and not point.givens.names
+        fits = are_simple(plan.desc.columns) and not point.selection.givens.names
         return TableRow(point) if fits else None
     if index_point is not None:
         fits = index_point.is_exact or are_simple(plan.desc.columns)
-        return IndexRows(index_point) if fits and not index_point.givens.names else None
+        return IndexRows(index_point) if fits and not index_point.selection.givens.names else None
     return None if peek is None else _constant(peek)
 
 

@@ -6,7 +6,6 @@ query whose mirror does not know the rows, or whose rows give an error, is read 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import pyarrow as pa
 
@@ -19,14 +18,10 @@ from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import DataError
-from foreshore.expr.cost import LONG, has_growing_call, is_heavy, size_of
-from foreshore.expr.ir import Map, single_input
-from foreshore.expr.keys import Elements
-from foreshore.expr.pointwise import Cell, Step, compiled, projecting, row_steps
-from foreshore.expr.scalars import scalars_of
+from foreshore.expr.ir import Map
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
-from foreshore.sql.rewrite.bind_parameters import Givens
+from foreshore.sql.rewrite.keyed_selection import KeyedSelection, compile_selection
 from foreshore.table_rows import Row
 from foreshore.types import Datum
 from foreshore.update import Timestamp
@@ -38,38 +33,22 @@ class IndexPoint:
 
     index: GlobalId
     of: frozenset[GlobalId]
-    givens: Givens
-    cells: tuple[Cell, ...]  # of the key, over the givens
-    steps: tuple[Step, ...]
+    selection: KeyedSelection
     limit: int | None
-    grows: bool  # whether it may make much longer values of those that are given
     is_exact: bool  # whether the selected columns are the index's own
-
-    def key(self, givens: Sequence[Datum]) -> Row | None:
-        """Return the key; None if no row can have it, as a part is NULL or out of range."""
-        try:
-            key = tuple([cell(givens) for cell in self.cells])
-        except DataError:
-            return None
-        return None if None in key else key
 
     def selected(self, givens: Sequence[Datum], rows: Sequence[Row]) -> list[Row] | None:
         """Return the selected columns of rows; None if one fails, or may take long."""
         found: list[Row] = []
         for row in rows:
-            if self.grows and any(size_of(each) > LONG for each in chain(givens, row)):
+            if not self.selection.may_be_selected(givens, row):
                 return None
-            left: list[Datum] | None = [*givens, *row]
-            for step in self.steps:
-                assert left is not None
-                try:
-                    left = step(left)
-                except DataError:
-                    return None
-                if left is None:
-                    break
-            if left is not None:
-                found.append(tuple(left))
+            try:
+                selected = self.selection.selected(givens, row)
+            except DataError:
+                return None
+            if selected is not None:
+                found.append(selected)
         return found if self.limit is None else found[: self.limit]
 
 
@@ -78,27 +57,18 @@ def plan_index_point(peek: PeekPlan) -> IndexPoint | None:
     path, query = peek.path, peek.query
     if not isinstance(path, IndexRead) or path.keys is None or len(path.keys) != 1:
         return None
-    key = tuple(each for each in path.keys[0] if not isinstance(each, Elements))
-    if len(key) < len(path.keys[0]) or single_input(path.relation) is None:
-        return None
     finishing = query.finishing
     if query.limit is not None or query.offset is not None or finishing.offset:
         return None
     if finishing.order_by or query.changes or query.row_outputs or peek.has_side_effects:
         return None
-    if is_heavy(path.relation) or peek.is_large:
+    if peek.is_large:
         return None
-    scalars = [each for node in walk_relations(path.relation) for each in scalars_of(node)]
-    givens = Givens.of([*key, *scalars])
-    first = len(givens)
-    steps = row_steps(path.relation, lambda scalar: compiled(givens.placed(scalar)), first)
-    steps.append(projecting([first + i for i in finishing.project]))
-    cells = tuple(compiled(givens.placed(scalar)) for scalar in key)
-    grows = has_growing_call(path.relation)
+    selection = compile_selection(path.keys[0], path.relation, finishing.project)
+    if selection is None:
+        return None
     is_exact = not any(isinstance(node, Map) for node in walk_relations(path.relation))
-    return IndexPoint(
-        path.index, peek.shards, givens, cells, tuple(steps), finishing.limit, grows, is_exact
-    )
+    return IndexPoint(path.index, peek.shards, selection, finishing.limit, is_exact)
 
 
 def plan_index_whole(peek: PeekPlan) -> IndexRead | None:
@@ -120,8 +90,8 @@ async def rows_of_index(context: StatementContext, point: IndexPoint) -> list[Ro
     if found is None:
         return None
     mirror, time = found
-    givens = point.givens.values(context.args, context.session_value(time))
-    key = point.key(givens)
+    givens = point.selection.givens.values(context.args, context.session_value(time))
+    key = point.selection.key(givens)
     if key is None:
         return []
     rows = mirror.rows_under(key, time) if mirror.has_tuples else None

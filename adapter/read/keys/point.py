@@ -1,16 +1,13 @@
 """Statements about the row under one whole unique key, as a tuple: SELECT, UPDATE and DELETE.
 
-A `PointPlan` is compiled when the statement is prepared (`foreshore.expr.pointwise`), as columns of
-one value each cost more than all else that such a statement does. Its scalars are over one tuple:
-first the *givens*, arguments and what is asked of the environment, then the row.
+A `PointPlan` is made when the statement is prepared (`sql/rewrite/keyed_selection.py`).
 
 `row_by_key` and `locked_row` return None where the row has to be read another way
 (`adapter/read/keys/key_lookup.py`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 from foreshore.adapter.read.access_path import PeekPlan
 from foreshore.adapter.read.keys.key_lookup import Located, lock_and_find
@@ -21,15 +18,8 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys
 from foreshore.compute.keys.layout import takes_tuples
 from foreshore.constraint import Unique
-from foreshore.errors import DataError
-from foreshore.expr.cost import LONG, has_growing_call, is_heavy, size_of
-from foreshore.expr.ir import single_input
-from foreshore.expr.keys import Elements
-from foreshore.expr.pointwise import Cell, Step, compiled, projecting, row_steps
-from foreshore.expr.scalars import scalars_of
-from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
-from foreshore.sql.rewrite.bind_parameters import Givens
+from foreshore.sql.rewrite.keyed_selection import KeyedSelection, compile_selection
 from foreshore.table_rows import Row
 from foreshore.types import Datum
 from foreshore.update import Timestamp
@@ -43,32 +33,7 @@ class PointPlan:
     constraint: Unique
     planned: Planned  # the table as it was planned
     names: frozenset[str]  # of all its unique constraints
-    givens: Givens
-    cells: tuple[Cell, ...]  # of the key, over the givens
-    steps: tuple[Step, ...]
-    grows: bool  # whether it may make much longer values of those that are given
-
-    def key(self, givens: Sequence[Datum]) -> Row | None:
-        """Return the key; None if no row can have it, as a part is NULL or out of range."""
-        try:
-            key = tuple([cell(givens) for cell in self.cells])
-        except DataError:
-            return None
-        return None if None in key else key
-
-    def may_be_selected(self, givens: Sequence[Datum], row: Row) -> bool:
-        """Whether selecting from a row takes little time and memory."""
-        return not self.grows or all(size_of(each) <= LONG for each in chain(givens, row))
-
-    def selected(self, givens: Sequence[Datum], row: Row) -> Row | None:
-        """Return the selected columns of a row, None if it is filtered out; raises DataError."""
-        found = [*givens, *row]
-        for step in self.steps:
-            left = step(found)
-            if left is None:
-                return None
-            found = left
-        return tuple(found)
+    selection: KeyedSelection
 
 
 def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
@@ -77,26 +42,20 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
     step = None if lookup is None else lookup.named
     if lookup is None or step is None or step.constraint is None or step.sources:
         return None
-    if len(step.keys) != 1 or single_input(lookup.relation) is None:
+    if len(step.keys) != 1:
         return None
-    key = tuple(each for each in step.keys[0] if not isinstance(each, Elements))
+    (key,) = step.keys
     if len(key) < len(step.columns) or query.changes or query.row_outputs:
         return None
     limits = (query.limit, query.offset, query.finishing.limit, query.finishing.offset or None)
     table = planned[step.table]
     if limits != (None,) * 4 or not all(takes_tuples(each, table.desc) for each in table.unique):
         return None
-    if is_heavy(lookup.relation):
+    selection = compile_selection(key, lookup.relation, query.finishing.project)
+    if selection is None:
         return None
-    scalars = [each for node in walk_relations(lookup.relation) for each in scalars_of(node)]
-    givens = Givens.of([*key, *scalars])
-    first = len(givens)
-    steps = row_steps(lookup.relation, lambda scalar: compiled(givens.placed(scalar)), first)
-    steps.append(projecting([first + i for i in query.finishing.project]))
     names = frozenset(each.name for each in table.unique)
-    cells = tuple(compiled(givens.placed(scalar)) for scalar in key)
-    grows = has_growing_call(lookup.relation)
-    return PointPlan(step.table, step.constraint, table, names, givens, cells, tuple(steps), grows)
+    return PointPlan(step.table, step.constraint, table, names, selection)
 
 
 async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:
@@ -106,15 +65,17 @@ async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] |
         return None
     time = read_time(context, (point.table,), None, by_key=True, at_once=True)
     givens = _givens(context, point, time)
-    key = point.key(givens)
+    key = point.selection.key(givens)
     if key is None:
         return []
     hash = index.layout.hash(key)
     context.transaction.read_keys({(point.table, point.constraint.name): {hash}})
     found = _row(context, index, hash, key, time)
-    if found is None or (found[0] is not None and not point.may_be_selected(givens, found[0])):
+    if found is None or (
+        found[0] is not None and not point.selection.may_be_selected(givens, found[0])
+    ):
         return None
-    selected = None if found[0] is None else point.selected(givens, found[0])
+    selected = None if found[0] is None else point.selection.selected(givens, found[0])
     return [] if selected is None else [selected]
 
 
@@ -131,7 +92,7 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
     if index is None:
         return None
     givens = _givens(context, point, context.coordinator.oracle.read_ts())
-    key = point.key(givens)
+    key = point.selection.key(givens)
     if key is None:
         read_time(context, (point.table,), None, by_key=True)
         return []
@@ -152,11 +113,11 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
     time, row = found
     if row is None:
         return []
-    if point.givens.names:
+    if point.selection.givens.names:
         givens = _givens(context, point, time)
-    if not point.may_be_selected(givens, row):
+    if not point.selection.may_be_selected(givens, row):
         return None
-    selected = point.selected(givens, row)
+    selected = point.selection.selected(givens, row)
     return [] if selected is None else [(row, selected)]
 
 
@@ -173,7 +134,7 @@ async def _indexes(context: StatementContext, point: PointPlan) -> Mapping[str, 
 
 
 def _givens(context: StatementContext, point: PointPlan, time: Timestamp) -> list[Datum]:
-    return point.givens.values(context.args, context.session_value(time))
+    return point.selection.givens.values(context.args, context.session_value(time))
 
 
 def _locks(table: GlobalId, indexes: Mapping[str, KeyIndex], row: Row) -> Keys:

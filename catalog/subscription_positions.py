@@ -19,7 +19,6 @@ import pyarrow as pa
 from foreshore.catalog.durable import Position, moved
 from foreshore.errors import ConcurrentUpdate, DatabaseError, DataCorrupted, UndefinedObject
 from foreshore.ids import GlobalId
-from foreshore.sql.rewrite.full_names import FullName
 from foreshore.storage.read_holds import Hold, ReadHolds
 from foreshore.update import Timestamp
 
@@ -27,7 +26,7 @@ from foreshore.update import Timestamp
 class Move(NamedTuple):
     """A change that a transaction makes to a subscription's position; none if it only reads it."""
 
-    name: FullName
+    name: tuple[str, ...]  # in full
     before: Position  # as the transaction has read it
     after: Position
 

@@ -8,16 +8,14 @@ it was, and so does a server that ends meanwhile: its replicas end with it.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from foreshore.errors import UndefinedObject
 
 if TYPE_CHECKING:
-    from foreshore.adapter.coordinator import Coordinator
-    from foreshore.adapter.transaction.transaction import Transaction
-    from foreshore.sql.plan import ClusterWait
+    from foreshore.compute.controller.controller import ComputeController
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +32,19 @@ class Pending:
     options: Mapping[str, str]
 
 
-class Resizes:
-    """The new replicas that are not in the catalog yet, by the transactions that will add them."""
+class PendingReplicas:
+    """The new replicas that are not in the catalog yet, by the transactions that will add them.
 
-    def __init__(self, coordinator: "Coordinator") -> None:
-        self._coordinator = coordinator
-        self.owned: dict[Transaction, Pending] = {}
+    `exists` tells whether an object with an id is in the catalog.
+    """
+
+    def __init__(self, compute: "ComputeController", exists: Callable[[str], bool]) -> None:
+        self._compute = compute
+        self._exists = exists
+        self.owned: dict[object, Pending] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def of(self, transaction: "Transaction") -> Pending | None:
+    def of(self, transaction: object) -> Pending | None:
         """Return the new replicas of a transaction."""
         return self.owned.get(transaction)
 
@@ -56,51 +58,47 @@ class Resizes:
 
     def begin(
         self,
-        owner: "Transaction",
+        owner: object,
         cluster: str,
-        names: list[str],
+        replicas: Mapping[str, str],
         size: str,
         options: dict[str, str],
     ) -> Pending:
         """Start new replicas of a cluster on behalf of a transaction."""
-        coordinator = self._coordinator
-        numbers = coordinator.catalog.transaction()
-        replicas = {name: f"r{numbers.allot('r')}" for name in names}
         pending = self.owned[owner] = Pending(cluster, replicas, size, options)
         for id in replicas.values():
-            coordinator.compute.create_replica(cluster, id, size=size, options=options)
+            self._compute.create_replica(cluster, id, size=size, options=options)
         return pending
 
-    async def wait(self, pending: Pending, wait: "ClusterWait") -> bool:
-        """Wait until the replicas are ready, or for the whole time; return whether they are.
+    async def wait(self, pending: Pending, timeout_ms: int, *, until_ready: bool) -> bool:
+        """Wait for `timeout_ms`, or `until_ready`; return whether the replicas are ready.
 
         Raises UndefinedObject if the cluster is dropped meanwhile.
         """
-        compute = self._coordinator.compute
-        readiness = compute.readiness(pending.cluster, pending.replicas.values())
-        ends = asyncio.get_running_loop().time() + wait.timeout_ms / 1000
+        readiness = self._compute.readiness(pending.cluster, pending.replicas.values())
+        ends = asyncio.get_running_loop().time() + timeout_ms / 1000
         while True:
-            if pending.cluster not in self._coordinator.state.objects:
+            if not self._exists(pending.cluster):
                 raise UndefinedObject(f'cluster "{pending.cluster}" was dropped')
             ready = readiness.reached()
             left = ends - asyncio.get_running_loop().time()
-            if (ready and wait.until_ready) or left <= 0:
+            if (ready and until_ready) or left <= 0:
                 return ready
             await asyncio.sleep(min(READY_SECONDS, left))
 
-    def end(self, owner: "Transaction") -> None:
+    def end(self, owner: object) -> None:
         """End the new replicas of a transaction that are not in the catalog at its end."""
         pending = self.owned.pop(owner, None)
         if pending is None:
             return
         for id in pending.replicas.values():
-            if id not in self._coordinator.state.objects:
+            if not self._exists(id):
                 task = asyncio.get_running_loop().create_task(self._drop(pending.cluster, id))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
     async def _drop(self, cluster: str, replica: str) -> None:
         try:
-            await self._coordinator.compute.drop_replica(cluster, replica)
+            await self._compute.drop_replica(cluster, replica)
         except UndefinedObject:
             logger.info("a new replica ended with its cluster", extra={"replica": replica})

@@ -1,33 +1,48 @@
 """Rows of the system relations about dataflows: what replicas report about them.
 
-All show the reports of every replica, or of the one that the session chose by `cluster_replica`.
+Rows are dicts with the columns that have a value.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from foreshore.adapter.read.cluster_choice import pinned_replica
-from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.builtin.relation import Row
-from foreshore.catalog.item import Item
+from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.protocol import ArrangementStatus, OperatorStatus
 from foreshore.ids import GlobalId
+
+Row = Mapping[str, object]
 
 _AS_REPORTED = ("state", "hydration_ms", "steps", "step_ms", "busy_ms", "failure")
 
 
-def _reports(context: StatementContext) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What replicas report to a controller: all of them, or the `pinned` one.
+
+    `name_of` returns the name of an object.
+    """
+
+    controller: ComputeController
+    pinned: str | None
+    name_of: Callable[[GlobalId], str]
+
+    def includes(self, replica: str) -> bool:
+        """Whether the reports of a replica are shown."""
+        return self.pinned is None or replica == self.pinned
+
+
+def _reports(reports: Reports) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Yield the reports about all dataflows, each with that of its replica."""
-    pinned = pinned_replica(context)
-    for status in context.coordinator.compute.clusters.status():
-        if pinned is None or status["replica"] == pinned:
+    for status in reports.controller.clusters.status():
+        if reports.includes(status["replica"]):
             for each in status["dataflows"]:
                 yield status, each
 
 
-def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
-    for status, each in _reports(context):
+def _dataflow_statuses(reports: Reports) -> Iterator[Row]:
+    for status, each in _reports(reports):
         indexes = each["indexes"]
         yield {
             "replica_id": status["replica"],
@@ -39,27 +54,24 @@ def _dataflow_statuses(context: StatementContext) -> Iterator[Row]:
         }
 
 
-def arrangements(context: StatementContext) -> Iterator[tuple[str, ArrangementStatus]]:
+def arrangements(reports: Reports) -> Iterator[tuple[str, ArrangementStatus]]:
     """Yield the arrangements with the replicas that reported them."""
-    pinned = pinned_replica(context)
-    for replica, each in context.coordinator.compute.clusters.arrangements():
-        if pinned is None or replica == pinned:
+    for replica, each in reports.controller.clusters.arrangements():
+        if reports.includes(replica):
             yield replica, each
 
 
-def operators(context: StatementContext) -> Iterator[tuple[str, OperatorStatus]]:
+def operators(reports: Reports) -> Iterator[tuple[str, OperatorStatus]]:
     """Yield the operators with the replicas that reported them."""
-    pinned = pinned_replica(context)
-    for replica, each in context.coordinator.compute.clusters.operators():
-        if pinned is None or replica == pinned:
+    for replica, each in reports.controller.clusters.operators():
+        if reports.includes(replica):
             yield replica, each
 
 
-def _checkpoints(context: StatementContext) -> Iterator[Row]:
+def _checkpoints(reports: Reports) -> Iterator[Row]:
     """Yield what each replica, or the one that the session chose, has in its newest checkpoint."""
-    pinned = pinned_replica(context)
-    for replica, each in context.coordinator.compute.clusters.checkpoints():
-        if pinned is None or replica == pinned:
+    for replica, each in reports.controller.clusters.checkpoints():
+        if reports.includes(replica):
             yield {
                 "replica_id": replica,
                 "object_id": each.id,
@@ -69,10 +81,10 @@ def _checkpoints(context: StatementContext) -> Iterator[Row]:
             }
 
 
-def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
+def _arrangement_sizes(reports: Reports) -> Iterator[Row]:
     """Yield the arrangements of replicas, and the mirrors of indexes, which are in this process."""
-    if pinned_replica(context) is None:
-        for mirror in context.coordinator.compute.mirrors.sizes():
+    if reports.pinned is None:
+        for mirror in reports.controller.mirrors.sizes():
             yield {
                 "replica_id": None,
                 "object_id": mirror.index,
@@ -84,7 +96,7 @@ def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
                 "merges": 0,
                 "worker_id": None,
             }
-    for replica, each in arrangements(context):
+    for replica, each in arrangements(reports):
         yield {
             "replica_id": replica,
             "object_id": each.object,
@@ -98,10 +110,10 @@ def _arrangement_sizes(context: StatementContext) -> Iterator[Row]:
         }
 
 
-def _records_per_dataflow(context: StatementContext) -> Iterator[Row]:
+def _records_per_dataflow(reports: Reports) -> Iterator[Row]:
     """Yield the sums of the arrangements of each object; shared rows count for their collection."""
     totals: defaultdict[tuple[str, GlobalId], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for replica, each in arrangements(context):
+    for replica, each in arrangements(reports):
         if each.object is not None:
             total = totals[replica, each.object]
             for place, count in enumerate((each.records, each.batches, each.bytes)):
@@ -110,16 +122,16 @@ def _records_per_dataflow(context: StatementContext) -> Iterator[Row]:
         yield {
             "replica_id": replica,
             "object_id": id,
-            "name": _name(context, id),
+            "name": reports.name_of(id),
             "records": records,
             "batches": batches,
             "size": size,
         }
 
 
-def _dataflow_operators(context: StatementContext) -> Iterator[Row]:
+def _dataflow_operators(reports: Reports) -> Iterator[Row]:
     users: dict[tuple[str, GlobalId, int], int] = {}  # the first operator that uses another
-    reported = list(operators(context))
+    reported = list(operators(reports))
     for replica, each in reported:
         for input in each.inputs:
             users.setdefault((replica, each.dataflow, input), each.operator)
@@ -134,10 +146,10 @@ def _dataflow_operators(context: StatementContext) -> Iterator[Row]:
         }
 
 
-def _elapsed(context: StatementContext) -> Iterator[Row]:
+def _elapsed(reports: Reports) -> Iterator[Row]:
     """Yield the times of operators, and of all else that a dataflow does."""
     known: defaultdict[tuple[str, GlobalId], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for replica, each in operators(context):
+    for replica, each in operators(reports):
         times = (each.hydration_ns, each.step_ns, each.merge_ns)
         known[replica, each.dataflow] = [
             a + b for a, b in zip(known[replica, each.dataflow], times, strict=True)
@@ -150,7 +162,7 @@ def _elapsed(context: StatementContext) -> Iterator[Row]:
             "rows_out": each.rows_out,
             **_times(each.steps, *times),
         }
-    for status, report in _reports(context):
+    for status, report in _reports(reports):
         whole = report["hydration_ns"], report["step_ns"], report["merge_ns"]
         of_operators = known[status["replica"], report["id"]]
         # Both are of different moments, so the difference may be a little too small.
@@ -171,8 +183,8 @@ def _times(steps: int, hydration_ns: int, step_ns: int, merge_ns: int) -> dict[s
     }
 
 
-def _hydration_times(context: StatementContext) -> Iterator[Row]:
-    for status, each in _reports(context):
+def _hydration_times(reports: Reports) -> Iterator[Row]:
+    for status, each in _reports(reports):
         yield {
             "replica_id": status["replica"],
             "export_id": each["id"],
@@ -180,8 +192,8 @@ def _hydration_times(context: StatementContext) -> Iterator[Row]:
         }
 
 
-def _hydration_statuses(context: StatementContext) -> Iterator[Row]:
-    for status, each in _reports(context):
+def _hydration_statuses(reports: Reports) -> Iterator[Row]:
+    for status, each in _reports(reports):
         hydrated, ms = _is_hydrated(each), each["hydration_ms"]
         yield {
             "replica_id": status["replica"],
@@ -191,8 +203,8 @@ def _hydration_statuses(context: StatementContext) -> Iterator[Row]:
         }
 
 
-def _is_hydrated_rows(context: StatementContext) -> Iterator[Row]:
-    for row in _hydration_statuses(context):
+def _is_hydrated_rows(reports: Reports) -> Iterator[Row]:
+    for row in _hydration_statuses(reports):
         yield {name: value for name, value in row.items() if name != "hydration_time"}
 
 
@@ -201,21 +213,14 @@ def _is_hydrated(report: Mapping[str, Any]) -> bool:
     return bool(report["hydration_ns"])
 
 
-def _frontiers(context: StatementContext) -> Iterator[Row]:
-    pinned = pinned_replica(context)
-    for status in context.coordinator.compute.clusters.status():
-        if pinned is None or status["replica"] == pinned:
+def _frontiers(reports: Reports) -> Iterator[Row]:
+    for status in reports.controller.clusters.status():
+        if reports.includes(status["replica"]):
             for id, upper in status["uppers"].items():
                 yield {"replica_id": status["replica"], "export_id": id, "time": upper}
 
 
-def _name(context: StatementContext, id: GlobalId) -> str:
-    """Return the name of an object; a subscription has none but its id."""
-    found = context.coordinator.state.objects.get(id)
-    return found.name if isinstance(found, Item) else id
-
-
-DATAFLOWS: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
+DATAFLOWS: Mapping[str, Callable[[Reports], Iterable[Row]]] = {
     "mz_dataflow_statuses": _dataflow_statuses,
     "mz_checkpoints": _checkpoints,
     "mz_arrangement_sizes": _arrangement_sizes,
