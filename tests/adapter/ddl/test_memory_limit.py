@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from foreshore.compute.memory_limit import ReplicaMemory
-from foreshore.compute.replica import dataflow, replica
+from foreshore.compute.replica import dataflow, reports
 from tests.adapter.harness import TestEnvironment
 
 STALLED = (
@@ -19,7 +19,7 @@ HINT = "HINT: Raise it with ALTER ... SET (MEMORY LIMIT = ...), or drop the obje
 def weighed_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each step be followed by a look at the memory, and reports be frequent."""
     monkeypatch.setattr(dataflow, "WEIGHED_SECONDS", 0.0)
-    monkeypatch.setattr(replica, "STATUS_SECONDS", 0.05)
+    monkeypatch.setattr(reports, "STATUS_SECONDS", 0.05)
 
 
 async def begun(env: TestEnvironment) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foreshore.compute.replica import replica
+from foreshore.compute.replica import reports
 from tests.adapter.harness import TestEnvironment
 
 SIZES = (
@@ -19,7 +19,7 @@ SIZES = (
 def reported_often() -> Iterator[None]:
     """Let replicas report periodically after fifty milliseconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replica, "STATUS_SECONDS", 0.05)
+        patch.setattr(reports, "STATUS_SECONDS", 0.05)
         yield
 
 

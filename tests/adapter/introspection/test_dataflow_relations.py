@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foreshore.compute.replica import replica
+from foreshore.compute.replica import reports
 from tests.adapter.harness import TestEnvironment
 from tests.adapter.introspection.test_arrangement_sizes import becomes
 
@@ -13,7 +13,7 @@ from tests.adapter.introspection.test_arrangement_sizes import becomes
 def reported_often() -> Iterator[None]:
     """Let replicas report periodically after fifty milliseconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replica, "STATUS_SECONDS", 0.05)
+        patch.setattr(reports, "STATUS_SECONDS", 0.05)
         yield
 
 
