@@ -36,6 +36,7 @@ from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.peers import can_be_shared
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.memory_limit import MemoryBudget, MemoryLimitExceeded
+from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.over_engine import OverEngine
 from foreshore.compute.protocol import DataflowDescription, IndexExport
@@ -318,6 +319,9 @@ class SpreadDataflow:
 
     def allow_compaction(self, since: int) -> None:
         """Do nothing: state is compacted to the beginning of each window."""
+
+    def merge_times(self, merged: MergedTimes) -> None:
+        """Do nothing: each worker keeps all times."""
 
     def index(self, export: IndexExport, since: Timestamp) -> IndexRows | None:
         """Return an index of the workers, None if its key is not some of the rows' words."""
