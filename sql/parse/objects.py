@@ -170,12 +170,14 @@ class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinition
             self.name()
         keys: tuple[ast.Expression, ...] = ()
         keys_at = keys_end = self.last_end
-        if not default:
+        if not default and self.at_symbol("("):
             keys_at = self.token.start
             keys = self.in_parentheses(self._index_key)
             keys_end = self.last_end
         elif self.at_symbol("("):
             self.fail()
+        else:
+            default = True
         included: tuple[tuple[str, int], ...] = ()
         if self.accept("include"):
             included = self.in_parentheses(self.name_at)

@@ -4,6 +4,7 @@ The `sql` of a plan is the statement in a fixed form with qualified relation nam
 again, at any time and in any session, has the same result.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from foreshore.errors import (
@@ -19,18 +20,19 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.interval_text import parse_interval
-from foreshore.item_view import Name
+from foreshore.item_view import ItemView, Name
 from foreshore.sizes import bytes_of
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.query import bind_query
-from foreshore.sql.bind.result import plain_query
+from foreshore.sql.bind.result import lower_and_optimize_block, plain_query
 from foreshore.sql.bind.scope import Scope, Slot, Table, resolve_column
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.bind.type_names import qualified_types
+from foreshore.sql.optimize.properties import default_key
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import (
     Comment,
@@ -198,9 +200,12 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         resolve_column(scope, (name,), at)
     key: tuple[Scalar, ...]
     if statement.default:
-        positions = item.desc.keys[0] if item.desc.keys else range(len(columns))
+        positions = default_index_key(planning, item)
         key = tuple(Column(i, columns[i].type, columns[i].nullable) for i in positions)
-        keys = ""
+        names = item.desc.names
+        # With columns it stays the same index whatever becomes of the keys of tables.
+        is_named = all(names.count(names[i]) == 1 for i in positions)
+        keys = f" ({', '.join(quote_identifier(names[i]) for i in positions)})" if is_named else ""
     else:
         binder = ExpressionBinder(planning, scope, Clause("index expressions"))
         bound = []
@@ -212,7 +217,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         written = planning.text[statement.keys_at : statement.keys_end]
         types = qualified_types(planning, written, statement.keys_at)
         keys = " " + without_qualifiers(written, statement.keys_at, statement.keys, types)
-    sql = "CREATE DEFAULT INDEX" if statement.default else "CREATE INDEX"
+    sql = "CREATE INDEX" if keys else "CREATE DEFAULT INDEX"
     if statement.name is not None:
         sql += f" {quote_identifier(statement.name)}"
     if statement.cluster is not None:
@@ -229,6 +234,16 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         retention(statement.retain),
         memory_limit(statement.memory_limit),
     )
+
+
+def default_index_key(planning: Planning, item: ItemView) -> Sequence[int]:
+    """Return the columns of an index without any: a unique key that is known, otherwise all."""
+    if item.desc.keys:
+        return item.desc.keys[0]
+    if item.definition is None:
+        return range(len(item.desc.columns))
+    block = lower_and_optimize_block(temporal_filters(relation_of_item(planning, item)))
+    return range(len(item.desc.columns)) if block.recursions else default_key(block.relation)
 
 
 # --- namespaces ---------------------------------------------------------------------------
