@@ -22,7 +22,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -256,6 +256,14 @@ class MemoryBlob:
         return None
 
 
+@lru_cache(64)
+def _s3_blob(uri: str) -> Blob:
+    """Return the process's client of a bucket, with its connections: one for each URI."""
+    from foreshore.storage.s3_blob import S3Blob  # needs an optional package
+
+    return S3Blob(uri)
+
+
 def open_blob(uri: str | None, data_dir: Path) -> Blob:
     """Return the store for `uri`; None stands for a directory in `data_dir`."""
     if uri is None:
@@ -265,9 +273,7 @@ def open_blob(uri: str | None, data_dir: Path) -> Blob:
         case "file":
             return FileBlob(Path(unquote(parts.path)))
         case "s3":
-            from foreshore.storage.s3_blob import S3Blob  # needs an optional package
-
-            return S3Blob(uri)
+            return _s3_blob(uri)
         case scheme:
             raise InvalidParameterValue(
                 f'unrecognized blob store "{scheme or uri}"',

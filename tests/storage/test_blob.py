@@ -183,7 +183,10 @@ def test_url_selects_service(tmp_path: Path) -> None:
     blob = open_blob(f"file://{tmp_path}/a%20b", tmp_path)
     blob.put("c", b"")
     assert (tmp_path / "a b" / "c").exists()
-    assert isinstance(open_blob("s3://bucket/prefix?region=eu-west-1", tmp_path), S3Blob)
+    client = open_blob("s3://bucket/prefix?region=eu-west-1", tmp_path)
+    assert isinstance(client, S3Blob)
+    assert open_blob("s3://bucket/prefix?region=eu-west-1", tmp_path) is client
+    assert open_blob("s3://bucket/other?region=eu-west-1", tmp_path) is not client
     for wrong in ("s3:///prefix", "s3://key:secret@bucket/", "s3://b/?secret=x", "gs://secret/"):
         with pytest.raises(InvalidParameterValue) as raised:
             open_blob(wrong, tmp_path)
