@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import statistics
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ def full_values(batch: Batch) -> str:
     return ", ".join(f"({a}, {b}, {x}, 'new {x}', {x}.5)" for a, b, x in batch)
 
 
+def parameters(batch: Batch, row: str) -> str:
+    """Return as many rows as a batch has, in each of which ? is the next parameter."""
+    parts = ", ".join([row] * len(batch)).split("?")
+    return "".join(part + f"${i}" for i, part in enumerate(parts[:-1], 1)) + parts[-1]
+
+
 def texts(batch: Batch) -> list[str]:
     """Return a text for each row."""
     return [f"new {x}" for _, _, x in batch]
@@ -76,6 +83,22 @@ OLD: dict[str, Callable[[Batch], tuple[str, Arguments]]] = {
     "INSERT ... ON CONFLICT DO UPDATE": lambda batch: (
         "INSERT INTO li SELECT *, 'new', 0.5 FROM unnest($1::int[], $2::int[], $3::int[])"
         " ON CONFLICT (a, b) DO UPDATE SET x = excluded.x",
+        tuple(columns(batch)),
+    ),
+    "INSERT ... VALUES ($1, ...) ON CONFLICT": lambda batch: (
+        "INSERT INTO li VALUES "
+        + parameters(batch, "(?, ?, ?, 'new', 0.5)")
+        + " ON CONFLICT (a, b) DO UPDATE SET x = excluded.x",
+        tuple(chain.from_iterable(batch)),
+    ),
+    "UPDATE ... FROM (VALUES ($1, ...))": lambda batch: (
+        f"UPDATE li SET x = v.x FROM (VALUES {parameters(batch, '(?::int, ?::int, ?::int)')})"
+        " AS v (a, b, x) WHERE li.a = v.a AND li.b = v.b",
+        tuple(chain.from_iterable(batch)),
+    ),
+    "MERGE ... USING unnest, 3 arrays": lambda batch: (
+        "MERGE INTO li USING unnest($1::int[], $2::int[], $3::int[]) AS v (a, b, x)"
+        " ON li.a = v.a AND li.b = v.b WHEN MATCHED THEN UPDATE SET x = v.x",
         tuple(columns(batch)),
     ),
     "DELETE ... WHERE a = ANY($1)": lambda batch: (
