@@ -448,13 +448,17 @@ class SubqueryRef(Syntax):
 
 
 class FunctionRef(Syntax):
-    """A function in FROM, or several in ROWS FROM; LATERAL makes no difference."""
+    """A function in FROM, or several in ROWS FROM; LATERAL makes no difference.
+
+    `definitions` is a column definition list, whose names are `columns` too.
+    """
 
     calls: tuple[Expression, ...]
     alias: str | None
     columns: tuple[str, ...]
     ordinality: bool
     at: int
+    definitions: tuple[tuple[str, TypeName], ...] = ()
 
 
 class JoinRef(Syntax):

@@ -32,6 +32,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.coerce import cast, coerce
 from foreshore.sql.bind.definitions import sequence
 from foreshore.sql.bind.expression import ExpressionBinder, undefined_function
+from foreshore.sql.bind.json_records import bind_records, returns_records
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_json import bind_arguments, takes_rows
 from foreshore.sql.planning import located
@@ -148,6 +149,8 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         return environment(binder, _ENVIRONMENT[name], expr.at)
     if not expr.args and name == "merge_action":
         return _merge_action(binder, expr)
+    if returns_records(expr):
+        return bind_records(binder, expr)
     if takes_rows(name):
         args, is_result = bind_arguments(binder, name, expr.args)
         if is_result:

@@ -17,6 +17,7 @@ from foreshore.errors import (
     AmbiguousColumn,
     FeatureNotSupported,
     InvalidColumnReference,
+    SyntaxError_,
     UndefinedColumn,
     WrongObjectType,
 )
@@ -48,6 +49,7 @@ from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import common_type, to_common, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.json_records import records_of, returns_records
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.row_values import conjunction
@@ -271,6 +273,15 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
         return _rows_from(planning, item, calls, parent)
     (call,) = calls
     binder = ExpressionBinder(planning, Scope(parent=parent), Clause("functions in FROM"))
+    if isinstance(call, ast.FunctionCall) and returns_records(call):
+        found, args = records_of(binder, call, item.definitions)
+        outputs = (*found.names, *(("ordinality",) if item.ordinality else ()))
+        return _of_rows(flat_map(UNIT, found, args), outputs, item, call.name[-1])
+    if item.definitions:
+        raise SyntaxError_(
+            'a column definition list is only allowed for functions returning "record"',
+            position=item.at + 1,
+        )
     if isinstance(call, ast.FunctionCall) and call.name == (CHANGES,):
         read, columns = bind_changes(planning, call)
         return _named(read, list(columns_of(read)), columns, item, CHANGES, None)

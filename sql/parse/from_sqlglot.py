@@ -246,10 +246,19 @@ class Converter(ExpressionConverter):
             return self.name(alias), ()
         columns = []
         for column in alias.args.get("columns") or ():
-            if not isinstance(column, exp.Identifier):
-                return self.refuse("a column definition list", column)
+            if isinstance(column, nodes.ColumnSpelling):
+                if not isinstance(node, exp.Table):
+                    return self.refuse("a column definition list here", column)
+                column = column.this
             columns.append(self.name(column))
         return (self.name(alias.this) if alias.this else None), tuple(columns)
+
+    def _definitions(self, node: exp.Expr) -> tuple[tuple[str, ast.TypeName], ...]:
+        """Return the columns of a column definition list."""
+        alias = node.args.get("alias")
+        columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+        found = [each for each in columns or () if isinstance(each, nodes.ColumnSpelling)]
+        return tuple((self.name(each.this), self.type(each.args["kind"])) for each in found)
 
     def _primary(self, node: exp.Expr) -> ast.FromItem:
         alias, columns = self._table_alias(node)
@@ -272,6 +281,7 @@ class Converter(ExpressionConverter):
                     columns,
                     bool(node.args.get("ordinality")),
                     at,
+                    self._definitions(node),
                 )
             case exp.Subquery():
                 inner = node.this

@@ -67,6 +67,7 @@ _FAMILIES = (
     "jsonwritten",
     "arrays",
     "records",
+    "json_records",
     "shaped",
     "lists",
     "maps",

@@ -15,6 +15,12 @@ class ContainerSpelling(exp.Expression):
     arg_types = {"this": True, "key": False, "item": True, "dimensions": False}
 
 
+class ColumnSpelling(exp.Expression):
+    """A column of a column definition list: its name and type."""
+
+    arg_types = {"this": True, "kind": True}
+
+
 class Container(exp.Expression):
     """`LIST[...]` or `MAP[key => value, ...]`, or one of a query; `this` is its kind."""
 

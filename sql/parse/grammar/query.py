@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
-from foreshore.sql.parse.grammar.nodes import GroupingSets, Shown
+from foreshore.sql.parse.grammar.nodes import ColumnSpelling, GroupingSets, Shown
 from foreshore.sql.parse.grammar.with_clause import WithParser
 from foreshore.sql.parse.keywords import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
 
@@ -264,6 +264,10 @@ class Parser(WithParser):
         explicit = self._take("as")
         token = self._curr
         quoted = bool(token) and token.token_type == TokenType.IDENTIFIER
+        if explicit and token and token.text == "(" and not quoted:
+            self._advance()
+            unnamed = exp.TableAlias(columns=self._alias_columns())
+            return located(unnamed, token)
         if not token or not (quoted or (is_word(token) and first_word(token) not in NOT_COLUMN)):
             if explicit:
                 self.fail(token)
@@ -271,21 +275,26 @@ class Parser(WithParser):
         self._advance()
         alias = exp.TableAlias(this=located(exp.Identifier(this=token.text, quoted=quoted), token))
         if self._match(TokenType.L_PAREN):
-            columns = []
-            while True:
-                column = self._curr
-                if not column or not (is_word(column) or column.token_type == TokenType.IDENTIFIER):
-                    self.fail(column)
-                self._advance()
-                if self._curr and self._curr.text not in (",", ")"):
-                    self.unsupported("a column definition list", self._curr.start)
-                quoted = column.token_type == TokenType.IDENTIFIER
-                columns.append(located(exp.Identifier(this=column.text, quoted=quoted), column))
-                if not self._match(TokenType.COMMA):
-                    break
-            self._match_r_paren()
-            alias.set("columns", columns)
+            alias.set("columns", self._alias_columns())
         return located(alias, token)
+
+    def _alias_columns(self) -> list[exp.Expr]:
+        """Parse the names of columns up to a parenthesis, or a column definition list."""
+        columns: list[exp.Expr] = []
+        while True:
+            column = self._curr
+            if not column or not (is_word(column) or column.token_type == TokenType.IDENTIFIER):
+                self.fail(column)
+            self._advance()
+            quoted = column.token_type == TokenType.IDENTIFIER
+            name: exp.Expr = located(exp.Identifier(this=column.text, quoted=quoted), column)
+            if self._curr and self._curr.text not in (",", ")"):
+                name = located(ColumnSpelling(this=name, kind=self._spelling()), column)
+            columns.append(name)
+            if not self._match(TokenType.COMMA):
+                break
+        self._match_r_paren()
+        return columns
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
         token, following = self._curr, self._next
