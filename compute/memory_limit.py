@@ -8,12 +8,13 @@ on. A replica that was killed for its memory would only try the same again.
 from pathlib import Path
 
 from foreshore.errors import DatabaseError
-from foreshore.memory import resident_bytes
+from foreshore.memory import own_bytes
 from foreshore.sizes import shown
 
 SHARE = 0.8  # of the machine's memory, which a replica may take by default
 SCARCE = 0.04  # of the machine's memory: less is about to be none
 MUCH = 0.25  # of the machine's memory: a replica that has it frees some when that is scarce
+CROWDED = 0.5  # of a replica's limit: beyond it, state that is in files is read from there
 
 _MEMORY = Path("/proc/meminfo")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -68,16 +69,21 @@ class ReplicaMemory:
     @property
     def is_exceeded(self) -> bool:
         """Whether it takes too much, or the machine has no more; some 50 us of reading /proc."""
-        resident = resident_bytes()
+        own = own_bytes()
         if self.limit is None:
             return False
-        if resident > self.limit:
+        if own > self.limit:
             return True
         machine = self._machine
-        if machine is None or resident < MUCH * machine:
+        if machine is None or own < MUCH * machine:
             return False
         available = _of_machine("MemAvailable")
         return available is not None and available < SCARCE * machine
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it takes so much that what can be read from files should be."""
+        return self.limit is not None and own_bytes() > CROWDED * self.limit
 
 
 def default_limit(machine: int | None) -> int | None:

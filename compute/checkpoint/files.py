@@ -1,9 +1,11 @@
 """Files of checkpoints: named arrays in an Arrow IPC file, which is mapped when it is loaded.
 
 A file has one row, and for each array a column, a list of the array's values; the column's metadata
-have its `shape`. A mapped array may be changed: the changes stay in this process.
+have its `shape`. A mapped array that is `changeable` may be changed: the changes stay in this
+process, and it counts as the process's own memory. Others must not be written to.
 """
 
+import ctypes
 import mmap
 from collections.abc import Mapping
 from math import prod
@@ -31,11 +33,16 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def map_arrays(path: Path) -> dict[str, Any]:
+def map_arrays(path: Path, *, changeable: bool = True) -> dict[str, Any]:
     """Return the arrays of a file by name; raises OSError, and ArrowInvalid or ValueError."""
+    access = mmap.ACCESS_COPY if changeable else mmap.ACCESS_READ
     with path.open("rb") as file:
-        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    whole = pa.py_buffer(memory)
+        mapped = mmap.mmap(file.fileno(), 0, access=access)
+    whole = pa.py_buffer(mapped)
+    memory: Any = mapped
+    if not changeable:  # kernels are compiled for arrays that may be changed, and change none
+        memory = (ctypes.c_char * len(mapped)).from_address(whole.address)
+        memory.mapped = mapped  # stays as long as an array does
     with pa.ipc.open_file(pa.BufferReader(whole)) as reader:
         batch, schema = reader.get_batch(0), reader.schema
     found = {}

@@ -3,6 +3,7 @@
     write        captured state; large runs that were written before are not written again
     put          a manifest, by which a checkpoint is complete
     collect      delete what the newest manifest does not name
+    map_runs     let runs that are in files be read from there, and free their memory
     newest       the replica's manifest, or else the newest one of another replica of the cluster
     read         captured state
 
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 import pyarrow as pa
@@ -31,7 +32,7 @@ from foreshore.compute.checkpoint.manifest import (
     SavedState,
     prefix_of,
 )
-from foreshore.compute.checkpoint.state import Captured, Mismatch, arrays_of
+from foreshore.compute.checkpoint.state import Arrays, Captured, Mismatch, arrays_of
 from foreshore.compute.protocol import CheckpointStatus
 from foreshore.errors import DataCorrupted
 from foreshore.failpoint import reached
@@ -58,6 +59,7 @@ class CheckpointStore:
         self._numbers = count()
         # With the number of indexes that were written.
         self._run_files: WeakKeyDictionary[Run, tuple[File, int]] = WeakKeyDictionary()
+        self._mapped: WeakSet[Run] = WeakSet()  # that are read from their files
         self._written: set[str] | None = None  # keys; None: all that is there
         self._kept: set[str] | None = None  # keys not to be deleted yet; None: all
 
@@ -118,6 +120,18 @@ class CheckpointStore:
             self._written.discard(key)
             reached("checkpoint.deleted")
 
+    def map_runs(self) -> None:
+        """Let runs that were written be read from their files, which can be more than memory.
+
+        The system reads what is needed, and drops it when memory is needed for others.
+        """
+        for run, (file, indexes) in list(self._run_files.items()):
+            if run in self._mapped or not self._is_kept(file) or indexes < _indexes_made(run):
+                continue
+            with self._files.of([file]) as (path,):
+                run.back(Arrays(map_arrays(path, changeable=False)))
+            self._mapped.add(run)
+
     # --- reading
 
     def newest(self) -> Manifest | None:
@@ -142,7 +156,10 @@ class CheckpointStore:
             with self._files.of(saved.files) as paths:
                 found = dict(zip((file.key for file in saved.files), paths, strict=True))
                 arrays = map_arrays(found[saved.arrays.key])
-                runs = {name: map_arrays(found[file.key]) for name, file in saved.runs.items()}
+                runs = {
+                    name: map_arrays(found[file.key], changeable=False)
+                    for name, file in saved.runs.items()
+                }
                 tables = {name: read_table(found[f.key]) for name, f in saved.tables.items()}
         except (DataCorrupted, OSError, pa.ArrowInvalid, ValueError) as error:
             raise Mismatch(str(error)) from error
@@ -151,6 +168,7 @@ class CheckpointStore:
             file = saved.runs[name]
             if file.key.startswith(self._prefix):
                 self._run_files[run] = file, _indexes_made(run)
+                self._mapped.add(run)
 
         return Captured(arrays, {}, tables, runs, made)
 

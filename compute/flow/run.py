@@ -6,6 +6,7 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
+from foreshore.compute.checkpoint.state import Arrays
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.kernels import rows
 from foreshore.compute.flow.shared import Shared
@@ -64,6 +65,12 @@ class Index(Shared):
                     made = self._made = rows.sort_hashes(hashes)
         return made
 
+    def back(self, words: Words, made: tuple[Hashes, Places] | None) -> None:
+        """Use other memory with the same contents, also of what was computed, if that is given."""
+        self._words = words
+        if made is not None:
+            self._made = made
+
     @property
     def nbytes(self) -> int:
         """Return the size in memory."""
@@ -93,6 +100,22 @@ class Run(Shared):
         """Return the size in memory."""
         own = self.hashes.nbytes + self.words.nbytes + self.times.nbytes + self.diffs.nbytes
         return own + sum(index.nbytes for index in self.indexes)
+
+    def back(self, saved: Arrays) -> None:
+        """Use the arrays of a file in which the run was saved, which have the same contents.
+
+        Other threads may read meanwhile: it does not matter which ones they find.
+        """
+        for name in ("hashes", "words", "times", "diffs"):
+            assert saved.array(name).shape == getattr(self, name).shape, name
+        for name in ("hashes", "words", "times", "diffs"):
+            object.__setattr__(self, name, saved.array(name))
+        for number, index in enumerate(self.indexes):
+            name = f"index{number}"
+            made = None
+            if saved.has(f"{name}.hashes"):
+                made = saved.array(f"{name}.hashes"), saved.array(f"{name}.places")
+            index.back(self.words, made)
 
     def updates(self) -> Batch:
         """Return the updates in order."""

@@ -90,6 +90,7 @@ class Checkpointer:
     """The checkpoints of one replica; belongs to the event loop.
 
     `steps` is the pool on which dataflows step, `freed` is called with one that can step again.
+    If memory is crowded after a round, large runs are read from its files from then on.
     """
 
     def __init__(
@@ -98,12 +99,14 @@ class Checkpointer:
         steps: Executor,
         freed: Callable[[DataflowState], None],
         send: Callable[[Checkpoints], None],
+        is_crowded: Callable[[], bool],
     ) -> None:
         self.opened = False
         self._dataflows = dataflows
         self._steps = steps
         self._freed = freed
         self._send = send
+        self._is_crowded = is_crowded
         self._writing = ThreadPoolExecutor(1, "checkpoints", initializer=_yield_to_others)
         self._engine: SavingEngine | None = None
         self._store: CheckpointStore | None = None
@@ -252,6 +255,11 @@ class Checkpointer:
             await blocking.run(self._writing, self._store.collect, manifest)
         except Exception:  # the checkpoint is complete; the next round tries again
             logger.exception("files of old checkpoints are not deleted")
+        if self._is_crowded():
+            try:
+                await blocking.run(self._writing, self._store.map_runs)
+            except Exception:  # they stay in memory
+                logger.exception("the state in files is not read from there")
 
     async def _saved(self, dataflow: DataflowState) -> _Written | None:
         """Write a dataflow, or else keep what the last round has of it; None if that is nothing."""

@@ -31,6 +31,11 @@ class MemoryWatch:
         """Set how many bytes the process may take; None: most of the machine's."""
         self._memory = ReplicaMemory(limit)
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether what can be read from files should be."""
+        return self._memory.is_crowded
+
     def refusal_of(self, dataflow: DataflowState) -> MemoryLimitExceeded:
         """Return why a dataflow is stalled; by default, because an allocation has failed."""
         self._relieved_at = asyncio.get_running_loop().time()

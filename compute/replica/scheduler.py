@@ -57,7 +57,13 @@ class Scheduler:
         self._work = asyncio.Event()
         self._hydrations = asyncio.Event()
         self.memory = MemoryWatch(registry.dataflows, self._stall)
-        self.checkpoints = Checkpointer(registry.dataflows, self.steps, self._freed, reports.send)
+        self.checkpoints = Checkpointer(
+            registry.dataflows,
+            self.steps,
+            self._freed,
+            reports.send,
+            lambda: self.memory.is_crowded,
+        )
 
     def start(self) -> None:
         """Start the tasks that look for work."""

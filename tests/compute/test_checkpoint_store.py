@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,8 +18,11 @@ from foreshore.compute.checkpoint.manifest import (
     engine_version,
     fingerprint,
 )
-from foreshore.compute.checkpoint.state import Arrays, Captured, run_of
+from foreshore.compute.checkpoint.state import Arrays, Captured, arrays_of, run_of
 from foreshore.compute.checkpoint.store import CheckpointStore
+from foreshore.compute.flow.batch import Batch
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.spine import Spine
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
@@ -26,6 +30,7 @@ from foreshore.storage.blob import FileBlob
 from foreshore.storage.local_files import LocalFiles
 
 ID = GlobalId("u1")
+NONE = np.empty(0, np.int64)
 
 
 def manifest_of(*states: SavedState) -> Manifest:
@@ -52,6 +57,50 @@ def test_a_run_whose_file_was_deleted_is_written_again(tmp_path: Path) -> None:
     store.put(manifest_of(again))
     assert store.write(captured).runs == again.runs  # it is written once
     assert np.array_equal(store.read(again).run_arrays["rows"]["times"], numbers)
+
+
+def test_runs_are_read_from_files_that_were_written(tmp_path: Path) -> None:
+    blob = FileBlob(tmp_path / "blobs")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    store = CheckpointStore(blob, LocalFiles(blob, scratch), scratch, "c", "r")
+    keys = [np.array([0]), np.array([1])]
+    words = np.arange(20_000, dtype=np.int64).reshape(-1, 2)
+    batch = Batch(words, np.ones(len(words), np.int64), np.ones(len(words), np.int64))
+    spine = Spine(keys, np.zeros(2, np.int64), Interner(), 1)
+    (one, other) = (spine.sorted(batch.take(slice(0, 6_000))), spine.sorted(batch))
+    _ = other.indexes[0].hashes  # which is made
+    before = [{k: a.copy() for k, a in arrays_of(run).items()} for run in (one, other)]
+    stored = store.write(Captured(runs={"one": one, "other": other}))
+    _ = one.indexes[0].hashes  # after the run was written
+    store.put(manifest_of(stored))
+    store.collect(manifest_of(stored))
+    store.map_runs()
+    assert [is_in_file(run.words) for run in (one, other)] == [False, True]
+    assert is_in_file(other.indexes[0].places)
+    for run, arrays in zip((one, other), before, strict=True):
+        for name, array in arrays.items():
+            assert np.array_equal(arrays_of(run)[name], array), name
+    spine.add_run(other)
+    wanted = Batch(words[:9, 1:].copy(), batch.times[:9], batch.diffs[:9])
+    found = spine.joined(1, wanted, NONE, np.array([0]), 2)
+    assert sorted(found.words[:, 0].tolist()) == words[:9, 0].tolist()
+    again = store.write(Captured(runs={"one": one, "other": other}))
+    store.put(manifest_of(again))
+    store.collect(manifest_of(again))
+    assert again.runs["other"] == stored.runs["other"]
+    store.map_runs()
+    assert is_in_file(one.words)
+
+
+def is_in_file(array: Any) -> bool:
+    """Whether memory is a mapped file."""
+    address = array.ctypes.data
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if begin <= address < end:
+            return line.endswith(".arrow")
+    raise AssertionError(address)
 
 
 @pytest.mark.parametrize(

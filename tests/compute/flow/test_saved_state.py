@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.checkpoint import state
 from foreshore.compute.checkpoint.files import map_arrays, write_arrays
-from foreshore.compute.checkpoint.state import Captured, Reader, Writer, arrays_of
+from foreshore.compute.checkpoint.state import Arrays, Captured, Reader, Writer, arrays_of
 from foreshore.compute.engine import Dataflow, Engine, Input
 from foreshore.compute.flow import hydration, ordered, spine
 from foreshore.compute.flow.dataflow import FlowDataflow
@@ -32,17 +32,21 @@ from tests.relations import histories, lowered_relations
 
 
 def through_files(captured: Captured, directory: Path) -> Captured:
-    """Return what is read back of captured state."""
+    """Return what is read back of captured state. Runs are in memory first, then in files."""
 
-    def again(arrays: Mapping[str, object]) -> dict[str, Any]:
+    def again(arrays: Mapping[str, object], *, changeable: bool) -> dict[str, Any]:
         path = directory / "file.arrow"
         write_arrays(path, arrays)
-        found = map_arrays(path)
+        found = map_arrays(path, changeable=changeable)
         path.unlink()
         return found
 
-    runs = {name: again(arrays_of(run)) for name, run in captured.runs.items()}
-    return Captured(again(captured.arrays), {}, captured.tables, runs)
+    mapped = {n: again(arrays_of(run), changeable=False) for n, run in captured.runs.items()}
+    copied = {n: {k: a.copy() for k, a in arrays.items()} for n, arrays in mapped.items()}
+    arrays = again(captured.arrays, changeable=True)
+    return Captured(
+        arrays, {}, captured.tables, copied, lambda name, run: run.back(Arrays(mapped[name]))
+    )
 
 
 class Restarting(WithoutBulk):

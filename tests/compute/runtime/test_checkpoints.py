@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from foreshore.compute.checkpoint import state
 from foreshore.compute.checkpoint.manifest import (
     File,
     Manifest,
@@ -19,11 +20,13 @@ from foreshore.compute.checkpoint.manifest import (
     SavedState,
     fingerprint,
 )
-from foreshore.compute.checkpoint.state import Mismatch
+from foreshore.compute.checkpoint.state import Arrays, Mismatch
 from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.controller.cluster import Replica
 from foreshore.compute.controller.input_holds import _downgrade_holds
-from foreshore.compute.flow import collection
+from foreshore.compute.flow import collection, spine
+from foreshore.compute.flow.run import Run
+from foreshore.compute.memory_limit import ReplicaMemory
 from foreshore.compute.protocol import DataflowDescription, SinkExport
 from foreshore.compute.replica import checkpoints
 from foreshore.compute.replica.dataflow import DataflowState
@@ -132,6 +135,24 @@ def test_a_restarted_replica_resumes_all_dataflows(
     assert scenario(tmp_path) == RIGHT
     assert caplog.text.count(RESUMED) == 2
     assert HYDRATED not in caplog.text
+
+
+def test_answers_are_right_with_state_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped: list[Run] = []
+    back = Run.back
+
+    def noted(run: Run, saved: Arrays) -> None:
+        mapped.append(run)
+        back(run, saved)
+
+    monkeypatch.setattr(Run, "back", noted)
+    monkeypatch.setattr(state, "LARGE", 1)
+    monkeypatch.setattr(spine, "TAIL_ROWS", 1)
+    monkeypatch.setattr(ReplicaMemory, "is_crowded", True)
+    assert scenario(tmp_path) == RIGHT
+    assert mapped
 
 
 def files(env: Environment) -> list[Path]:
@@ -421,8 +442,8 @@ def test_view_resumes_if_its_shard_has_all_rows(upper: int, fits: bool) -> None:
     """The output changed before 5 for the last time; the state is that before 10."""
     sink = SinkExport(GlobalId("u9"))
     description = DataflowDescription(GlobalId("u9"), joined(), (), (sink,), upper - 1)
-    state = SavedState(File("a", 0, 0))
-    saved = SavedDataflow(GlobalId("u9"), fingerprint(description), 10, 5, 0, state)
+    files = SavedState(File("a", 0, 0))
+    saved = SavedDataflow(GlobalId("u9"), fingerprint(description), 10, 5, 0, files)
     if fits:
         check_fits(saved, description, {}, {GlobalId("u9"): upper})
     else:
