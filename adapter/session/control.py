@@ -208,14 +208,14 @@ async def discard(session: "Session", context: StatementContext, plan: plans.Dis
 async def maintain(
     session: "Session", context: StatementContext, plan: plans.Maintain
 ) -> Completed:
-    """Run VACUUM, ANALYZE or CHECKPOINT."""
+    """Run VACUUM, ANALYZE, CHECKPOINT or REINDEX; indexes need no rebuilding."""
     verb = plan.verb.upper()
     if plan.verb == "vacuum" and (session.is_one_of_several or session.transactions.in_block):
         raise ActiveSqlTransaction("VACUUM cannot run inside a transaction block")
     why = f"cannot {plan.verb} non-tables or special system tables"
     for name in plan.skipped:
         _warn(session, f'skipping "{name}" --- {why}', "01000")
-    if plan.verb != "analyze":
+    if plan.verb not in ("analyze", "reindex"):
         await session.coordinator.storage.settle()
     return Completed(verb)
 

@@ -132,6 +132,12 @@ class SetDefault(Syntax):
     text_at: int
 
 
+class ValidateConstraint(Syntax):
+    """VALIDATE CONSTRAINT, which has no effect: all constraints are valid."""
+
+    name: str
+
+
 class AlterColumnType(Syntax):
     """ALTER COLUMN ... TYPE ... [USING ...]."""
 
@@ -195,6 +201,7 @@ TableAction: TypeAlias = (
     | SetNotNull
     | SetDefault
     | AlterColumnType
+    | ValidateConstraint
     | AddIdentity
     | SetIdentity
     | DropIdentity

@@ -128,7 +128,7 @@ class DiscardStatement(Syntax):
 class MaintenanceStatement(Syntax):
     """VACUUM, ANALYZE or CHECKPOINT; without `tables`, of all tables."""
 
-    verb: OneOf["vacuum", "analyze", "checkpoint"]
+    verb: OneOf["vacuum", "analyze", "checkpoint", "reindex"]
     tables: tuple[TableRef, ...]
 
 

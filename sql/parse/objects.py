@@ -51,8 +51,8 @@ class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinition
         """Parse CREATE."""
         at = self.expect("create").start
         or_replace = self.accept("or", "replace")
-        if self.at_word("unlogged"):
-            self.unsupported("CREATE UNLOGGED")
+        if not or_replace and self.accept("unlogged", "table"):
+            return self._create_table(temporary=False)  # kept like any other
         if temporary := self._temporary():
             if self.at_word("recursive"):
                 self.unsupported("CREATE RECURSIVE VIEW")

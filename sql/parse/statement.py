@@ -26,7 +26,6 @@ _UNSUPPORTED_WORDS = frozenset(
         "load",
         "notify",
         "reassign",
-        "reindex",
         "revoke",
         "security",
     ]
@@ -418,6 +417,19 @@ class StatementParser(ExplainParser):
             self.in_parentheses(self.name)
         return table
 
+    def _reindex(self) -> ast.StatementSyntax:
+        self.expect("reindex")
+        if self.at_symbol("("):
+            self.in_parentheses(self._maintenance_option)
+        if not self.at_word("index", "table", "schema", "database", "system"):
+            self.fail()
+        kind = self.advance().value
+        self.accept("concurrently")
+        if kind in ("index", "table"):
+            return ast.MaintenanceStatement("reindex", (self.table_name(),))
+        self.name()
+        return ast.MaintenanceStatement("reindex", ())
+
     def _checkpoint(self) -> ast.StatementSyntax:
         self.expect("checkpoint")
         return ast.MaintenanceStatement("checkpoint", ())
@@ -474,6 +486,7 @@ _STATEMENTS: dict[str, Parse] = {
     "discard": StatementParser._discard,
     "vacuum": StatementParser._vacuum,
     "analyze": StatementParser._analyze,
+    "reindex": StatementParser._reindex,
     "analyse": StatementParser._analyze,
     "checkpoint": StatementParser._checkpoint,
     "refresh": StatementParser.refresh_view,

@@ -380,6 +380,8 @@ class TableParser(SequenceParser):
             if is_constraint:
                 return ast.DropConstraint(name, if_exists)
             return ast.DropColumn(name, if_exists, cascade)
+        if self.accept("validate", "constraint"):
+            return ast.ValidateConstraint(self.name())
         if self.accept("alter"):
             self.accept("column")
             return self._column_action(self.name())

@@ -125,7 +125,7 @@ class RefreshView:
 
 @dataclass(frozen=True, slots=True)
 class Maintain:
-    """VACUUM and CHECKPOINT, which compact storage, and ANALYZE, which has no effect."""
+    """VACUUM and CHECKPOINT, which compact storage; ANALYZE and REINDEX, without effect."""
 
-    verb: OneOf["vacuum", "analyze", "checkpoint"]
+    verb: OneOf["vacuum", "analyze", "checkpoint", "reindex"]
     skipped: tuple[str, ...]  # names of relations that are not tables

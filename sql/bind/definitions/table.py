@@ -185,11 +185,17 @@ def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Trunc
 
 
 def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) -> Maintain:
-    """Return the plan of VACUUM, ANALYZE or CHECKPOINT."""
+    """Return the plan of VACUUM, ANALYZE, CHECKPOINT or REINDEX."""
     skipped = []
     for ref in statement.tables:
         with located(ref.at):
+            if statement.verb == "reindex" and planning.catalog.find_key(ref.name):
+                continue
             item = planning.catalog.resolve_item(ref.name)
+        if statement.verb == "reindex":
+            if item.kind not in ("table", "materialized view", "index"):
+                raise WrongObjectType(f'"{item.name.item}" is not a table or materialized view')
+            continue
         if item.kind not in ("table", "materialized view"):
             skipped.append(item.name.item)
     return Maintain(statement.verb, tuple(skipped))
@@ -340,6 +346,12 @@ class _TableEdit:
                 if found.generated is not None:
                     raise SyntaxError_(f"{self._described(column)} is a generated column")
                 found.default, found.default_text, found.default_at = default, text, text_at
+            case ast.ValidateConstraint(name=name):
+                if self._constraint(name, is_index=False).kind != "check":
+                    raise WrongObjectType(
+                        f'constraint "{name}" of relation "{self.name.item}" is not a foreign key'
+                        " or check constraint"
+                    )
             case ast.AlterColumnType():
                 self._alter_type(action)
             case ast.AddIdentity():

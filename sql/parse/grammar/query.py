@@ -112,8 +112,8 @@ class Parser(WithParser):
             for word in ("temporary", "temp")
             for scope in ((), ("local",), ("global",))
         )
-        if not temporary and self._word("unlogged"):
-            self.unsupported("an unlogged table", self._curr.start)
+        if not temporary:
+            self._take("unlogged")
         self._take("table")
         token = self._curr
         name = self._names()
