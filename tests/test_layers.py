@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server": {"adapter"},
     "foreshore": set(),  # the vocabulary, which all may import
 }
+MOST_LINES = 600  # of a file; past these there are usually two ideas
+MOST_FILES = 15  # in a folder of the adapter
 COMPOSITION_ROOT = ROOT / "server" / "main.py"
 
 
@@ -56,6 +59,14 @@ def test_every_package_is_shipped() -> None:
     assert sorted(listed) == sorted(
         p if p.split(".")[0] == "foreshore" else f"foreshore.{p}" for p in paths
     )
+
+
+def test_files_are_short_and_folders_of_the_adapter_small() -> None:
+    files = [file for layer in MAY_IMPORT for file in (ROOT / layer).rglob("*.py")]
+    lengths = {str(file): len(file.read_text().splitlines()) for file in files}
+    assert {file: lines for file, lines in lengths.items() if lines > MOST_LINES} == {}
+    folders = Counter(file.parent for file in files if file.is_relative_to(ROOT / "adapter"))
+    assert {folder: n for folder, n in folders.items() if n > MOST_FILES} == {}
 
 
 def test_a_server_loads_no_kernels() -> None:
