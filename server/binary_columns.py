@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from foreshore.number_text import OID_NAMES
 from foreshore.output_style import OutputStyle
+from foreshore.server.numeric_columns import numeric_columns
 from foreshore.server.text_columns import list_offsets, text_column
 from foreshore.types import INT2, OID, RANGE_TYPES, STRUCTURED, UNSIGNED, SqlType, oid_of
 
@@ -134,6 +135,9 @@ def numeric_bytes(value: Decimal, scale: int | None) -> bytes:
 
 def _numeric(column: pa.Array, type: SqlType) -> Bytes:
     scale = None if type.trim else type.scale
+    short = numeric_columns(column, scale)
+    if short is not None:
+        return short
     values = column.to_pylist()
     return pa.array([None if v is None else numeric_bytes(v, scale) for v in values], pa.binary())
 

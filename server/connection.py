@@ -7,6 +7,7 @@ answer is usually one write. `Conversation._failed` is the one place where error
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import assert_never
 
 import pyarrow as pa
@@ -283,9 +284,8 @@ class Conversation:
             elif size <= INLINE and not _is_wide(batch):
                 wire.put(encoder.chunk(batch, style))
             else:
-                for start in range(0, size, CHUNK):
-                    part = batch.slice(start, CHUNK)
-                    wire.put(await blocking.run(None, encoder.chunk, part, style))
+                async for piece in copying.encoded(batch, partial(encoder.chunk, style=style)):
+                    wire.put(piece)
                     await wire.relieve()
             if rows.streaming:
                 wire.flush()

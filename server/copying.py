@@ -7,7 +7,10 @@ The number of pieces in progress is bounded, and so is the data read ahead of th
 import asyncio
 import os
 from collections import deque
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
+
+import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
@@ -47,9 +50,8 @@ async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
             wire.flush()
             await wire.relieve()
             continue
-        for begin in range(0, batch.num_rows, CHUNK):
-            part = batch.slice(begin, CHUNK)
-            wire.put(await blocking.run(None, formatter.rows, part))
+        async for piece in encoded(batch, formatter.rows, is_plain=formatter.is_plain):
+            wire.put(piece)
             await wire.relieve()
         if copy.streaming:
             wire.flush()
@@ -57,6 +59,30 @@ async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
         wire.put(end)
     wire.put(message.COPY_DONE_OUT)
     return copy.tag(count)
+
+
+async def encoded(
+    batch: pa.RecordBatch,
+    encode: Callable[[pa.RecordBatch], message.Bytes],
+    *,
+    is_plain: bool = True,
+) -> AsyncIterator[message.Bytes]:
+    """Yield the parts of a batch encoded on threads.
+
+    If a part depends on its rows alone (`is_plain`), the next is encoded while one is sent.
+    """
+    parts = [batch.slice(begin, CHUNK) for begin in range(0, batch.num_rows, CHUNK)]
+    following: asyncio.Future[message.Bytes] | None = None
+    try:
+        for number, part in enumerate(parts):
+            current = following or asyncio.ensure_future(blocking.run(None, encode, part))
+            following = None
+            if is_plain and number + 1 < len(parts):
+                following = asyncio.ensure_future(blocking.run(None, encode, parts[number + 1]))
+            yield await current
+    finally:
+        if following is not None:
+            following.cancel()
 
 
 async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
