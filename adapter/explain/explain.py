@@ -10,6 +10,7 @@ from foreshore import blocking
 from foreshore.adapter.read.access_path import (
     Bulk,
     Constant,
+    IndexLookups,
     IndexRead,
     InProcess,
     KeyLookup,
@@ -93,6 +94,8 @@ def _used(context: StatementContext, peek: PeekPlan) -> str:
     match peek.path:
         case KeyLookup() as path:
             return f"\n\nUsed key:\n{described_steps(context, path)}"
+        case IndexLookups() as path:
+            return f"\n\nUsed indexes:\n{described_steps(context, path)}"
         case IndexRead() as path:
             return f"\n\nUsed index:\n{_index_read(context, path)}"
         case _:
@@ -144,7 +147,7 @@ def _row(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def described_steps(context: StatementContext, lookup: KeyLookup) -> str:
+def described_steps(context: StatementContext, lookup: KeyLookup | IndexLookups) -> str:
     """Return the steps of a key look-up as lines."""
     return "\n".join(_step(context, each) for each in lookup.steps)
 
@@ -155,7 +158,9 @@ def _step(context: StatementContext, step: Step) -> str:
         return f"  {name_of(context, step.table)}\n    read whole"
     names = context.planner.reader().planned[step.table].desc.names
     key = [names[i] for i in step.columns]
-    lines = [f"  {quote_identifier(step.by.name)} of {name_of(context, step.table)}"]
+    by = step.by
+    name = quote_identifier(by.name) if by.index is None else name_of(context, by.index)
+    lines = [f"  {name} of {name_of(context, step.table)}"]
     if step.keys or not step.sources:
         lines.append(_values(context, key, step.keys))
     for source in step.sources:
@@ -210,7 +215,7 @@ def _timestamp(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
 async def _physical(context: StatementContext, peek: PeekPlan, plan: Explain) -> str:
     heading = described_path(context, peek)
     match peek.path:
-        case KeyLookup() as path:
+        case KeyLookup() | IndexLookups() as path:
             return f"{heading}\n{described_steps(context, path)}\n{plan.text}"
         case Constant():
             return f"{heading}\n{plan.text}"
@@ -230,6 +235,8 @@ def described_path(context: StatementContext, peek: PeekPlan) -> str:
     match peek.path:
         case KeyLookup():
             return "Key look-up, in this process"
+        case IndexLookups():
+            return "Look-ups in indexes, the rest in this process"
         case Constant():
             return "Constant, computed at once"
         case IndexRead():

@@ -3,13 +3,14 @@
     Constant    nowhere: the query reads nothing, and kernels compute it
     KeyLookup   the key index of a table, for keys that the statement names
     IndexRead   an index of the session's cluster, for literal keys or whole
+    IndexLookups  several of these, for keys, or one of which more than rows is asked
     InProcess   an engine in this process: system relations, recursions, the transaction's writes
     Bulk        an engine of the session's cluster, over shards and indexes
 
 A prepared statement keeps its `PeekPlan`. An execution only binds arguments and session values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
@@ -18,12 +19,12 @@ from foreshore.adapter.session.side_effects import call_nextval, calls_in
 from foreshore.compute.local.given_arrays import reads_arrays
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.expr.cost import is_heavy, is_large
-from foreshore.expr.ir import Relation, Scalar, single_input
+from foreshore.expr.ir import Column, Get, Relation, Scalar, single_input
 from foreshore.expr.keys import Key, KeyRange
-from foreshore.expr.traversal import sources_of
+from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId, is_builtin, is_user
 from foreshore.sql.optimize.key_range import key_range
-from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKeys
+from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKey, TableKeys
 from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.optimize.restrict import restricted
 from foreshore.sql.plan import Query
@@ -96,7 +97,30 @@ class KeyLookup:
         return tuple(step.table for step in self.steps)
 
 
-AccessPath: TypeAlias = Constant | KeyLookup | IndexRead | InProcess | Bulk
+@dataclass(frozen=True, slots=True)
+class IndexLookups:
+    """`relation` over the rows that `steps` find in indexes of the cluster, or by tables' keys.
+
+    `gets` are the collections as they are read. `otherwise` is used if there are too many rows.
+    """
+
+    steps: tuple[KeyStep, ...]
+    relation: Relation
+    gets: Mapping[GlobalId, Get]
+    otherwise: Bulk
+
+    @staticmethod
+    def index_of(step: KeyStep) -> GlobalId | None:
+        """Return the index in which a step finds its rows; None: it uses a table's own key."""
+        return step.by.index
+
+    @property
+    def collections(self) -> frozenset[GlobalId]:
+        """The indexes, and the tables looked up by their own keys."""
+        return frozenset(self.index_of(step) or step.table for step in self.steps)
+
+
+AccessPath: TypeAlias = Constant | KeyLookup | IndexRead | IndexLookups | InProcess | Bulk
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +159,13 @@ class PeekPlan:
         """Return the plan without its key lookup."""
         path = self.path
         return replace(self, path=path.otherwise) if isinstance(path, KeyLookup) else self
+
+    def without_lookups(self) -> "PeekPlan":
+        """Return the plan without key lookup and without lookups in indexes."""
+        path = self.path
+        if isinstance(path, KeyLookup | IndexLookups):
+            return replace(self, path=path.otherwise)
+        return self
 
     def in_process(self) -> "PeekPlan":
         """Return the plan evaluated in this process, which alone knows uncommitted writes."""
@@ -191,7 +222,10 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         if by_keys and not calls:
             given = read - sources | {each.id for each in query.changes}
             few = restricted(query.relation, lambda id: GIVEN_ROWS if id in given else keys(id))
-            path = path if few is None else KeyLookup(few.steps, few.relation, path)
+            if few is not None:
+                path = KeyLookup(few.steps, few.relation, path)
+            elif isinstance(path, Bulk) and not query.changes and not query.init_plans:
+                path = find_lookups(query.relation, indexes, keys) or path
     shards = frozenset(id for id in sources if not is_builtin(id))
     session_values = frozenset().union(*map(environment_names, relations))
     return PeekPlan(
@@ -238,6 +272,32 @@ def find_index(query: Query, indexes: Indexes, *, by_keys: bool) -> IndexRead | 
     if ranges:
         return max(ranges, key=lambda each: each[0])[1]
     return IndexRead(ready[0].id, get.id, None, relation, relation)
+
+
+def find_lookups(relation: Relation, indexes: Indexes, keys: KeysOf) -> IndexLookups | None:
+    """Return the lookups in indexes, and by tables' keys, that find all rows of a relation."""
+
+    def with_indexes(id: GlobalId) -> TableKeys:
+        found = [
+            TableKey(index.id, tuple(each.index for each in columns), index=index.id)
+            for index in indexes(id)
+            if len(columns := [e for e in index.key if isinstance(e, Column)]) == len(index.key)
+        ]
+        return TableKeys((*keys(id).keys, *found))
+
+    few = restricted(relation, with_indexes)
+    if few is None:
+        return None
+    steps = tuple(step for step in few.steps if isinstance(step, KeyStep))
+    if len(steps) < len(few.steps) or not all(_is_whole(step) for step in steps):
+        return None
+    gets = {node.id: node for node in walk_relations(few.relation) if isinstance(node, Get)}
+    return IndexLookups(steps, few.relation, gets, Bulk(relation))
+
+
+def _is_whole(step: KeyStep) -> bool:
+    """Whether a step names all columns of an index; a cluster cannot look up the first ones."""
+    return step.by.index is None or step.columns == step.by.columns
 
 
 def _selectivity(found: KeyRange) -> tuple[int, int, bool]:

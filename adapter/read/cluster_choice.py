@@ -7,9 +7,11 @@ serves to examine a replica; all replicas give the same answers.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from foreshore.adapter.read.access_path import PeekPlan
+from foreshore.adapter.read.access_path import IndexLookups, PeekPlan
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster
+from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.result import Result
 from foreshore.errors import (
     DatabaseError,
     ObjectNotInPrerequisiteState,
@@ -67,8 +69,20 @@ def replanned_if_dropped(context: StatementContext, ids: Iterable[GlobalId]) -> 
         raise
 
 
+async def asked_of_cluster(context: StatementContext, request: PeekRequest) -> Result:
+    """Return the answer of the session's cluster.
+
+    Raises TableAltered if an input was dropped meanwhile, so that the statement is planned again.
+    """
+    cluster = answering_cluster(context)
+    with replanned_if_dropped(context, request.reads):
+        return await context.coordinator.compute.peek(cluster.id, request)
+
+
 def collections_read(context: StatementContext, plan: PeekPlan) -> set[GlobalId]:
     """Return the shards and indexes that a plan reads."""
+    if isinstance(plan.path, IndexLookups):
+        return set(plan.path.collections)
     ids = plan.shards if plan.index is None else {plan.index.index}
     return {index_of(context, id) for id in ids} | {each.of for each in plan.query.changes}
 

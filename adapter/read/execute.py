@@ -6,15 +6,22 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.read.access_path import Bulk, Constant, IndexRead, InProcess, KeyLookup
-from foreshore.adapter.read.bind import BoundPeek, counted_each, timestamp_of
+from foreshore.adapter.read.access_path import (
+    Bulk,
+    Constant,
+    IndexLookups,
+    IndexRead,
+    InProcess,
+    KeyLookup,
+)
+from foreshore.adapter.read.bind import BoundPeek, Given, counted_each, timestamp_of
 from foreshore.adapter.read.cluster_choice import (
-    answering_cluster,
+    asked_of_cluster,
     index_of,
     pinned_replica,
-    replanned_if_dropped,
 )
 from foreshore.adapter.read.in_process import result_in_process, rows_in_process
+from foreshore.adapter.read.keys.index_lookups import look_up_indexes
 from foreshore.adapter.read.keys.key_lookup import is_local, look_up, rows_over
 from foreshore.adapter.read.result import all_rows, finished
 from foreshore.adapter.read.small import small_over, small_result
@@ -62,7 +69,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
             if rows is not None:
                 return Result.of(finish(rows, finishing))
             return await finished(await _constant(context, bound), finishing)
-        case KeyLookup() as path:
+        case KeyLookup() | IndexLookups() as path:
             return await _by_key(context, bound, path)
         case InProcess():
             context.ran("Evaluation, in this process")
@@ -86,7 +93,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
             part = "whole" if span is None else "in part"
             how = part if literals is None else f"{len(literals)} keys"
             context.ran(f"Read of index {index}, {how}, on cluster {context.cluster}")
-            return await _ask_cluster(context, request)
+            return await asked_of_cluster(context, request)
         case Bulk(relation=relation):
             small = await small_result(context, bound)
             if small is not None:
@@ -104,7 +111,7 @@ async def _finished_rows(context: StatementContext, bound: BoundPeek) -> Result 
                 tables=bound.given,
                 replica=pinned_replica(context),
             )
-            return await _ask_cluster(context, request)
+            return await asked_of_cluster(context, request)
         case path:
             assert_never(path)
 
@@ -126,17 +133,27 @@ async def execute_unfinished(context: StatementContext, bound: BoundPeek) -> pa.
             return await _constant(context, bound)
         case InProcess():
             return await rows_in_process(context, bound)
-        case KeyLookup() as path:
-            given = await look_up(context, bound, path)
+        case KeyLookup() | IndexLookups() as path:
+            given = await _given(context, bound, path)
             return None if given is None else await rows_over(context, replace(bound, given=given))
         case _:
             result = await _finished_rows(context, bound)
             return None if result is None else counted(await all_rows(result))
 
 
-async def _by_key(context: StatementContext, bound: BoundPeek, path: KeyLookup) -> Result | None:
+async def _given(
+    context: StatementContext, bound: BoundPeek, path: KeyLookup | IndexLookups
+) -> Given | None:
+    if isinstance(path, IndexLookups):
+        return await look_up_indexes(context, bound, path)
+    return await look_up(context, bound, path)
+
+
+async def _by_key(
+    context: StatementContext, bound: BoundPeek, path: KeyLookup | IndexLookups
+) -> Result | None:
     """Return the finished rows of a relation over the rows under keys."""
-    given = await look_up(context, bound, path)
+    given = await _given(context, bound, path)
     if given is None:
         context.ran("Key look-up, given up because it finds too many rows")
         return None
@@ -160,16 +177,6 @@ async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
         counted_each(bound.given),
         is_large=bound.plan.is_large or bound.has_long_values,
     )
-
-
-async def _ask_cluster(context: StatementContext, request: PeekRequest) -> Result:
-    """Return the answer of the session's cluster.
-
-    Raises TableAltered if an input was dropped meanwhile, so that the statement is planned again.
-    """
-    cluster = answering_cluster(context)
-    with replanned_if_dropped(context, request.reads):
-        return await context.coordinator.compute.peek(cluster.id, request)
 
 
 # --- CHANGES(...) --------------------------------------------------------------------------

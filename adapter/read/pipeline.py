@@ -7,13 +7,13 @@
 A time in the future is waited for before, and so are row locks (row_locks.py).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from time import perf_counter
 from typing import TypeVar
 
 import pyarrow as pa
 
-from foreshore.adapter.read.access_path import IndexRead, PeekPlan
+from foreshore.adapter.read.access_path import IndexLookups, IndexRead, PeekPlan
 from foreshore.adapter.read.bind import (
     NOTHING_GIVEN,
     BoundPeek,
@@ -37,6 +37,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.result import Result
 from foreshore.errors import FeatureNotSupported
+from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf
 from foreshore.update import Timestamp
 
@@ -97,7 +98,11 @@ async def _wait_for_inputs(context: StatementContext, trace: Trace, bound: Bound
     if bound.plan.shards:
         trace.time = bound.time
     path = bound.path
-    read = [path.index] if isinstance(path, IndexRead) else bound.plan.shards
+    read: Collection[GlobalId] = bound.plan.shards
+    if isinstance(path, IndexRead):
+        read = [path.index]
+    elif isinstance(path, IndexLookups):
+        read = path.collections
     for id in sorted(read):
         if id in context.coordinator.holds.collections:  # others are new in this transaction
             await context.coordinator.wait_readable(id, bound.time)
@@ -144,6 +149,8 @@ async def plan_read(
 ) -> PeekPlan:
     """Return the plan of the query by an access path that knows the rows at its time."""
     plan = prepared_peek(context)
+    if not by_key:
+        plan = plan.without_lookups()
     time = fixed_time(context, as_of)
     if by_key and plan.key is not None and await can_look_up(context, plan.key, time):
         return plan
@@ -167,6 +174,8 @@ def plan_for_time(context: StatementContext, plan: PeekPlan, time: Timestamp | N
         used = {index_of(context, id) for id in plan.shards} - plan.shards
         if plan.index is not None:
             used.add(plan.index.index)
+        if isinstance(plan.path, IndexLookups):
+            used = set(plan.path.collections)
         since = context.coordinator.holds.since
         if any(since(index) > time for index in used):
             return context.planner.peek_without_indexes(context.prepared)

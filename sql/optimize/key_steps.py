@@ -18,12 +18,16 @@ _CHANGING_VALUES = ("mz_now", "sequence:", "pg_advisory_unlock_all")
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """Columns of a table by which rows are found; with `prefix`, or by the first of them."""
+    """Columns of a table by which rows are found; with `prefix`, or by the first of them.
+
+    They are the key of an `index` of a cluster, or of an index that this process has.
+    """
 
     name: str
     columns: tuple[int, ...]
     prefix: bool = False
     constraint: Unique | None = None
+    index: GlobalId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def test_parts_are_encoded_in_order_and_an_error_ends_them() -> None:
                 raise ValueError(first)
             return str(first).encode()
 
-        return [each async for each in copying.encoded(batch, encode, is_plain=is_plain)]
+        return [bytes(each) async for each in copying.encoded(batch, encode, is_plain=is_plain)]
 
     for is_plain in (True, False):
         found = asyncio.run(parts(-1, is_plain=is_plain))

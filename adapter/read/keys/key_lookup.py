@@ -41,7 +41,6 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import Keys, covers, joined, keys_of
 from foreshore.compute.keys.layout import (
     MANY,
-    KeyLayout,
     KeyName,
     SecondaryName,
     has_all_rows,
@@ -57,6 +56,7 @@ from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
 from foreshore.sql.optimize.key_steps import SMALL, KeyStep, Step, WholeStep
 from foreshore.sql.rewrite.bind_parameters import bind_relation
+from foreshore.types import SqlType
 from foreshore.update import Timestamp
 
 R = TypeVar("R")
@@ -112,6 +112,19 @@ async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup
     return given
 
 
+async def rows_by_key(
+    context: StatementContext, bound: BoundPeek, step: KeyStep, given: Given
+) -> pa.RecordBatch | None:
+    """Return the rows of a table under the keys of a step; None: there are too many, or no index.
+
+    `given` are the rows of earlier steps.
+    """
+    index = await _index(context, step)
+    if index is None or not index.readable(bound.time):
+        return None
+    return await _found_rows(context, bound, index, step, given)
+
+
 def _all_rows(
     context: StatementContext, bound: BoundPeek, index: KeyIndex
 ) -> pa.RecordBatch | None:
@@ -132,7 +145,7 @@ async def _found_rows(
         return None
     while (source := _source(context, index, step, own=bound.own)) is None:
         await _index(context, step)
-    columns = await _bound_keys(context, bound, step, source.layout, given)
+    columns = await bound_keys(context, bound, step, source.layout.types, given)
     if step.constraint is None:
         most = max(index.arrangement.rows // SCANNED_SHARE, SCANNED_ROWS)
         count = await _run(context, columns, partial(_count, source, columns))
@@ -159,10 +172,14 @@ async def _run(context: StatementContext, columns: KeyColumns, work: Callable[[]
     return await blocking.run(context.coordinator.executor, work)
 
 
-async def _bound_keys(
-    context: StatementContext, bound: BoundPeek, step: KeyStep, layout: KeyLayout, given: Given
+async def bound_keys(
+    context: StatementContext,
+    bound: BoundPeek,
+    step: KeyStep,
+    types: Sequence[SqlType],
+    given: Given,
 ) -> KeyColumns:
-    """Return the keys of a step as columns; `given` are the rows of earlier steps."""
+    """Return the keys of a step as columns of `types`; `given` are the rows of earlier steps."""
     executor = context.coordinator.executor
     parts = []
     for relation in step.sources:
@@ -176,7 +193,7 @@ async def _bound_keys(
             else rows_in_process(context, over)
         )
         parts.append(split_diffs(rows)[0])
-    bind = partial(key_columns, step.keys, layout.types, bound.bindings, parts)
+    bind = partial(key_columns, step.keys, types, bound.bindings, parts)
     is_many = any(len(part[0]) > MANY for part in parts) or is_large(step.keys, bound.bindings)
     return await blocking.run(executor, bind) if is_many else bind()
 
@@ -198,7 +215,7 @@ async def locked_by_key(
     source = _source(context, index, step, own=True)
     if source is None or are_too_many(step.keys, bound.bindings):
         return None
-    columns = await _bound_keys(context, bound, step, source.layout, given)
+    columns = await bound_keys(context, bound, step, source.layout.types, given)
     if len(columns[0]) > MANY:
         return None
     # Inserted rows are not locked. After a conflict with one the table is.
