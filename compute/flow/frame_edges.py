@@ -13,6 +13,7 @@ import numpy as np
 from foreshore.compute.bulk.frames import offset_value
 from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.frame_values import Rows
+from foreshore.compute.flow.kernels.frames import find_edges
 from foreshore.compute.flow.layout import Place
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr.columns import type_of
@@ -74,14 +75,13 @@ class Edges:
         partitions = rows.partitions
         found = partitions.first_peer.copy() if is_start else partitions.after_peers.copy()
         null, endless = rows.null(place), rows.null(edge)
-        before = bound.side == "preceding"
-        for start in np.unique(partitions.start).tolist():
-            some = start + np.flatnonzero(~null[start : partitions.end[start]])
-            if not len(some):
-                continue
-            at = np.searchsorted(keys[some], edges[some], "left" if is_start else "right")
-            at = np.where(endless[some], 0 if before else len(some), at)
-            found[some] = some[0] + at
+        if keys.dtype == object:  # the ranks of integers have their order
+            ranks = np.unique(np.concatenate([keys, edges]), return_inverse=True)[1]
+            keys, edges = ranks[: len(keys)], ranks[len(keys) :]
+        find_edges(
+            np.ascontiguousarray(keys), np.ascontiguousarray(edges), null, endless,
+            partitions.end, not is_start, bound.side == "preceding", found,
+        )  # fmt: skip
         return found
 
 

@@ -29,6 +29,7 @@ from foreshore.expr.ir import (
     Call,
     Column,
     Frame,
+    FrameBound,
     Get,
     Join,
     Literal,
@@ -49,6 +50,7 @@ from foreshore.update import update_schema
 
 _TABLE = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(TEXT), ColumnType(INT8, False)))
 _KEY, _TEXT = Column(0, INT4), Column(1, TEXT)
+_NEAR = Frame("range", FrameBound("preceding", Literal(1, INT8)))
 _LAG = WindowFunction("lag", (_KEY, Literal(1, INT8), _KEY), INT4)
 _VIEWS: tuple[Relation, ...] = (
     Project(_TABLE, (2,)),
@@ -79,6 +81,7 @@ _VIEWS: tuple[Relation, ...] = (
     ),
     Threshold(_TABLE),
     Window(_TABLE, (0,), (OrderKey(_TEXT),), (_LAG,)),
+    Window(_TABLE, (1,), (OrderKey(_KEY),), (WindowFunction("count", (), INT8, _NEAR),)),
     Window(
         _TABLE,
         (0,),

@@ -1,15 +1,17 @@
-"""What a change of one row costs a view with window functions, by how far it reaches.
+"""What changes cost a view with window functions, by how far they reach.
 
     python -m tests.bench.windows [rows] [partitions]
 
-CPU of a step of the arrangement engine for a row added at the end of a partition and in its middle,
-with the number of updates of the view, beside hydration.
+CPU of a step of the arrangement engine for a row added at the end of a partition, for one in its
+middle, and for a thousand rows all over as many partitions, with the number of updates of the view,
+beside that of DuckDB computing the view anew, and of hydration.
 """
 
 import statistics
 import sys
 import time
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -31,6 +33,7 @@ SCHEMA = pa.schema({"partition": pa.int32(), "number": pa.int64(), "value": pa.i
 NUMBER, VALUE = Column(1, INT8, False), Column(2, INT8, False)
 ONE = Literal(1, INT8)
 TOTAL = numeric_of_scale(0)
+MANY = 1_000  # rows of a large change
 VIEWS = {
     "lag, lead": (
         WindowFunction("lag", (VALUE, ONE, VALUE), INT8),
@@ -41,6 +44,33 @@ VIEWS = {
     "dense_rank": (WindowFunction("dense_rank", (), INT8),),
     "sum of the partition": (WindowFunction("sum", (VALUE,), TOTAL, WHOLE),),
 }
+
+
+OVER = "(PARTITION BY partition ORDER BY number)"
+SQL = {
+    "lag, lead": f"lag(value, 1, value) OVER {OVER}, lead(value, 1, value) OVER {OVER}",
+    "row_number": f"row_number() OVER {OVER}",
+    "running sum": f"sum(value) OVER {OVER}",
+    "dense_rank": f"dense_rank() OVER {OVER}",
+    "sum of the partition": "sum(value) OVER (PARTITION BY partition)",
+}
+
+
+def anew(name: str, rows: int, partitions: int) -> float:
+    """Return the seconds of CPU that DuckDB takes to compute a view."""
+    numbers = np.arange(rows)
+    table = updates(numbers % partitions, 2 * numbers, numbers, 1).tail[0]
+    peer = duckdb.connect()
+    peer.execute("SET threads = 2")
+    peer.register("loaded", table)
+    peer.execute("CREATE TABLE t AS SELECT partition, number, value FROM loaded")
+    costs = []
+    for _ in range(3):
+        start = time.process_time()
+        peer.execute(f"SELECT *, {SQL[name]} FROM t").to_arrow_table()
+        costs.append(time.process_time() - start)
+    peer.close()
+    return statistics.median(costs)
 
 
 def updates(partitions: object, numbers: object, values: object, time: int) -> Input:
@@ -64,12 +94,21 @@ def measure(name: str, rows: int, partitions: int) -> str:
     hydration = time.process_time() - start
     shown = []
     now = 2
-    for first in (2 * rows, rows):
+    random = np.random.default_rng(1)
+
+    def one_row(n: int, first: int, now: int) -> Input:
+        return updates([n % partitions], [first + 2 * n + 1], [n], now)
+
+    def many_rows(n: int, first: int, now: int) -> Input:
+        some = random.permutation(max(partitions, MANY))[:MANY] % partitions
+        return updates(some, 2 * random.integers(0, first, MANY) + 1, some, now)
+
+    for change, first in ((one_row, 2 * rows), (one_row, rows), (many_rows, rows)):
         costs, count = [], 0
         for n in range(7):
             while dataflow.maintain():
                 continue
-            added = updates([n % partitions], [first + 2 * n + 1], [n], now).tail[0]
+            added = change(n, first, now).tail[0]
             start = time.process_time()
             output = dataflow.step(now, now + 1, {TABLE.id: added})
             count = output.rows.num_rows
@@ -78,6 +117,7 @@ def measure(name: str, rows: int, partitions: int) -> str:
         shown.append(f"{1000 * statistics.median(costs):8.2f} ms ({count:,})")
     dataflow.close()
     bulk.close()
+    shown.append(f"{1000 * anew(name, rows, partitions):8.0f} ms")
     return f"{name:22} {'  '.join(shown)}  {hydration:6.1f} s"
 
 
@@ -85,7 +125,9 @@ def main() -> None:
     """Print the table."""
     rows, partitions = (*map(int, sys.argv[1:]), *(1_000_000, 10)[len(sys.argv) - 1 :])
     warm()
-    print(f"{rows:,} rows in {partitions:,} partitions: at the end, in the middle, hydration")
+    print(
+        f"{rows:,} rows in {partitions:,} partitions: at the end, in the middle, many, anew, hydration"
+    )
     for name in VIEWS:
         print(measure(name, rows, partitions), flush=True)
 
