@@ -21,7 +21,7 @@ import pyarrow as pa
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
-from foreshore.compute.protocol import DataflowDescription, IndexExport
+from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.ir import OrderKey, Relation
@@ -144,26 +144,6 @@ class ArrangementSize:
     object: GlobalId | None = None
     merges: int = 0  # of batches, since it is there
     worker: int | None = None  # that has it, if the replica has several
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorWork:
-    """The work of an operator since its dataflow began.
-
-    Times are nanoseconds of CPU of the thread that ran it: in the first step, in all later steps,
-    and for merging batches of a shared collection between them. `inputs` are the numbers of other
-    operators. Rows are updates.
-    """
-
-    operator: int
-    name: str
-    inputs: tuple[int, ...]
-    hydration_ns: int
-    step_ns: int
-    merge_ns: int
-    steps: int
-    rows_in: int
-    rows_out: int
 
 
 class Dataflow(Protocol):

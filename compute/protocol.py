@@ -347,10 +347,14 @@ class ArrangementStatus(msgspec.Struct, frozen=True):
     worker: int | None = None
 
 
-class OperatorStatus(msgspec.Struct, frozen=True):
-    """The work of an operator of a dataflow; see `foreshore.compute.engine.OperatorWork`."""
+class OperatorWork(msgspec.Struct, frozen=True):
+    """The work of an operator since its dataflow began.
 
-    dataflow: GlobalId
+    Times are nanoseconds of CPU of the thread that ran it: in the first step, in all later steps,
+    and for merging batches of a shared collection between them. `inputs` are the numbers of other
+    operators. Rows are updates.
+    """
+
     operator: int
     name: str
     inputs: tuple[int, ...]
@@ -360,6 +364,12 @@ class OperatorStatus(msgspec.Struct, frozen=True):
     steps: int
     rows_in: int
     rows_out: int
+
+
+class OperatorStatus(OperatorWork, frozen=True):
+    """The work of an operator of `dataflow`."""
+
+    dataflow: GlobalId
 
 
 class CheckpointStatus(msgspec.Struct, frozen=True):

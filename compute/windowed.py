@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from foreshore.compute.engine import ArrangementSize, OperatorWork
+from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows
-from foreshore.compute.protocol import IndexExport
+from foreshore.compute.protocol import IndexExport, OperatorWork
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 

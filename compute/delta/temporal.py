@@ -22,7 +22,6 @@ from foreshore.compute.engine import (
     ArrangementSize,
     Dataflow,
     Input,
-    OperatorWork,
     empty_output,
     rows_schema,
 )
@@ -30,7 +29,7 @@ from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output, TableOutput
 from foreshore.compute.presence import Bits, Ints, presence
-from foreshore.compute.protocol import DataflowDescription, IndexExport
+from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Get, Let, Relation, TemporalFilter

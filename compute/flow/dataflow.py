@@ -12,7 +12,6 @@ from foreshore.compute.engine import (
     ArrangementSize,
     Engine,
     Input,
-    OperatorWork,
 )
 from foreshore.compute.flow.batch import Batch, empty
 from foreshore.compute.flow.build import Builder
@@ -38,7 +37,7 @@ from foreshore.compute.flow.work import Work
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
-from foreshore.compute.protocol import DataflowDescription, IndexExport
+from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Column

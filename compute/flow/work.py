@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from time import thread_time_ns
 
-from foreshore.compute.engine import OperatorWork
 from foreshore.compute.flow.operators.exchange import Exchange
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
@@ -14,6 +13,7 @@ from foreshore.compute.flow.operators.spread_join import SpreadJoin
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import Threshold, TopK
 from foreshore.compute.flow.operators.window import WindowFunctions
+from foreshore.compute.protocol import OperatorWork
 
 NAMES: dict[type, str] = {
     Source: "Get",

@@ -18,7 +18,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from time import thread_time_ns
 
 import msgspec
@@ -564,7 +564,7 @@ class DataflowState:
     def operator_status(self) -> Iterator[OperatorStatus]:
         """Yield what each of its operators has done."""
         for work in self._dataflow.work() if self._dataflow is not None else ():
-            yield OperatorStatus(self.id, *astuple(work))
+            yield OperatorStatus(**msgspec.structs.asdict(work), dataflow=self.id)
 
 
 def _nothing(columns: tuple[ColumnType, ...]) -> Output:

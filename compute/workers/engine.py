@@ -23,7 +23,6 @@ from foreshore.compute.engine import (
     Dataflow,
     Engine,
     Input,
-    OperatorWork,
     empty_output,
     output_schema,
 )
@@ -39,7 +38,7 @@ from foreshore.compute.memory_limit import MemoryBudget, MemoryLimitExceeded
 from foreshore.compute.merged_times import MergedTimes
 from foreshore.compute.output import IndexRows, Output
 from foreshore.compute.over_engine import OverEngine
-from foreshore.compute.protocol import DataflowDescription, IndexExport
+from foreshore.compute.protocol import DataflowDescription, IndexExport, OperatorWork
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.replica.linear import is_linear
@@ -362,7 +361,7 @@ class SpreadDataflow:
         """Yield the work of each operator, of all workers, as it was last reported."""
         reports = [report.work for _, report in self._engine.reports_of(self._number)]
         for works in zip(*reports, strict=False):
-            yield replace(
+            yield replace_struct(
                 works[0],
                 hydration_ns=sum(each.hydration_ns for each in works),
                 step_ns=sum(each.step_ns for each in works),

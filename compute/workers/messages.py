@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from foreshore.compute.engine import ArrangementSize, OperatorWork
-from foreshore.compute.protocol import DataflowDescription, Failure, Message
+from foreshore.compute.engine import ArrangementSize
+from foreshore.compute.protocol import DataflowDescription, Failure, Message, OperatorWork
 from foreshore.compute.span import Span
 from foreshore.ids import GlobalId
 
