@@ -29,7 +29,10 @@ class SkippedTimes:
     _ranges: dict[GlobalId, tuple[Range, ...]] = field(default_factory=dict)
 
     def __getitem__(self, id: GlobalId) -> tuple[Range, ...]:
-        """Return the ranges of skipped times of an index, or of anything else, which has none."""
+        """Return the ranges of skipped times of an index, in order; they may overlap.
+
+        Anything else has none.
+        """
         return self._ranges.get(id, ())
 
     def reached(self, id: GlobalId) -> Timestamp:
@@ -55,8 +58,9 @@ class SkippedTimes:
                 upper = min(upper, asked.peek.as_of)
         if upper - lower < BEHIND_MS:
             return lower
-        kept = [each for each in self[id] if each[0] < lower]
-        self._ranges[id] = (*kept, (lower, upper))
+        # Those that go beyond are kept: a replica may have merged them, or still have to.
+        kept = [each for each in self[id] if not lower <= each[0] < each[1] <= upper]
+        self._ranges[id] = tuple(sorted((*kept, (lower, upper))))
         dataflow.cluster.send(MergeTimes(id, lower, upper))
         return upper
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from foreshore.compute.controller import skipped_times
+from foreshore.compute.merged_times import at_or_after
 from foreshore.compute.replica.dataflow import DataflowState
 from tests.adapter.harness import TestEnvironment, in_environment, until
 
@@ -199,3 +200,27 @@ def test_skipped_times_are_forgotten(tmp_path: Path, held: Held) -> None:
             await forgotten()
 
     in_environment(tmp_path, scenario, lag_ms=10)
+
+
+def test_a_skipped_time_stays_skipped(tmp_path: Path, held: Held) -> None:
+    """A hold at a time that was skipped before it does not make that time readable again."""
+
+    async def scenario(env: TestEnvironment) -> None:
+        await begin(env)
+        coordinator = env.environment.coordinator
+        (index,) = coordinator.as_ofs
+        skipped, times = coordinator.compute.skipped, await behind(env, held)
+        with held.closed():
+            await env.ran("a", "INSERT INTO t VALUES (1, -100)")
+            # As a serializable block does that has read another relation, which is behind, too.
+            coordinator.holds.hold_for("block", (index,), times[5])
+            (first, _) = skipped[index][0]
+            for lower in (first, times[0]):  # the latter as if a replica that was ahead is lost
+                skipped.skip(index, lower, times[5])
+                assert at_or_after(skipped[index], times[5]) > times[-2]
+        coordinator.holds.release("block")
+        assert await env.query("a", "SELECT count(*) FROM numbered") == "18\nSELECT 1"
+        answer = await env.query("a", f"SELECT count(*) FROM numbered AS OF {times[5]}")
+        assert answer.startswith(f"ERROR 22023: cannot read as of {times[5]}"), answer
+
+    in_environment(tmp_path, scenario)
