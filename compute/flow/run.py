@@ -118,9 +118,15 @@ class Run(Shared):
             index.back(self.words, made)
 
     def updates(self) -> Batch:
-        """Return the updates in order."""
-        shape = (len(self),)
-        times, diffs = (np.broadcast_to(each, shape) for each in (self.times, self.diffs))
+        """Return the updates in order.
+
+        Their arrays are contiguous and writable: kernels are compiled for such.
+        """
+        count = len(self)
+        times, diffs = (
+            each if len(each) == count else np.full(count, each[0], np.int64)
+            for each in (self.times, self.diffs)
+        )
         return Batch(self.words, times, diffs)
 
 

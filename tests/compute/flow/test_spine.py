@@ -10,6 +10,7 @@ import pytest
 from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
 
 NONE = np.zeros(0, np.int64)
@@ -102,3 +103,15 @@ def test_merge_makes_no_index_that_was_not_read(monkeypatch: pytest.MonkeyPatch)
     assert len(spine.runs) == 1
     assert not spine.is_indexed(1)
     assert len(found(spine, 1, [(1, 2)], 3)) == 13
+
+
+def test_updates_of_run_are_arrays_that_kernels_are_compiled_for() -> None:
+    words, one = np.arange(100).reshape(100, 1), np.ones(1, np.int64)
+    many = np.ones(100, np.int64)
+    for times, diffs in ((one, one), (one, many), (many, one), (many, many)):
+        updates = Run(np.arange(100, dtype=np.uint64), words, times, diffs).updates()
+        for array in (updates.times, updates.diffs):
+            assert (array == 1).all()
+            assert array.shape == (100,)
+            assert array.flags.c_contiguous
+            assert array.flags.writeable
