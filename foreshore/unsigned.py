@@ -51,11 +51,13 @@ def parse_unsigned(text: str, type: SqlType, zone: str, now: int | None) -> Datu
             "invalid digit found in string" if digits else "cannot parse integer from empty string"
         )
         raise InvalidTextRepresentation(f'{start}{what}: "{text}"')
-    if int(digits) > GREATEST[type.name]:
+    significant = digits.removeprefix("+").lstrip("0") or "0"
+    # Python converts no longer ones.
+    if len(significant) > 20 or int(significant) > GREATEST[type.name]:
         raise InvalidTextRepresentation(
             f'{start}number too large to fit in target type: "{text}"', sqlstate="22003"
         )
-    return datum_of(int(digits), type)
+    return datum_of(int(significant), type)
 
 
 def format_unsigned(datum: Datum, type: SqlType, style: Any) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, InvalidTextRepresentation
 from foreshore.output_style import OutputStyle
 from foreshore.text import format_text, parse_text
 from foreshore.types import (
@@ -24,6 +24,7 @@ from foreshore.types import (
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
+    UNSIGNED,
     VARCHAR,
     SqlType,
     array_of,
@@ -148,3 +149,12 @@ def test_nan_has_one_bit_pattern() -> None:
     assert isinstance(value, float)
     assert math.isnan(value)
     assert struct.pack("!d", value) == b"\x7f\xf8" + b"\0" * 6
+
+
+@pytest.mark.parametrize("name", UNSIGNED)
+def test_unsigned_integers_of_any_length_are_read(name: str) -> None:
+    assert parse_text("+" + "0" * 5000 + "7", SqlType(name)) == parse_text("7", SqlType(name))
+    for digits in ("9" * 5000, "1" + "0" * 20):
+        with pytest.raises(InvalidTextRepresentation) as raised:
+            parse_text(digits, SqlType(name))
+        assert raised.value.sqlstate == "22003"
