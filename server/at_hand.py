@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 
 from foreshore.adapter.client import Session, Statement
-from foreshore.errors import DatabaseError
 from foreshore.server import message, metrics
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.parameters import Decode, decoder
@@ -87,8 +86,8 @@ class AnswersAtHand:
                 if not count:
                     break
                 answered += count
-        except DatabaseError as error:  # the task meets it, too, and tells the client
-            logger.debug("not at hand: %s", error.message)
+        except Exception as error:  # the task meets it, too, and tells the client
+            logger.debug("not at hand: %s", error)
         if answered:
             metrics.STATEMENTS.inc(answered)
             wire.flush()

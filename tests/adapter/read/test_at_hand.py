@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.session import Session
 from foreshore.server.at_hand import MOST
 from foreshore.server.connection import Conversation
@@ -246,6 +247,24 @@ async def test_binary_and_named_forms_are_answered_alike(client: Client) -> None
     assert b"one" in answered
 
 
+async def test_an_unforeseen_error_is_left_to_the_task(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not reach the transport, which would close the connection."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    request = bind("row", [b"1"]) + execute() + SYNC
+    _, expected = await client.send(request)
+    for method in ("rows", "statement"):
+        with monkeypatch.context() as patch:
+            patch.setattr(StatementsAtHand, method, fail)
+            assert await client.send(request) == (b"", expected)
+    at_once, answered = await client.send(request)
+    assert at_once == answered == expected
+
+
 async def test_unnamed_statement_and_query_are_answered_at_once(client: Client) -> None:
     for sql in (AT_HAND["constant"], "SELECT s FROM t WHERE k = 1"):
         again = parse("", sql) + bind("") + DESCRIBE + execute() + SYNC
@@ -330,8 +349,9 @@ async def test_settings_of_the_session_count(client: Client) -> None:
 
 
 async def test_many_requests_let_others_have_their_turn(client: Client) -> None:
-    await asyncio.sleep(0)
     request = bind("constant") + execute() + SYNC
+    await client.send(request)  # planned with the index
+    await asyncio.sleep(0)
     client.wire.data_received(request * (3 * MOST + 1))
     assert client.transport.written.count(READY) == MOST
     assert len(await client.ready(3 * MOST + 1)) % (3 * MOST + 1) == 0
