@@ -202,7 +202,7 @@ class Channel:
         return found
 
     def _next(self, peer: int) -> tuple[int, memoryview]:
-        """Return the next frame of a peer in this attempt."""
+        """Return the next frame of a peer in this attempt; raises PeerFailed if there is none."""
         box = self._box
         frames = box.frames[peer]
         with box.changed:
@@ -216,6 +216,6 @@ class Channel:
                     if kind == _ABORT:
                         raise PeerFailed
                     return kind, payload
-                if self._mesh.broken:
+                if frames or self._mesh.broken:  # the peer is in a later attempt, or lost
                     raise PeerFailed
                 box.changed.wait()

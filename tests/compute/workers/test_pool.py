@@ -1,6 +1,8 @@
 """Workers that fail, disagree, are cancelled or die."""
 
+import itertools
 import threading
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -53,6 +55,36 @@ def test_step_that_fails_at_one_worker_changes_nothing(monkeypatch: pytest.Monke
             with pytest.raises(DatabaseError, match="not now"):
                 dataflow.step(101, 102, change)
         rows.append(dataflow.step(101, 102, change).rows)
+        assert counts(pa.concat_tables(rows)) == dict.fromkeys(range(5), 5)
+        dataflow.close()
+
+
+def test_step_that_not_all_workers_got_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that waits for peers who never began this attempt gives up when they begin the next.
+
+    The request to the second one may fail for lack of memory, for example.
+    """
+    with workers(2) as engine:
+        dataflow = engine.create(DESCRIPTION, {T.id: schema_of(COLUMNS)})
+        rows = [dataflow.hydrate(INPUT).rows]
+        change = {T.id: updates(COLUMNS, [((i, "y"), 101, 1) for i in range(5)])}
+        real, sent = Pool.ask, itertools.count()
+
+        def ask(self: Pool, *args: Any) -> Any:
+            if next(sent) == 1:
+                raise MemoryError
+            return real(self, *args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Pool, "ask", ask)
+            with pytest.raises(MemoryError):
+                dataflow.step(101, 102, change)
+        again = threading.Thread(
+            target=lambda: rows.append(dataflow.step(101, 102, change).rows), daemon=True
+        )
+        again.start()
+        again.join(20)
+        assert not again.is_alive(), "one worker waits for the other"
         assert counts(pa.concat_tables(rows)) == dict.fromkeys(range(5), 5)
         dataflow.close()
 
