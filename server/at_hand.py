@@ -26,7 +26,9 @@ from foreshore.types import Datum, RelationDesc, SqlType
 
 logger = logging.getLogger(__name__)
 
-MOST = 64  # statements that are answered before other connections have their turn: 1 or 2 ms
+# Of answers before other connections have their turn: a few milliseconds.
+MOST = 64  # statements
+MOST_BYTES = 1 << 17  # beside the last answer
 LONGEST = 16_384  # bytes of a message that is handled here
 MOST_SHAPES = 256
 
@@ -77,9 +79,10 @@ class AnswersAtHand:
         """Answer what has arrived; return whether something is left, which the task handles."""
         wire, reader = self._wire, self._wire.reader
         answered, self.paused = 0, False
+        begin = wire.gathered
         try:
             while wire.is_open and (ahead := reader.ahead()) is not None:
-                if answered >= MOST:
+                if answered >= MOST or wire.gathered - begin >= MOST_BYTES:
                     self.paused = True
                     break
                 count = self._transaction(*ahead)
@@ -103,10 +106,10 @@ class AnswersAtHand:
             return self._query(data, at)
         if (code != _BIND and code != _PARSE) or not at_hand.can_begin():
             return 0
-        size, count = len(data), 0
+        size, count, encoded = len(data), 0, 0
         out: list[message.Bytes] = []
         while not data.startswith(_SYNC, at):
-            if size < at + 5:
+            if size < at + 5 or encoded >= MOST_BYTES:
                 return 0
             code, end = data[at], at + 1 + _INT32(data, at + 1)[0]
             if not at + 5 < end <= min(size, at + LONGEST) or count == MOST:
@@ -131,7 +134,7 @@ class AnswersAtHand:
             at = end + _EXECUTE_SIZE
             if not data.startswith(_EXECUTE, end) or size < at:
                 return 0
-            self._put_rows(out, shape.encoder, rows, _INT32(data, at - 4)[0])
+            encoded += self._put_rows(out, shape.encoder, rows, _INT32(data, at - 4)[0])
             count += 1
         if not count:
             return 0
@@ -165,19 +168,23 @@ class AnswersAtHand:
 
     def _put_rows(
         self, out: list[message.Bytes], encoder: RowEncoder, rows: Sequence[Row], most: int
-    ) -> None:
-        """Add the messages of rows, at most `most` of them if that is above 0, and of their end."""
+    ) -> int:
+        """Add the messages of rows, at most `most` of them if that is above 0, and of their end.
+
+        Returns the size of the rows in bytes.
+        """
         is_cut = 0 < most <= len(rows)
         if is_cut:
             rows = rows[:most]
-        if rows:
-            out.append(encoder.tuples(rows, self._session.output_style(names=False)))
+        encoded = encoder.tuples(rows, self._session.output_style(names=False)) if rows else b""
+        out.append(encoded)
         if is_cut:
             out.append(message.PORTAL_SUSPENDED)
         elif len(rows) < len(_TAGS):
             out.append(_TAGS[len(rows)])
         else:
             out.append(message.command_complete(f"SELECT {len(rows)}"))
+        return len(encoded)
 
     def _parse(self, data: bytes, at: int, end: int) -> bool:
         """Handle a Parse message, whose body is from `at` to `end`; return whether it was so."""

@@ -155,6 +155,11 @@ class Wire(asyncio.Protocol):
         self._out.append(data)
         self._out_size += len(data)
 
+    @property
+    def gathered(self) -> int:
+        """How many bytes the next `flush` sends."""
+        return self._out_size
+
     def flush(self) -> None:
         """Send the added bytes, now or when the lease is renewed."""
         if self._out:

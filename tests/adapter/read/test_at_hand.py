@@ -9,7 +9,7 @@ import pytest
 
 from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.session import Session
-from foreshore.server.at_hand import MOST
+from foreshore.server.at_hand import MOST, MOST_BYTES
 from foreshore.server.connection import Conversation
 from foreshore.server.lease import Lease
 from foreshore.server.wire import Wire
@@ -359,6 +359,22 @@ async def test_many_requests_let_others_have_their_turn(client: Client) -> None:
     at_once, answered = await client.send(long)
     assert at_once == b""
     assert answered.count(b"SELECT 1\0") == MOST + 1
+
+
+async def test_long_answers_let_others_have_their_turn(
+    client: Client, env: TestEnvironment
+) -> None:
+    await env.ran("s", f"UPDATE t SET s = repeat('x', {MOST_BYTES * 2 // 3}) WHERE k = 1")
+    one = bind("row", [b"1"]) + execute()
+    _, expected = await client.send(one + SYNC)
+    await asyncio.sleep(0)
+    client.wire.data_received((one + SYNC) * 5)
+    assert client.transport.written.count(READY) == 2
+    assert await client.ready(5) == expected * 5
+    for count in (2, 3):
+        at_once, answered = await client.send(one * count + SYNC)
+        assert bool(at_once) == (count == 2)
+        assert answered.count(b"SELECT 1\0") == count
 
 
 async def test_request_cut_anywhere_is_answered(client: Client) -> None:
