@@ -30,7 +30,10 @@ def load(version: str) -> bool:
         return False
     try:
         noted_of, noted = pickle.loads(_path().read_bytes())  # as trustworthy as the cache is
-    except (OSError, ValueError, EOFError, pickle.UnpicklingError):
+    except FileNotFoundError:
+        return False
+    except Exception as error:  # it may name what other versions of libraries have
+        logger.info("the note of compiled kernels is not read: %r", error)
         return False
     known = _kernels()
     if noted_of != _full(version) or not noted.keys() <= known.keys():

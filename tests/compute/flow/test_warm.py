@@ -62,7 +62,17 @@ def test_what_was_compiled_is_loaded_by_later_processes() -> None:
         subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"other", pickle.dumps((("0", "0", "0"), {}))])
+CONTENTS = [
+    None,
+    b"",
+    b"other",
+    pickle.dumps(None),
+    b"cnumba.of_another_version\nType\n.",
+    pickle.dumps((("0", "0", "0"), {})),
+]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
 def test_note_that_does_not_fit_is_not_used(
     content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
