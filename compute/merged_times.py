@@ -36,6 +36,11 @@ class MergedTimes:
             times = np.where((lower <= times) & (times < end), end, times)
         return times
 
+    def end(self, upper: Timestamp) -> Timestamp:
+        """Return the first time from which on a window before `upper` is exact; 0 for all of it."""
+        ends = (min(end, upper - 1) for lower, end in self.ranges if lower < upper)
+        return max(ends, default=0)
+
     def with_range(self, lower: Timestamp, upper: Timestamp) -> "MergedTimes":
         """Return these and one more range, which replaces an earlier one with the same `lower`."""
         others = tuple(each for each in self.ranges if each[0] != lower)

@@ -17,7 +17,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
-FORMAT = 2
+FORMAT = 3
 NAME = "manifest.json"
 DIRECTORY = "checkpoints"
 
@@ -67,13 +67,14 @@ class SavedStrings(msgspec.Struct, frozen=True):
 class SavedDataflow(msgspec.Struct, frozen=True):
     """A dataflow that has taken all updates before `upper`; `saved_at` is in milliseconds.
 
-    All its output is before `settled`.
+    All its output is before `settled`; its indexes are exact from `exact_from` on.
     """
 
     id: GlobalId
     fingerprint: str
     upper: int
     settled: int
+    exact_from: int
     saved_at: int
     state: SavedState
 

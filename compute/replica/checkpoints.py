@@ -296,7 +296,7 @@ class Checkpointer:
             await asyncio.sleep(0.005)
         last = self._written.get(dataflow.id)
         upper, steps = dataflow.frontier, dataflow.times.steps
-        settled = dataflow.settled
+        settled, exact_from = dataflow.settled, dataflow.exact_from
         if last is not None and last.state is dataflow and last.steps == steps:
             state = last.saved.state
         else:
@@ -309,7 +309,7 @@ class Checkpointer:
                 self._freed(dataflow)
             state = await blocking.run(self._writing, _write, self._store, to.captured)
         print_ = fingerprint(dataflow.description)
-        saved = SavedDataflow(dataflow.id, print_, upper, settled, _now(), state)
+        saved = SavedDataflow(dataflow.id, print_, upper, settled, exact_from, _now(), state)
         return _Written(dataflow, steps, saved)
 
     def _finish(

@@ -117,6 +117,7 @@ class DataflowState:
         as_of = description.as_of
         self.frontier = as_of  # all before it is processed, once hydrated
         self.settled = as_of  # no output was put out at this time or later
+        self.exact_from = as_of  # times before were merged, or are not known
         self.indexes = {
             export.id: Index(
                 export, table_index(export.id, self._columns, export.key, as_of), as_of
@@ -329,6 +330,7 @@ class DataflowState:
             self._dataflow.allow_compaction(self._since)
             self._since = None
         self._dataflow.merge_times(window.merged)
+        self.exact_from = max(self.exact_from, window.merged.end(window.upper))
         # After a failure only the missing part is repeated.
         if self._stepped is None and (window.deltas or self._due(window.upper)):
             self._stepped = self._paced_step(self._dataflow, window)

@@ -41,6 +41,7 @@ def fits(dataflow: DataflowState, wanted: Wanted) -> bool:
         and len(dataflow.exports) == len(new.exports)
         and all(isinstance(export, IndexExport) for export in new.exports)
         and all(index.rows.since <= as_of for index in dataflow.indexes.values())
+        and dataflow.exact_from <= as_of
         and all(
             contents.snapshot.since <= dataflow.queues[id].upper
             for id, contents in wanted.imports.items()

@@ -93,6 +93,8 @@ def check_fits(
             raise Mismatch(f"{id} is known before {each.snapshot.upper}, not {saved.upper}")
     ahead = saved.upper - 1 > description.as_of
     for export in description.exports:
+        if isinstance(export, IndexExport) and saved.exact_from > description.as_of:
+            raise Mismatch(f"{export.id} is exact from {saved.exact_from}")
         if isinstance(export, SinkExport) and export.shard in shards:
             upper = shards[export.shard]
             if upper < saved.settled or upper <= description.as_of:

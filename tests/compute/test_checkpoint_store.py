@@ -34,7 +34,7 @@ NONE = np.empty(0, np.int64)
 
 
 def manifest_of(*states: SavedState) -> Manifest:
-    dataflows = tuple(SavedDataflow(ID, "", 1, 1, 0, each) for each in states)
+    dataflows = tuple(SavedDataflow(ID, "", 1, 1, 1, 0, each) for each in states)
     return Manifest(FORMAT, "", "", 0, 0, 0, (), (), dataflows)
 
 

@@ -146,6 +146,7 @@ def test_times_that_nobody_reads_are_one_step(engine: FlowEngine, tmp_path: Path
     assert first == [4]
     assert running.frontier == 96, "the merged times and 92, which are one, and three more"
     steps(running, upper)
+    assert running.exact_from == 92, "a server that begins anew does not know of merged times"
     index = running.indexes[id_("u3")].rows
     keys = set(range(10))
     for time, (changed, diff) in enumerate(changes, 2):
@@ -162,6 +163,7 @@ def test_subscribers_get_each_time(engine: FlowEngine, tmp_path: Path) -> None:
     upper = feed(running, 2, toggled(8))
     running.merge_times(2, 10)
     assert steps(running, upper)[:1] == [4]
+    assert running.exact_from == 1
     assert contents(running.indexes[id_("u3")].rows.scan(2)) == numbered({1, 2, 1_000_000})
 
 
@@ -170,5 +172,6 @@ def test_a_range_that_goes_beyond_a_window_ends_with_it() -> None:
     times = np.arange(1, 7)
     assert merged.moved(times, 7).tolist() == [1, 2, 6, 6, 6, 6]
     assert merged.moved(np.arange(1, 16), 16).tolist() == [1, 2, *[9] * 7, 10, 11, 14, 14, 14, 15]
+    assert [merged.end(upper) for upper in (3, 4, 7, 11, 13, 20)] == [0, 3, 6, 9, 12, 14]
     assert merged.beyond(9).ranges == ((12, 14),)
     assert merged.with_range(3, 11).ranges == ((12, 14), (3, 11))

@@ -27,7 +27,7 @@ from foreshore.compute.controller.input_holds import _downgrade_holds
 from foreshore.compute.flow import collection, spine
 from foreshore.compute.flow.run import Run
 from foreshore.compute.memory_limit import ReplicaMemory
-from foreshore.compute.protocol import DataflowDescription, SinkExport
+from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
 from foreshore.compute.replica import checkpoints
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.resume import check_fits, resume
@@ -443,9 +443,22 @@ def test_view_resumes_if_its_shard_has_all_rows(upper: int, fits: bool) -> None:
     sink = SinkExport(GlobalId("u9"))
     description = DataflowDescription(GlobalId("u9"), joined(), (), (sink,), upper - 1)
     files = SavedState(File("a", 0, 0))
-    saved = SavedDataflow(GlobalId("u9"), fingerprint(description), 10, 5, 0, files)
+    saved = SavedDataflow(GlobalId("u9"), fingerprint(description), 10, 5, 5, 0, files)
     if fits:
         check_fits(saved, description, {}, {GlobalId("u9"): upper})
     else:
         with pytest.raises(Mismatch, match="has not all rows of the checkpoint"):
             check_fits(saved, description, {}, {GlobalId("u9"): upper})
+
+
+@pytest.mark.parametrize(("as_of", "fits"), [(7, False), (8, True), (12, True)])
+def test_index_is_not_resumed_at_times_that_were_merged(as_of: int, fits: bool) -> None:
+    index = IndexExport(GlobalId("u9"), (Column(0, INT4),))
+    description = DataflowDescription(GlobalId("u9"), joined(), (), (index,), as_of)
+    files = SavedState(File("a", 0, 0))
+    saved = SavedDataflow(GlobalId("u9"), fingerprint(description), 10, 10, 8, 0, files)
+    if fits:
+        check_fits(saved, description, {}, {})
+    else:
+        with pytest.raises(Mismatch, match="u9 is exact from 8"):
+            check_fits(saved, description, {}, {})
