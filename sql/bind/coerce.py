@@ -128,8 +128,11 @@ def _row_as(
         return None if resolved is None else Call(resolved.key, (row,), resolved.result)
     items = []
     for column, member in zip(columns_of_record(row), target.members, strict=True):
-        if isinstance(column, Literal) and column.type == TEXT and column.value is not None:
-            item: Scalar | None = literal_of(planning, column.value, member.type, context, at)
+        item: Scalar | None
+        if isinstance(column, Literal) and column.type == TEXT and column.value is None:
+            item = Literal(None, member.type)
+        elif isinstance(column, Literal) and column.type == TEXT:
+            item = literal_of(planning, column.value, member.type, context, at)
         else:
             item = coerce(planning, column, member.type, context, at)
         if item is None:

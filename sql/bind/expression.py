@@ -43,7 +43,7 @@ from foreshore.sql.bind.predicates import (
     bind_is_distinct,
     bind_like,
 )
-from foreshore.sql.bind.records import as_scalar, column_named, matched
+from foreshore.sql.bind.records import as_scalar, column_named, columns_of_record, expanded, matched
 from foreshore.sql.bind.row_values import RowValue, are_built, compare_rows, row_of_table
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
@@ -156,8 +156,8 @@ class ExpressionBinder:
 
                 return bind_sql_value(self, expr)
             case ast.Row(items=items, at=at):
-                bound = tuple(self.bind(item) for item in items)
-                return RowValue(bound, tuple(map(at_of, items)), at)
+                pairs = [pair for item in items for pair in self._items_of_row(item)]
+                return RowValue(tuple(s for s, _ in pairs), tuple(at for _, at in pairs), at)
             case ast.ArrayOf():
                 from foreshore.sql.bind.arrays import bind_array
                 from foreshore.sql.bind.containers import bind_container
@@ -186,6 +186,19 @@ class ExpressionBinder:
                 raise SyntaxError_("DEFAULT is not allowed in this context", position=at + 1)
             case _:
                 assert_never(expr)
+
+    def _items_of_row(self, item: ast.Expression) -> list[tuple[Scalar, int]]:
+        """Return the values, with offsets, that an item of ROW(...) stands for."""
+        if isinstance(item, ast.Star) and item.qualifier:
+            whole = self.bind_value(item)
+            if isinstance(whole, RowValue):
+                return [(column, item.at) for column in whole.items]
+            if type_of(whole).name == "record":
+                return [(column, item.at) for column in columns_of_record(whole)]
+            return [(whole, item.at)]
+        if isinstance(item, ast.Field) and item.name is None:
+            return [(column, item.at) for column, _ in expanded(self, item)]
+        return [(self.bind(item), at_of(item))]
 
     # --- names
 

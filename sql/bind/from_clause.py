@@ -52,6 +52,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.json_records import records_of, returns_records
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.records import columns_of_record
 from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT, Rows, flat_map, in_step, one_row
@@ -335,7 +336,16 @@ def _resolved(
     with located(call.at):
         found = resolve_table(call.name[-1], tuple(map(type_of, args)), literals)
     args = binder.coerced(args, found.arg_types, offsets)
+    if call.name[-1] == "unnest" and found.element.type.defined and found.element.type.members:
+        found = _of_composites(found)
     return binder.planning.zone.applied_to_set(found, args)
+
+
+def _of_composites(found: ResolvedTable) -> ResolvedTable:
+    """Return a function over composites with their columns instead."""
+    columns = columns_of_record(Column(len(found.arg_types), found.element.type))
+    names = tuple(member.name for member in found.element.type.members)
+    return replace(found, names=names, outputs=columns)
 
 
 def _each_array(call: ast.Expression) -> Sequence[ast.Expression]:
