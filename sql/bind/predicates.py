@@ -7,9 +7,9 @@ from foreshore.expr.functions.registry import select_common_type
 from foreshore.expr.ir import And, Call, Or, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import (
-    coerce,
     is_unknown,
     to_common,
+    to_known,
 )
 from foreshore.sql.bind.long_lists import LONG_LIST, in_long_list, over_array
 from foreshore.sql.bind.positions import at_of
@@ -21,7 +21,7 @@ from foreshore.sql.bind.row_values import (
     disjunction,
     distinct_rows,
 )
-from foreshore.types import BOOL, TEXT, UNKNOWN
+from foreshore.types import BOOL, UNKNOWN
 
 if TYPE_CHECKING:
     from foreshore.sql.bind.expression import ExpressionBinder
@@ -46,15 +46,10 @@ def bind_is(binder: "ExpressionBinder", expr: ast.Is) -> Scalar:
     key = "is_not_null" if expr.negated else "is_null"
     value = binder.bind_value(expr.arg)
     if isinstance(value, RowValue):
-        return conjunction([_null_test(binder, key, item) for item in value.items])
-    return _null_test(binder, key, value)
-
-
-def _null_test(binder: "ExpressionBinder", key: str, scalar: Scalar) -> Scalar:
-    if is_unknown(scalar):
-        known = coerce(binder.planning, scalar, TEXT, "implicit", 0)
-        assert known is not None
-        scalar = known
+        # A composite among the columns is a value, even if all of its own columns are NULL.
+        items = [to_known(binder.planning, item, 0) for item in value.items]
+        return conjunction([Call(key, (item,), BOOL) for item in items])
+    scalar = to_known(binder.planning, value, 0)
     if type_of(scalar).name == "record":
         return null_test(key, scalar)
     return Call(key, (scalar,), BOOL)
