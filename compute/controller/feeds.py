@@ -30,8 +30,9 @@ class Feeds:
         feed = self._feeds.get(shard)
         if feed is None:
             feed = self._feeds[shard] = _Feed(None, {})
-            upper = self._storage.upper(shard)
-            feed.listen = self._storage.listen(shard, upper, self._deliver)
+            # A new shard may be readable only from a time beyond its upper.
+            start = max(self._storage.upper(shard), self._storage.since(shard))
+            feed.listen = self._storage.listen(shard, start, self._deliver)
         feed.clusters[dataflow, cluster.id] = cluster
 
     def remove(self, shards: Iterable[GlobalId], dataflow: GlobalId, cluster: Cluster) -> None:

@@ -215,3 +215,16 @@ def test_scheduled_view_moves_and_cluster_is_resized(tmp_path: Path) -> None:
         assert await env.query("s", READ) == "3\nSELECT 1"
 
     in_environment(tmp_path, scenario)
+
+
+def test_view_refreshed_once_over_another_is_filled(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        once = "WITH (REFRESH AT CREATION) AS"
+        await made(env, "WITH (REFRESH AT CREATION)")
+        await env.ran("s", f"CREATE MATERIALIZED VIEW above {once} SELECT sum(n) AS n FROM m")
+        await env.ran("s", "CREATE MATERIALIZED VIEW top AS SELECT n + 1 AS n FROM above")
+        async with asyncio.timeout(60):
+            assert await env.query("s", "SELECT n FROM above") == "2\nSELECT 1"
+            assert await env.query("s", "SELECT n FROM top") == "3\nSELECT 1"
+
+    in_environment(tmp_path, scenario)
