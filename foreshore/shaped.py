@@ -143,6 +143,8 @@ def nested(array: Shaped) -> Any:
 
 # --- text -------------------------------------------------------------------------------------
 
+MOST_DIGITS = 20  # of a bound
+
 _BOUND = re.compile(r"\s*\[\s*([+-]?\d+)\s*(?::\s*([+-]?\d+)\s*)?\]")
 _EQUALS = re.compile(r"\s*=\s*")
 
@@ -175,6 +177,8 @@ def parse_shaped(text: str, read: Callable[[str], Datum]) -> Shaped:
     highest: list[int] = []
     at = 0
     while (bound := _BOUND.match(text, at)) is not None:
+        if max(len(each or "") for each in bound.groups()) > MOST_DIGITS:
+            raise _malformed(text, "Array bound is out of integer range.")
         low, high = (1, int(bound[1])) if bound[2] is None else (int(bound[1]), int(bound[2]))
         if not -_HALF <= low <= high < _HALF - 1:
             message = "upper bound cannot be less than lower bound"

@@ -42,6 +42,8 @@ from foreshore.sql.plan import Changes
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp
 
+FEW_GIVEN = 1000  # given rows that are evaluated on the event loop
+
 
 async def execute(context: StatementContext, bound: BoundPeek) -> Result | None:
     """Return the finished rows, with side effects called for each of them if the query says so.
@@ -169,13 +171,18 @@ async def _by_key(
     return await result_in_process(context, bound)
 
 
+def _are_many(given: Given) -> bool:
+    """Whether evaluating a plan over given rows may take milliseconds."""
+    return sum(rows.num_rows for rows in given.values()) > FEW_GIVEN
+
+
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
     """Return the rows, with `__diff`, of a relation that the kernels compute."""
     return await evaluated(
         context.coordinator.executor,
         bound.block.relation,
         counted_each(bound.given),
-        is_large=bound.plan.is_large or bound.has_long_values,
+        is_large=bound.plan.is_large or bound.has_long_values or _are_many(bound.given),
     )
 
 

@@ -36,6 +36,12 @@ def test_no_two_builtins_share_an_oid_or_a_name() -> None:
     assert len(builtins_by_name()) == len(all_builtins())
 
 
+@pytest.mark.parametrize("relation", ["pg_type", "pg_class", "pg_proc", "pg_namespace"])
+def test_no_two_rows_share_an_oid(relation: str) -> None:
+    oids = builtins_by_name()["pg_catalog", relation].table(snapshot())["oid"].to_pylist()
+    assert len(set(oids)) == len(oids)
+
+
 def test_a_new_catalog_has_its_first_database_schema_and_cluster() -> None:
     def names(relation: str, column: str) -> list[str]:
         return list(

@@ -370,7 +370,7 @@ def test_sizes_are_those_of_what_is_stored(server: Server) -> None:
             asked("pg_relation_size('sized', 'x')")
     listed = psql(server, r"\dt+ sized")
     assert re.search(r"^public\|sized\|table\|foreshore\|permanent\|heap\|\d+ kB\|$", listed, re.M)
-    assert re.search(r"^foreshore\|.*\|\d+ kB\|", psql(server, r"\l+"), re.M)
+    assert re.search(r"^foreshore\|.*\|\d+ [kM]B\|", psql(server, r"\l+"), re.M)
 
 
 def test_comments_are_shown_and_survive_a_kill(data_dir: Path) -> None:

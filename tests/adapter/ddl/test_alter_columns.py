@@ -39,7 +39,7 @@ RENAMED = [
     ),
     (
         "SELECT pg_get_viewdef('star'::regclass)",
-        ' SELECT * FROM (SELECT id AS a, "The b" AS b, c FROM foreshore.public.t) AS t;\nSELECT 1',
+        ' SELECT * FROM (SELECT id AS a, "The b" AS b, c FROM public.t) AS t;\nSELECT 1',
     ),
     (
         "SHOW CREATE INDEX t_upper",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter.client import Startup
-from foreshore.sql.bind.definitions import table
+from foreshore.sql.bind.definitions import constraints
 from tests.adapter.harness import TestEnvironment
 
 TABLES = """
@@ -82,7 +82,7 @@ def test_check_that_names_its_table_survives_rename(
         env = TestEnvironment(tmp_path)
         await env.open()
         with monkeypatch.context() as patch:  # as texts were kept once
-            patch.setattr(table, "without_qualifiers", lambda text, *_: text)
+            patch.setattr(constraints, "without_qualifiers", lambda text, *_: text)
             await env.query("a", "CREATE TABLE t (y int, z int, CHECK (t.y > 0 AND t.z > 0))")
         assert "t.y" in await env.query("a", "SHOW CREATE TABLE t")
         for change in ("RENAME TO u", "RENAME y TO yyyyy", "ADD COLUMN w int"):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.sql.bind.definitions import constraints
 from foreshore.sql.bind.definitions import objects as ddl
-from foreshore.sql.bind.definitions import table
 from tests.adapter.harness import TestEnvironment
 
 
@@ -109,7 +109,7 @@ async def test_statement_that_does_not_round_trip_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(ddl, "kept_text", lambda *_: kept)
         patch.setattr(ddl, "without_qualifiers", lambda *_: "(b)")
-        patch.setattr(table, "without_qualifiers", lambda *_: "b > 0")
+        patch.setattr(constraints, "without_qualifiers", lambda *_: "b > 0")
         for sql in (
             "CREATE VIEW v AS SELECT a FROM t",
             "CREATE MATERIALIZED VIEW m AS SELECT a FROM t",

@@ -31,6 +31,7 @@ def test_an_index_is_exact_at_every_time(tmp_path: Path) -> None:
             assert await env.index_rows("c", "u9", relation, first, "b", "a", "x") == Counter(
                 [("a", 2), ("b", 1)]
             )
+            await env.compute.wait_upper(id_("u9"), third)
             assert env.compute.upper(id_("u9")) == env.time
             env.compute.allow_compaction(id_("u9"), third)
             with pytest.raises(DatabaseError, match="cannot be read"):
