@@ -173,7 +173,8 @@ async def _by_key(
 
 def _are_many(given: Given) -> bool:
     """Whether evaluating a plan over given rows may take milliseconds."""
-    return sum(rows.num_rows for rows in given.values()) > FEW_GIVEN
+    rows: int = sum(each.num_rows for each in given.values())
+    return rows > FEW_GIVEN
 
 
 async def _constant(context: StatementContext, bound: BoundPeek) -> pa.Table:
