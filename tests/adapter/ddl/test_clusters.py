@@ -219,9 +219,9 @@ def test_options_change_replicas_as_they_must(tmp_path: Path) -> None:
         assert first < replicas_running(env)  # the first one stays
         await env.ran("s", "ALTER CLUSTER c RESET (REPLICATION FACTOR)")
         assert replicas_running(env) == first
-        await env.ran("s", "ALTER CLUSTER c SET (THREADS 1, MEMORY LIMIT '512MB')")
+        await env.ran("s", "ALTER CLUSTER c SET (THREADS 1, MEMORY LIMIT '8GB')")
         assert first & replicas_running(env) == {"r1"}  # that of the other cluster
-        assert "THREADS = 1, MEMORY LIMIT = '512MB')" in await env.query("s", show)
+        assert "THREADS = 1, MEMORY LIMIT = '8GB')" in await env.query("s", show)
         assert await env.query("s", COMPUTED) == "1\nSELECT 1"
         await env.ran("s", "ALTER CLUSTER c RESET (MEMORY LIMIT)")
         assert "REPLICATION FACTOR = 1, THREADS = 1)" in await env.query("s", show)
