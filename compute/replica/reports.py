@@ -1,4 +1,4 @@
-"""What a replica tells its controller: responses, frontiers and its status."""
+"""Reports of a replica to its controller: responses, frontiers and its status."""
 
 import asyncio
 from collections.abc import Iterable

@@ -33,7 +33,7 @@ class PeerFailed(Exception):
 
 
 class Mailbox:
-    """What the peers have sent for one dataflow: (attempt, kind, payload), in order for each."""
+    """The messages of peers for one dataflow: (attempt, kind, payload), in order for each."""
 
     def __init__(self, peers: Sequence[int]) -> None:
         self.changed = threading.Condition()

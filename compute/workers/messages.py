@@ -1,4 +1,4 @@
-"""What a replica's own process asks its workers, and their replies.
+"""Requests of a replica's own process to its workers, and their replies.
 
 Each request has a number, which its reply repeats. Requests about one dataflow, named by a number,
 are carried out in order; reads of indexes at any time in between. All workers get the same requests
@@ -139,7 +139,7 @@ class Report(Message, frozen=True):
 
 
 class DataflowReport(msgspec.Struct, frozen=True):
-    """What one worker has of a dataflow, and has done for it."""
+    """The state of a dataflow in one worker, and the work done for it."""
 
     dataflow: int
     sizes: tuple[ArrangementSize, ...]

@@ -30,7 +30,7 @@ PERIODS = 10
 
 @dataclass(slots=True)
 class Period:
-    """What happened in a part of the time; `costs` are those of batches that met no kill."""
+    """Measurements of one period; `costs` are those of batches that met no kill."""
 
     costs: list[Cost] = field(default_factory=list)
     recoveries: list[float] = field(default_factory=list)  # seconds until all views answered

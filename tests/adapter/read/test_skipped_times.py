@@ -162,7 +162,7 @@ def test_indexes_with_subscribers_or_history_skip_nothing(tmp_path: Path, held: 
 
 
 def test_serializable_reads_do_not_wait(tmp_path: Path, held: Held) -> None:
-    """What an index had before it fell behind stays readable while it does not go on."""
+    """Rows from before an index fell behind stay readable while it stands still."""
 
     async def scenario(env: TestEnvironment) -> None:
         await begin(env)
