@@ -43,6 +43,13 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse cases from a set: processes order them differently and cannot share the tests."""
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        if isinstance(mark.args[1], set | frozenset):
+            raise pytest.UsageError(f"{metafunc.definition.nodeid} has its cases from a set")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of `make test-full`, before tests are chosen by their markers."""
     here = Path(__file__).parent

@@ -162,7 +162,7 @@ def test_keys_and_residual_give_query_rows(
         assert evaluate(lookup.residual, {T.id: under}) == evaluate(query, {T.id: rows})
 
 
-@pytest.mark.parametrize(("first", "second"), product([None, 1], repeat=2))
+@pytest.mark.parametrize(("first", "second"), list(product([None, 1], repeat=2)))
 def test_residual_keeps_columns(first: int | None, second: int | None) -> None:
     plan = Filter(T, (eq(A, four(first)), eq(B, four(second))))
     assert columns_of(found(plan, A, B).residual) == T.columns
