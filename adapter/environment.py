@@ -26,7 +26,7 @@ from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
 from foreshore.adapter.session.temporary import run_sweeps
-from foreshore.adapter.transaction.catalog_commit import start_replica
+from foreshore.adapter.transaction.catalog_commit import follow_bursts, start_replica
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
@@ -164,6 +164,7 @@ class Environment:
             await group.write(write)
         for cluster in state.all(Cluster):
             coordinator.compute.create_cluster(cluster.id, cluster.size, dict(cluster.options))
+        follow_bursts(coordinator.compute, state)
         read_ts = coordinator.oracle.read_ts()
         await coordinator.errors.open(read_ts)
         for item in state.items():

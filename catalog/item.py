@@ -10,6 +10,7 @@ from typing import Literal as OneOf
 
 import msgspec
 
+from foreshore.burst import Burst
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.refresh import Refresh
 from foreshore.types import SqlType
@@ -90,6 +91,7 @@ class Cluster(Described, frozen=True):
     replication_factor: int
     managed: bool = True
     options: dict[str, str] = {}
+    burst: Burst | None = None
 
 
 class Replica(Described, frozen=True):

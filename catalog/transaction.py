@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from foreshore.burst import Burst
 from foreshore.catalog.dropped import Dropped, is_required, objects_to_drop
 from foreshore.catalog.item import (
     AT_COMMIT,
@@ -150,6 +151,7 @@ class Transaction:
         replicas: Sequence[tuple[str, str]],
         *,
         managed: bool,
+        burst: Burst | None = None,
     ) -> tuple[Cluster, list[Replica]]:
         """Create cluster `name` with replicas (name, size)."""
         check_not_system_name(name, "cluster")
@@ -165,6 +167,7 @@ class Transaction:
                 len(replicas),
                 managed,
                 options,
+                burst,
             )
         )
         return cluster, [

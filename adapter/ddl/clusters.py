@@ -13,6 +13,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import find_if_exists, skip_existing
 from foreshore.adapter.session.context import StatementContext
+from foreshore.burst import Burst
 from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.state import State
 from foreshore.compute.controller.cluster import check_size
@@ -32,12 +33,25 @@ def create_cluster(context: StatementContext, plan: CreateCluster) -> Completed:
         replicas = tuple((name, plan.size) for name in replica_names(plan.replication_factor))
     for size in {plan.size, *(size for _, size in replicas)}:
         check_size(size, plan.options)
+    check_burst(plan.burst)
     change, managed = context.catalog_change(), plan.replicas is None
     with skip_existing(context, plan.if_not_exists):
         change.create_cluster(
-            plan.name, context.role.id, plan.size, dict(plan.options), replicas, managed=managed
+            plan.name,
+            context.role.id,
+            plan.size,
+            dict(plan.options),
+            replicas,
+            managed=managed,
+            burst=plan.burst,
         )
     return Completed("CREATE CLUSTER")
+
+
+def check_burst(burst: Burst | None) -> None:
+    """Raise InvalidParameterValue for an unknown size of a burst."""
+    if burst is not None:
+        check_size(burst.size)
 
 
 def create_cluster_replica(context: StatementContext, plan: CreateClusterReplica) -> Completed:
@@ -81,6 +95,7 @@ def _target(state: State, cluster: Cluster, plan: AlterCluster) -> _Target:
     present = state.replicas_of(cluster.id)
     managed = cluster.managed if plan.managed is None else plan.managed
     settings = plan.size is not None or plan.replication_factor is not None or bool(plan.options)
+    settings = settings or plan.burst != "keep"
     if not managed:
         if settings:
             raise ObjectNotInPrerequisiteState(
@@ -88,7 +103,7 @@ def _target(state: State, cluster: Cluster, plan: AlterCluster) -> _Target:
                 f'{cluster.name}"',
                 hint="Create and drop its replicas, or SET (MANAGED) first.",
             )
-        return _Target(_with(cluster, managed=False), [], [])
+        return _Target(replace(_with(cluster, managed=False), burst=None), [], [])
     size, factor = plan.size or cluster.size, plan.replication_factor
     if not cluster.managed:  # it is what it has, unless the statement says otherwise
         sizes = {each.size for each in present}
@@ -104,6 +119,9 @@ def _target(state: State, cluster: Cluster, plan: AlterCluster) -> _Target:
     check_size(size, options)
     kept = {name: value for name, value in options.items() if value is not None}
     new = _with(cluster, size=size, factor=factor, options=kept, managed=True)
+    if plan.burst != "keep":
+        check_burst(plan.burst)
+        new = replace(new, burst=plan.burst)
     names = replica_names(factor)
     fitting = {each.name for each in present if (each.size, each.options) == (size, kept)} & set(
         names

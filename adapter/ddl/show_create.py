@@ -25,8 +25,8 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
             sql = statement_heads.create_unmanaged_cluster(
                 name, ((each.name, each.size) for each in present)
             )
-        case Cluster(size=size, replication_factor=replicas, options=options):
-            sql = statement_heads.create_cluster(name, size, replicas, options)
+        case Cluster(size=size, replication_factor=replicas, options=options, burst=burst):
+            sql = statement_heads.create_cluster(name, size, replicas, options, burst)
         case Replica(size=size, options=options):
             cluster = reader.state.objects[found.cluster].name
             sql = statement_heads.create_replica(cluster, name, size, options.get("address"))

@@ -127,6 +127,21 @@ def _pending_replicas(context: StatementContext) -> Iterator[Row]:
             yield {"id": id, "name": name, "cluster_id": pending.cluster, "size": pending.size}
 
 
+def _burst_replicas(context: StatementContext) -> Iterator[Row]:
+    """Yield the extra replicas of clusters that hydrate."""
+    compute = context.coordinator.compute
+    statuses = {each["replica"]: each for each in compute.clusters.status()}
+    for extra in compute.bursts:
+        status = statuses.get(extra.name, {})
+        yield {
+            "id": extra.name,
+            "cluster_id": extra.cluster,
+            "size": extra.burst.size,
+            "status": "online" if status.get("ready") else "offline",
+            "lingering": extra.ready_at is not None,
+        }
+
+
 def _loop_latencies(context: StatementContext) -> Iterator[Row]:
     for each in context.coordinator.loop_latency.windows:
         yield {
@@ -197,6 +212,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "mz_storage_sizes": _storage_sizes,
     "mz_cluster_replica_statuses": _replica_statuses,
     "mz_pending_cluster_replicas": _pending_replicas,
+    "mz_burst_cluster_replicas": _burst_replicas,
     "mz_materialized_view_refreshes": _refreshes,
     "mz_message_loop_latency": _loop_latencies,
     "mz_read_holds": _read_holds,

@@ -264,6 +264,12 @@ class CatalogCommits:
         for each in made.dropped:
             if isinstance(each, Cluster):
                 await compute.drop_cluster(each.id)
+        follow_bursts(compute, coordinator.state)
+
+
+def follow_bursts(compute: ComputeController, state: State) -> None:
+    """Let compute follow the clusters' bursts."""
+    compute.bursts.follow({each.id: each.burst for each in state.all(Cluster) if each.burst})
 
 
 def start_replica(compute: ComputeController, replica: Replica) -> None:

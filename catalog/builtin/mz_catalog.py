@@ -282,6 +282,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "size int8",
         live("mz_checkpoints"),
     ),
+    (
+        "mz_internal",
+        "mz_burst_cluster_replicas",
+        "id text, cluster_id text, size text, status text, lingering bool",
+        live("mz_burst_cluster_replicas"),
+    ),
 )
 
 

@@ -1,7 +1,7 @@
-"""Periodic work of the controller: holds follow outputs, old checkpoints are removed.
+"""Periodic work of the controller: for holds, old checkpoints and burst replicas.
 
-Checkpoints of replicas that were dropped stay for a while, as another replica of their cluster may
-be about to start from them.
+Holds follow outputs. Checkpoints of replicas that were dropped stay for a while, as another
+replica of their cluster may be about to start from them.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from foreshore import blocking
 from foreshore.compute.checkpoint.manifest import DIRECTORY, prefix_of
+from foreshore.compute.controller.bursts import Bursts
 from foreshore.compute.controller.cluster import Cluster
 from foreshore.compute.controller.clusters import Clusters
 from foreshore.compute.controller.input_holds import run_holds
@@ -28,9 +29,10 @@ async def run_background(
     storage: StorageController,
     dataflows: Mapping[GlobalId, Dataflow],
     clusters: Clusters,
+    bursts: Bursts,
 ) -> None:
     """Do all of it, until cancelled."""
-    await asyncio.gather(run_holds(storage, dataflows), _tidy(clusters))
+    await asyncio.gather(run_holds(storage, dataflows), bursts.run(), _tidy(clusters))
 
 
 async def _tidy(clusters: Clusters) -> None:

@@ -25,6 +25,7 @@ import msgspec
 
 from foreshore.compute.controller import index_streams
 from foreshore.compute.controller.background import run_background
+from foreshore.compute.controller.bursts import Bursts
 from foreshore.compute.controller.capabilities import DataflowCapabilities
 from foreshore.compute.controller.cluster import Prepared
 from foreshore.compute.controller.clusters import Clusters
@@ -143,6 +144,7 @@ class ComputeController:
         self._moves = Moves(
             storage, self._dataflows, self.clusters, self._feeds, self.upper, self._spawn
         )
+        self.bursts = Bursts(self)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
         self._when_still: list[Callable[[], None]] = []
@@ -242,7 +244,7 @@ class ComputeController:
         dataflow.tasks.append(self._spawn(self._start(dataflow)))
         if self._holding is None:
             self._holding = self._spawn(
-                run_background(self._storage, self._dataflows, self.clusters)
+                run_background(self._storage, self._dataflows, self.clusters, self.bursts)
             )
 
     def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:

@@ -46,6 +46,10 @@ class Readiness:
         self._maintained = maintained
         self._caught_up = CaughtUp(upper)
 
+    def follows(self, names: Collection[str]) -> bool:
+        """Return whether the replicas are those called `names`."""
+        return set(names) == set(self._names)
+
     def reached(self) -> bool:
         """Return whether all of the replicas are ready."""
         exports = set(self._exports())

@@ -5,6 +5,8 @@ from typing import Literal as OneOf
 from foreshore.sql import ast
 from foreshore.sql.parse.tables import TableParser
 
+AUTO_SCALING = "auto scaling strategy"
+
 
 class ClusterParser(TableParser):
     """Parse statements about clusters."""
@@ -21,7 +23,24 @@ class ClusterParser(TableParser):
             replicas = self.in_parentheses(self._replica)
             self.expect_symbol(")")
             return ast.CreateClusterStatement(name, {}, replicas, if_not_exists, at)
-        return ast.CreateClusterStatement(name, self._options(), None, if_not_exists, at)
+        if self.at_symbol("("):
+            given = self.in_parentheses(self._cluster_option)
+        else:
+            given = () if self.at_end() else self.list_of(self._cluster_option)
+        options = {name: value for each in given for name, value in each.items()}
+        return ast.CreateClusterStatement(name, options, None, if_not_exists, at)
+
+    def _cluster_option(self) -> dict[str, str]:
+        """Parse an option; that of auto scaling gives one for each of its own options, too."""
+        if not self.accept("auto", "scaling", "strategy"):
+            return dict([self._option()])
+        self.accept_symbol("=")
+        self.expect_symbol("(")
+        self.expect("on", "hydration")
+        self.accept_symbol("=")
+        options = dict(self.in_parentheses(self._option))
+        self.expect_symbol(")")
+        return {AUTO_SCALING: "on hydration", **{f"burst {n}": v for n, v in options.items()}}
 
     def _replica(self) -> tuple[str, dict[str, str]]:
         return self.name(), self._options()
@@ -36,18 +55,19 @@ class ClusterParser(TableParser):
         at = self.token.start
         if self.at_word("set") and self.peek().value == "(":
             self.advance()
-            options = dict(self.in_parentheses(self._set_option))
+            given = self.in_parentheses(self._set_option)
+            options = {name: value for each in given for name, value in each.items()}
             wait = self._wait() if self.accept("with") else None
             return ast.AlterClusterStatement(name, options, wait, if_exists, at)
         if self.accept("reset"):
-            options = dict.fromkeys(self.in_parentheses(self._option_name))
-            return ast.AlterClusterStatement(name, options, None, if_exists, at)
+            reset = dict.fromkeys(self.in_parentheses(self._option_name))
+            return ast.AlterClusterStatement(name, reset, None, if_exists, at)
         return None
 
-    def _set_option(self) -> tuple[str, str | None]:
+    def _set_option(self) -> dict[str, str]:
         if self.at_word("managed") and self.peek().value in (",", ")"):
-            return self.label(), "true"
-        return self._option()
+            return {self.label(): "true"}
+        return self._cluster_option()
 
     def _option_name(self) -> str:
         words = [self.label()]

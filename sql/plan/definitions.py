@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
+from foreshore.burst import Burst
 from foreshore.constraint import Constraint
 from foreshore.domain import Domain
 from foreshore.expr.ir import Relation, Scalar
@@ -257,6 +258,7 @@ class CreateCluster(WritePlan):
     options: dict[str, str]
     replicas: tuple[tuple[str, str], ...] | None = None  # (name, size) if listed one by one
     if_not_exists: bool = False
+    burst: Burst | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,10 @@ class ClusterWait:
 
 @dataclass(frozen=True, slots=True)
 class AlterCluster(WritePlan):
-    """Options to change; None leaves them as they are. In `options`, None resets an option."""
+    """Options to change; None leaves them as they are. In `options`, None resets an option.
+
+    `burst` is None if there is to be none.
+    """
 
     name: Name
     size: str | None
@@ -291,6 +296,7 @@ class AlterCluster(WritePlan):
     options: dict[str, str | None]
     wait: ClusterWait | None
     if_exists: bool
+    burst: Burst | None | OneOf["keep"] = "keep"
 
 
 @dataclass(frozen=True, slots=True)

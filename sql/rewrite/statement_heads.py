@@ -6,6 +6,7 @@ The planner writes the beginning of a definition in one form, so a regular expre
 import re
 from collections.abc import Iterable, Mapping
 
+from foreshore.burst import Burst
 from foreshore.refresh import Refresh
 from foreshore.sizes import shown
 from foreshore.sql.parse.keywords import quote_identifier
@@ -87,7 +88,9 @@ def _time(milliseconds: int) -> str:
     return f"'{format_text(milliseconds * 1000, TIMESTAMPTZ)}'"
 
 
-def create_cluster(name: str, size: str, replicas: int, options: Mapping[str, str]) -> str:
+def create_cluster(
+    name: str, size: str, replicas: int, options: Mapping[str, str], burst: Burst | None = None
+) -> str:
     """Return the CREATE CLUSTER of a managed cluster; `options` are named as engines name them."""
     more = ""
     if (interval := options.get("tick_interval_ms")) is not None:
@@ -98,6 +101,11 @@ def create_cluster(name: str, size: str, replicas: int, options: Mapping[str, st
         more += f", MEMORY LIMIT = '{limit}'"
     if (workers := options.get("workers")) is not None:
         more += f", WORKERS = {workers}"
+    if burst is not None:
+        more += (
+            f", AUTO SCALING STRATEGY = (ON HYDRATION (HYDRATION SIZE = '{burst.size}', "
+            f"LINGER DURATION = '{burst.linger_ms}ms'))"
+        )
     return (
         f"CREATE CLUSTER {quote_identifier(name)} (SIZE = '{size}', "
         f"REPLICATION FACTOR = {replicas}{more})"

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any, Literal
 
+from foreshore.burst import DEFAULT_LINGER_MS, Burst
 from foreshore.errors import InvalidParameterValue
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.objects import name_of, require_cluster
+from foreshore.sql.parse.clusters import AUTO_SCALING
 from foreshore.sql.plan import (
     AlterCluster,
     ClusterWait,
@@ -50,6 +53,7 @@ def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
             tuple(replicas),
             statement.if_not_exists,
         )
+    burst = _take_burst(options, statement.at)
     _check_known(options, ("size", "replication factor", "managed", *ENGINE_OPTIONS))
     size = options.pop("size", DEFAULT_SIZE)
     factor = _replication_factor(options.pop("replication factor", "1"), statement.at)
@@ -60,7 +64,7 @@ def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
             hint="Use CREATE CLUSTER name REPLICAS (replica (SIZE ...), ...).",
         )
     kept = _engine_options(options, statement.at)
-    return CreateCluster(statement.name, size, factor, kept, None, statement.if_not_exists)
+    return CreateCluster(statement.name, size, factor, kept, None, statement.if_not_exists, burst)
 
 
 def bind_create_replica(
@@ -78,6 +82,12 @@ def bind_create_replica(
 def bind_alter_cluster(planning: Planning, statement: ast.AlterClusterStatement) -> AlterCluster:
     """Return the plan of ALTER CLUSTER ... SET and RESET."""
     given, at = dict(statement.options), statement.at
+    burst: Burst | None | Literal["keep"] = "keep"
+    if AUTO_SCALING in given:
+        burst = None
+        if given[AUTO_SCALING] is not None:
+            burst = _take_burst(given, at)
+        given.pop(AUTO_SCALING, None)
     _check_known(given, ("size", "replication factor", "managed", *ENGINE_OPTIONS))
     size, factor, managed = None, None, None
     if "size" in given:
@@ -90,7 +100,7 @@ def bind_alter_cluster(planning: Planning, statement: ast.AlterClusterStatement)
     options.update(_engine_options({n: v for n, v in given.items() if v}, at))
     name = name_of(planning, "cluster", statement.name)
     wait = None if statement.wait is None else _wait(statement.wait)
-    return AlterCluster(name, size, factor, managed, options, wait, statement.if_exists)
+    return AlterCluster(name, size, factor, managed, options, wait, statement.if_exists, burst)
 
 
 def _wait(wait: ast.ClusterWait) -> ClusterWait:
@@ -111,6 +121,22 @@ def bind_set_cluster(planning: Planning, statement: ast.SetClusterStatement) -> 
     require_cluster(planning, statement.cluster)
     name = name_of(planning, "materialized view", statement.name)
     return SetCluster(name, statement.cluster, statement.if_exists)
+
+
+def _take_burst(options: dict[str, Any], at: int) -> Burst | None:
+    """Take the options of auto scaling from `options`; return the burst, or None without them."""
+    if options.pop(AUTO_SCALING, None) is None:
+        return None
+    given = {
+        name.removeprefix("burst "): options.pop(name)
+        for name in list(options)
+        if name.startswith("burst ")
+    }
+    _check_known(given, ("hydration size", "linger duration"))
+    with located(at):
+        lasts = given.get("linger duration")
+        linger = DEFAULT_LINGER_MS if lasts is None else _milliseconds(lasts, "LINGER DURATION")
+    return Burst(given.get("hydration size", DEFAULT_SIZE), linger)
 
 
 # --- options -------------------------------------------------------------------------------
