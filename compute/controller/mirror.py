@@ -245,6 +245,11 @@ class Mirror:
         """Whether it knows the rows at `time`."""
         return self._rows.since <= time < self._known and not self.failed
 
+    @property
+    def awaited(self) -> list[Timestamp]:
+        """The times for which readers wait."""
+        return [time for time, _ in self._waiting]
+
     async def passed(self, time: Timestamp, patience_s: float) -> bool:
         """Return whether it knows the rows at `time`, perhaps after waiting so long."""
         begun = self.upper > 0 and not self.failed

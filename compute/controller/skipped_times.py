@@ -5,16 +5,18 @@
     at_or_after the first time that can be read from a given one on
 
 The caller knows who reads: it asks for times that no transaction holds. Peeks that wait, and
-streams, are known here. A time that is skipped once is never read, though some replica may know it.
+streams, are known here. A mirror, which is there for speed only, gives way. A time that is skipped
+once is never read, though some replica may know it.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from foreshore.compute.controller.maintained import Dataflow
+from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.merged_times import Range, at_or_after
 from foreshore.compute.protocol import MergeTimes
-from foreshore.errors import Conflict
+from foreshore.errors import Conflict, ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
@@ -50,14 +52,20 @@ class SkippedTimes:
         for replica in dataflow.replicas:
             if dataflow.description.id in replica.failing:
                 return lower  # it stands still for another reason
-        if any(not stream.failed for stream in dataflow.streams):
-            return lower
+        streams = [stream for stream in dataflow.streams if not stream.failed]
+        mirrors = [stream for stream in streams if isinstance(stream, Mirror)]
+        if len(mirrors) < len(streams):
+            return lower  # a subscriber gets each change
+        for mirror in mirrors:
+            upper = min([upper, *(time for time in mirror.awaited if time >= lower)])
         for asked in dataflow.cluster.peeks.values():
             read = (asked.peek.index, *asked.peek.indexes.values())
             if id in read and asked.peek.as_of >= lower:
                 upper = min(upper, asked.peek.as_of)
         if upper - lower < BEHIND_MS:
             return lower
+        for mirror in mirrors:
+            mirror.fail(ObjectNotInPrerequisiteState("its index is behind"))
         # Those that go beyond are kept: a replica may have merged them, or still have to.
         kept = [each for each in self[id] if not lower <= each[0] < each[1] <= upper]
         self._ranges[id] = tuple(sorted((*kept, (lower, upper))))

@@ -1,8 +1,10 @@
 """An index that is behind takes its commits together, and is read at none of the times between."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,43 @@ def test_commits_that_wait_are_one_step(tmp_path: Path, held: Held) -> None:
         assert "has skipped it. It can be read at" in answer
         answer = await env.query("a", f"SELECT count(*) FROM t AS OF {times[5]}")
         assert answer == "11\nSELECT 1", "the table keeps its history"
+
+    in_environment(tmp_path, scenario)
+
+
+def test_a_mirror_gives_way_unless_its_readers_wait(tmp_path: Path, held: Held) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await begin(env)
+        compute = env.environment.coordinator.compute
+        (index,) = env.environment.coordinator.as_ofs
+        compute.mirrors.bounds = replace(compute.mirrors.bounds, reads=1, patience_s=60.0)
+
+        async with asyncio.timeout(60):
+            while index not in compute.mirrors._mirrors:
+                await env.query("b", "SELECT k FROM numbered WHERE n = 6")
+        mirror = compute.mirrors._mirrors[index]
+        await until(lambda: mirror.upper > 0)
+        with held.closed():
+            await env.ran("a", "INSERT INTO t VALUES (1, 0)")
+            waits = asyncio.create_task(
+                env.query("b", "SELECT k FROM numbered WHERE n = 6", alone=False)
+            )
+            await until(lambda: bool(mirror.awaited))
+            for k in range(1, COMMITS):
+                await env.ran("a", f"INSERT INTO t VALUES (1, {-k})")
+            read = mirror.awaited[0]
+            env.environment.coordinator.skip_late_times()
+            assert all(upper <= read for _, upper in compute.skipped[index])
+            held.open.set()
+            assert await waits == "5\nSELECT 1"
+        assert await env.query("a", "SELECT count(*), sum(n) FROM numbered") == ALL
+        with held.closed():
+            for k in range(COMMITS):
+                await env.ran("a", f"INSERT INTO t VALUES (2, {-k})")
+            env.environment.coordinator.skip_late_times()
+            await until(lambda: bool(held.ranges))
+            assert not compute.mirrors.has(index)
+        assert await env.query("a", "SELECT count(*) FROM numbered") == "29\nSELECT 1"
 
     in_environment(tmp_path, scenario)
 
