@@ -406,7 +406,7 @@ class Builder:
         except NotOrderable as error:
             raise Unsupported(f"an order by {error}") from error
         for scalar in compiler.columns:
-            compiler.put_zero_signs(scalar)
+            compiler.put_shown(scalar)
         row = len(compiler.texts)
         layout = layout_of(columns_of(top_k))
         compiler.put_row(layout.columns)

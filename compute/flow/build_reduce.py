@@ -7,7 +7,8 @@ from typing import Literal as OneOf
 import numpy as np
 
 from foreshore.compute.flow.bulk import partial_sums
-from foreshore.compute.flow.compiler import Compiler, NotOrderable
+from foreshore.compute.flow.compiler import Compiler, NotOrderable, shows_least
+from foreshore.compute.flow.convert import Form
 from foreshore.compute.flow.float_sums import Comoments, FloatSums
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Place, composed, layout_of
@@ -49,9 +50,8 @@ def kind_of_aggregate(aggregate: Aggregate) -> Kind:
 
 def require_canonical(type: SqlType) -> None:
     """Raise Unsupported if equal values of a type may look different in more than a zero's sign."""
-    element = type.element or type
-    if element.name in ("interval", "jsonb"):
-        raise Unsupported(f"groups of {element}")
+    if shows_least(type):
+        raise Unsupported(f"groups of {type}")
 
 
 def build_reduce(builder: "Builder", reduce: ir.Reduce) -> int:
@@ -75,7 +75,8 @@ class _ReduceBuilder:
         columns = columns_of(reduce)
         width = len(reduce.group_key)
         for column in columns[:width]:
-            require_canonical(column.type)
+            if column.type.element is not None:
+                require_canonical(column.type)
         self._input = builder.at_owners(self._input, reduce.group_key)
         self._key = layout_of(columns[:width])
         self._values = layout_of(columns[width:])
@@ -97,6 +98,9 @@ class _ReduceBuilder:
                     ordered.append(self._extreme(aggregate, place))
                 case "listed":
                     ordered.append(self._listed(aggregate, place))
+        for scalar, place in zip(self._reduce.group_key, self._key.places, strict=True):
+            if shows_least(place.type):
+                ordered.append(self._least_shown(scalar, place))
         return self._builder.add(
             Reduce(
                 self._input,
@@ -142,7 +146,6 @@ class _ReduceBuilder:
 
     def _extreme(self, aggregate: Aggregate, place: Place) -> Extreme:
         (arg,) = aggregate.args
-        require_canonical(type_of(arg))
         compiler = self._compiler()
         compiler.filter(_conditions(aggregate))
         self._put_key(compiler)
@@ -151,8 +154,25 @@ class _ReduceBuilder:
             compiler.put_order(value, descending=aggregate.function == "max", nulls=1)
         except NotOrderable as error:
             raise Unsupported(f"{aggregate.function} of {error}") from error
+        if shows_least(type_of(arg)):
+            return self._first(compiler, value, place)
+        return self._first_of(compiler, value, "key", place)
+
+    def _least_shown(self, key: Scalar, place: Place) -> Extreme:
+        """Return what gives a column of the key the least of the equal values of a group."""
+        compiler = self._compiler()
+        compiler.filter([is_not_null(key)])
+        self._put_key(compiler)
+        return self._first(compiler, compiler.resolved(key), place)
+
+    def _first(self, compiler: Compiler, value: Scalar, place: Place) -> Extreme:
+        """Return what gives the first value in the order put out, of equal ones the least."""
+        compiler.put_shown(value)
+        return self._first_of(compiler, value, "row", place)
+
+    def _first_of(self, compiler: Compiler, value: Scalar, form: Form, place: Place) -> Extreme:
         at = len(compiler.texts)
-        compiler.put((ColumnType(type_of(arg), False),), (value,), "key")
+        compiler.put((ColumnType(type_of(value), False),), (value,), form)
         program = compiler.program()
         spine = self._builder.spine(self._key.words, program.texts)
         return Extreme(program, spine, at, place, self._builder.context)
@@ -177,9 +197,11 @@ class _ReduceBuilder:
         except NotOrderable as error:
             raise Unsupported(f"{aggregate.function} of {error}") from error
         columns = tuple(ColumnType(type_of(arg)) for arg in args)
-        if not aggregate.distinct:
-            for arg in args:
-                compiler.put_zero_signs(arg)
+        for arg in args:
+            if aggregate.distinct:
+                require_canonical(type_of(arg))
+            else:
+                compiler.put_shown(arg)
         compiler.put(columns, args, "key" if aggregate.distinct else "row")
         program = compiler.program()
         spine = self._builder.spine(self._key.words, program.texts)
@@ -188,7 +210,8 @@ class _ReduceBuilder:
     def _distinct(self, aggregate: Aggregate, place: Place) -> Distinct:
         args = aggregate.args
         for arg in args:
-            require_canonical(type_of(arg))
+            if aggregate.function != "count" or type_of(arg).element is not None:
+                require_canonical(type_of(arg))
         compiler = self._compiler()
         compiler.filter(_conditions(aggregate))
         self._put_key(compiler)

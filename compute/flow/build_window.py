@@ -102,7 +102,7 @@ class _WindowBuilder:
                 for scalar in compiler.columns:
                     compiler.put_order(scalar, descending=False, nulls=1)
                 for scalar in compiler.columns:
-                    compiler.put_zero_signs(scalar)
+                    compiler.put_shown(scalar)
         except NotOrderable as error:
             raise Unsupported(f"an order by {error}") from error
         return peers, len(compiler.texts)

@@ -23,7 +23,15 @@ from foreshore.expr.datum import to_array
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.split import can_fail, columns_used
 from foreshore.expr.traversal import operands_of, with_operands
-from foreshore.types import ColumnType
+from foreshore.types import ColumnType, SqlType, has_signed_zeros
+
+
+def shows_least(type: SqlType) -> bool:
+    """Whether equal values of a type may look different in more than a zero's sign.
+
+    A group shows the least of them, as `put_shown` orders them.
+    """
+    return (type.element or type).name in ("interval", "jsonb")
 
 
 class NotOrderable(Exception):
@@ -131,8 +139,10 @@ class Compiler:
                 parts = [register, self.emit(op.HIGH, register)]
             case "bytes" if type_of(scalar).name != "jsonb":
                 parts, by_text = [register], -1 if descending else 1
+            case _ if type_of(scalar).element is not None and shows_least(type_of(scalar)):
+                raise NotOrderable(str(type_of(scalar)))
             case _:
-                raise NotOrderable(type_of(scalar).name)
+                parts, by_text = [self._given_in("order", scalar)], -1 if descending else 1
         if by_text:
             self.strings.append(len(self.texts))
         for part in parts:
@@ -140,10 +150,27 @@ class Compiler:
                 part = self.emit(op.COMPLEMENT, part)
             self._put_word(part, by_text)
 
-    def put_zero_signs(self, scalar: Scalar) -> None:
-        """Put out a word by which 0.0 comes before -0.0, for floats that are equal."""
-        if kind_of(type_of(scalar)) == "float":
-            self._put_word(self.emit(op.COMPLEMENT, self.register(scalar)), 0)
+    def put_shown(self, scalar: Scalar) -> None:
+        """Put out words that order values that are equal but do not look it.
+
+        0.0 comes before -0.0; intervals are ordered by their fields, documents by their text.
+        """
+        type = type_of(scalar)
+        match kind_of(type):
+            case "float":
+                self._put_word(self.emit(op.COMPLEMENT, self.register(scalar)), 0)
+            case "interval":
+                register = self._given_in("shown", scalar)
+                self._put_word(register, 0)
+                self._put_word(self.emit(op.HIGH, register), 0)
+            case "bytes" if type.name == "jsonb":
+                self._put_text(self.register(scalar))
+            case "value" if has_signed_zeros(type):
+                self._put_text(self._given_in("shown", scalar))
+
+    def _put_text(self, register: int) -> None:
+        self.strings.append(len(self.texts))
+        self._put_word(register, 1)
 
     def put_scalar(self, scalar: Scalar, width: int) -> None:
         """Put out one or two words of a resolved scalar, 0 for NULL."""

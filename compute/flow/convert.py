@@ -17,11 +17,13 @@ from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels.rows import find_nulls
 from foreshore.compute.flow.layout import Layout, Place, kind_of
 from foreshore.expr.datum import from_array, to_array
-from foreshore.expr.functions.comparison import DAY
+from foreshore.expr.functions.comparison import DAY, order_bytes
 from foreshore.types import SqlType, arrow_type
 
 Bits = npt.NDArray[np.bool_]
-Form = OneOf["row", "key"]  # values as they are, or the same for all that SQL considers equal
+# Values as they are; the same for all that SQL considers equal; text that is ordered as the values
+# are; and what orders values that are equal but do not look it.
+Form = OneOf["row", "key", "order", "shown"]
 _WIDTHS: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
@@ -82,6 +84,10 @@ def words_of_values(
 ) -> tuple[Any, ...]:
     """Return the word or the two words of each value; those of NULLs are arbitrary."""
     kind = kind_of(type)
+    if form == "order":
+        return (interner.numbers(pa.array(order_bytes(column, type), pa.binary())),)
+    if form == "shown":
+        return _shown_words(column, type, interner)
     if form == "key" and not is_direct(type):
         return _key_words(column, type, interner)
     match kind:
@@ -129,6 +135,22 @@ def _key_words(column: pa.Array, type: SqlType, interner: Numbering) -> tuple[An
             ]
             encoded = [None if key is None else msgspec.msgpack.encode(key) for key in keys]
             return (interner.numbers(pa.array(encoded, pa.binary())),)
+
+
+def _shown_words(column: pa.Array, type: SqlType, interner: Numbering) -> tuple[Any, ...]:
+    """Return words that order equal intervals by their fields, equal arrays by signs of zeros."""
+    if kind_of(type) == "interval":
+        months, days, micros = (integers(field.fill_null(0)) for field in column.flatten())
+        return (months << 32) | ((days & np.int64(0xFFFFFFFF)) ^ np.int64(1 << 31)), micros
+    signs = [
+        None if datum is None else bytes(map(_is_negative_zero, datum))
+        for datum in from_array(column, type)
+    ]
+    return (interner.numbers(pa.array(signs, pa.binary())),)
+
+
+def _is_negative_zero(element: Any) -> bool:
+    return element == 0 and math.copysign(1.0, element) < 0
 
 
 def _canonical(datum: Any) -> Any:

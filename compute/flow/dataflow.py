@@ -68,7 +68,7 @@ class FlowDataflow:
         builder = Builder(collections, description.as_of, peers)
         self._imports = builder.imports
         try:
-            self._rows, self._errors = builder.output(relation, _placed_by(description))
+            self._rows, self._errors = builder.output(relation, _placing_columns(description))
         except BaseException:
             self.close()
             raise
@@ -327,13 +327,20 @@ def _look_ups_of(
     return found
 
 
-def _placed_by(description: DataflowDescription) -> Sequence[int] | None:
-    """Return the columns by which workers share the output: the key of the first index."""
+def placed_by(description: DataflowDescription) -> IndexExport | None:
+    """Return the index by whose key workers share the output: the first one; None without any."""
     layout = layout_of(columns_of(description.relation))
     for export in description.exports:
         if isinstance(export, IndexExport) and index_key(export.key, layout) is not None:
-            return [scalar.index for scalar in export.key if isinstance(scalar, Column)]
+            return export
     return None
+
+
+def _placing_columns(description: DataflowDescription) -> Sequence[int] | None:
+    index = placed_by(description)
+    if index is None:
+        return None
+    return [scalar.index for scalar in index.key if isinstance(scalar, Column)]
 
 
 def batch_sizing_of(operators: Sequence[Operator]) -> BatchSizing | None:

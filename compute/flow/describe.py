@@ -13,6 +13,7 @@ from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.build_reduce import KINDS, kind_of_aggregate
 from foreshore.compute.flow.collection import Collections
+from foreshore.compute.flow.compiler import shows_least
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.join_plan import plans_of
 from foreshore.compute.flow.linear_chain import linear_chain
@@ -29,6 +30,7 @@ from foreshore.compute.flow.operators.window import WindowFunctions
 from foreshore.compute.flow.peers import NoPeers, can_be_shared
 from foreshore.compute.flow.reach import Reach
 from foreshore.expr import ir
+from foreshore.expr.columns import type_of
 from foreshore.expr.explain import (
     NameOf,
     explain_aggregate,
@@ -218,8 +220,10 @@ class _Description:
 
 def _reduce(reduce: ir.Reduce, on: str) -> tuple[str, Sequence[str]]:
     key = _list(map(explain_scalar, reduce.group_key))
+    least = [explain_scalar(s) for s in reduce.group_key if shows_least(type_of(s))]
+    shown = [f"Arrangement: ordered rows by ({key}): equal values of {each}" for each in least]
     if not reduce.aggregates:
-        return f"Distinct {on} by ({key})", (f"Arrangement: counts by ({key})",)
+        return f"Distinct {on} by ({key})", (f"Arrangement: counts by ({key})", *shown)
     lines = []
     for kind, kept in KINDS.items():
         made = [a for a in reduce.aggregates if kind_of_aggregate(a) == kind]

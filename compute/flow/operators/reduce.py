@@ -140,7 +140,8 @@ class Extreme(StagedRows):
         null[found] = False
         for k in range(place.width):
             words[found, place.word + k] = there[:, self._value + k]
-        put_null(words, null, place)
+        if place.bit >= 0:  # else a group without a value is not there
+            put_null(words, null, place)
 
 
 class Distinct:
