@@ -327,3 +327,13 @@ class SharingEngine(Protocol):
     def expect(self, descriptions: Iterable[DataflowDescription]) -> None:
         """Note the dataflows that are created soon; one thread at a time calls it."""
         ...
+
+
+@runtime_checkable
+class SpreadEngine(Protocol):
+    """An engine that spreads its dataflows over several processes."""
+
+    @property
+    def processes(self) -> Sequence[int]:
+        """The ids of these processes."""
+        ...

@@ -5,6 +5,7 @@ frees its state and stands still until its limit is changed or it is dropped, so
 on. A replica that was killed for its memory would only try the same again.
 """
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from foreshore.errors import DatabaseError
@@ -60,18 +61,24 @@ class MemoryBudget:
 
 
 class ReplicaMemory:
-    """The memory of the replica's process, beside its `limit`."""
+    """The memory of the replica's process and of its workers, beside its `limit`.
 
-    def __init__(self, limit: int | None = None) -> None:
+    `workers` returns the workers' process ids.
+    """
+
+    def __init__(
+        self, limit: int | None = None, workers: Callable[[], Iterable[int]] = tuple
+    ) -> None:
+        self._workers = workers
         self._machine = machine_bytes()
         self.limit = limit if limit is not None else default_limit(self._machine)
 
     @property
     def is_exceeded(self) -> bool:
         """Whether it takes too much, or the machine has no more; some 50 us of reading /proc."""
-        own = own_bytes()
         if self.limit is None:
             return False
+        own = self._own()
         if own > self.limit:
             return True
         machine = self._machine
@@ -83,7 +90,10 @@ class ReplicaMemory:
     @property
     def is_crowded(self) -> bool:
         """Whether it takes so much that what can be read from files should be."""
-        return self.limit is not None and own_bytes() > CROWDED * self.limit
+        return self.limit is not None and self._own() > CROWDED * self.limit
+
+    def _own(self) -> int:
+        return own_bytes() + sum(map(own_bytes, self._workers()))
 
 
 def default_limit(machine: int | None) -> int | None:

@@ -50,11 +50,15 @@ def resident_bytes() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def own_bytes() -> int:
-    """Return the memory that this process has without mapped files, which can be dropped."""
+def own_bytes(process: int | None = None) -> int:
+    """Return the memory that a process has without mapped files, which can be dropped.
+
+    That is this process by default; 0 if it has ended.
+    """
     try:
-        _, resident, shared, *_ = Path("/proc/self/statm").read_bytes().split()
-    except OSError:
+        statm = Path(f"/proc/{process or 'self'}/statm").read_bytes()
+        _, resident, shared, *_ = statm.split()
+    except (OSError, ValueError):
         return 0
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 

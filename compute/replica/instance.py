@@ -6,12 +6,12 @@ The controller chooses the engine once; it is never replaced, because its thread
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
 from foreshore import blocking
-from foreshore.compute.engine import Engine
+from foreshore.compute.engine import Engine, SpreadEngine
 from foreshore.compute.protocol import CreateInstance
 from foreshore.compute.replica.linear import LinearFirst
 from foreshore.errors import InvalidParameterValue
@@ -122,6 +122,11 @@ class Instance:
         """Return the local files of batches of this process."""
         assert self._files is not None, "no instance has been created"
         return self._files
+
+    @property
+    def processes(self) -> Sequence[int]:
+        """Return the ids of the processes among which the engine spreads its state."""
+        return self.engine.processes if isinstance(self.engine, SpreadEngine) else ()
 
     def create(self, command: CreateInstance) -> None:
         """Prepare the instance that the controller wants; call `start` next."""

@@ -1,7 +1,7 @@
 """The watch over a replica's memory: which dataflow has to stop when there is too little."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from foreshore.compute.memory_limit import MemoryLimitExceeded, ReplicaMemory
 from foreshore.compute.replica.dataflow import DataflowState
@@ -14,22 +14,25 @@ RELIEVED_SECONDS = 2.0  # after a dataflow was stalled: memory is given back wit
 class MemoryWatch:
     """Watches the memory of the process; belongs to the event loop.
 
-    `stall` stops a dataflow that no worker has, and frees its state.
+    `stall` stops a dataflow that no worker has, and frees its state. `workers` returns the ids of
+    the processes that have a share of the state.
     """
 
     def __init__(
         self,
         dataflows: Mapping[GlobalId, DataflowState],
         stall: Callable[[DataflowState], None],
+        workers: Callable[[], Iterable[int]] = tuple,
     ) -> None:
+        self._workers = workers
         self._dataflows = dataflows
         self._stall = stall
-        self._memory = ReplicaMemory()
+        self._memory = ReplicaMemory(workers=workers)
         self._relieved_at = 0.0  # when a dataflow was last stalled, by the loop's clock
 
     def limit(self, limit: int | None) -> None:
         """Set how many bytes the process may take; None: most of the machine's."""
-        self._memory = ReplicaMemory(limit)
+        self._memory = ReplicaMemory(limit, self._workers)
 
     @property
     def is_crowded(self) -> bool:

@@ -56,7 +56,7 @@ class Scheduler:
         self.hydration = ThreadPoolExecutor(1, "hydration")
         self._work = asyncio.Event()
         self._hydrations = asyncio.Event()
-        self.memory = MemoryWatch(registry.dataflows, self._stall)
+        self.memory = MemoryWatch(registry.dataflows, self._stall, lambda: instance.processes)
         self.checkpoints = Checkpointer(
             registry.dataflows,
             self.steps,

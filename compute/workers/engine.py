@@ -28,7 +28,7 @@ from foreshore.compute.engine import (
 )
 from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.collection import Collections
-from foreshore.compute.flow.dataflow import batch_sizing_of
+from foreshore.compute.flow.dataflow import batch_sizing_of, placed_by
 from foreshore.compute.flow.index import index_key
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
@@ -43,7 +43,7 @@ from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.replica.inputs import conform
 from foreshore.compute.replica.linear import is_linear
 from foreshore.compute.transport import Tables
-from foreshore.compute.workers.index import GatheredIndex
+from foreshore.compute.workers.index import GatheredIndex, OwnersOf
 from foreshore.compute.workers.messages import (
     Cancel,
     Close,
@@ -56,9 +56,10 @@ from foreshore.compute.workers.messages import (
     Share,
     Step,
 )
+from foreshore.compute.workers.owners import Owners, possible_keys
 from foreshore.compute.workers.pool import Answer, Pool
 from foreshore.errors import DatabaseError, OutOfMemory, QueryCanceled
-from foreshore.expr.columns import columns_of
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.lowered import check_lowered
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -78,7 +79,6 @@ class WorkersEngine(OverEngine):
         self._numbers = itertools.count(1)
         self._reports: dict[int, list[tuple[int, DataflowReport]]] = {}
         self._shared: tuple[ArrangementSize, ...] = ()
-        self.resident = 0  # bytes of all workers
         self._ended = threading.Event()
         self.report()  # when all workers have started
         threading.Thread(target=self._follow, name="reports", daemon=True).start()
@@ -101,6 +101,11 @@ class WorkersEngine(OverEngine):
         self._pool.check()
         super().check()
 
+    @property
+    def processes(self) -> Sequence[int]:
+        """The ids of the workers' processes."""
+        return [each.pid for each in self._pool.processes]
+
     def sizes(self) -> Iterator[ArrangementSize]:
         """Return the sizes of what dataflows share, worker by worker."""
         yield from self._shared
@@ -114,15 +119,13 @@ class WorkersEngine(OverEngine):
         """Ask the workers for sizes and work."""
         reports: dict[int, list[tuple[int, DataflowReport]]] = {}
         shared: list[ArrangementSize] = []
-        resident = 0
         for worker, (reply, _) in enumerate(
             self._pool.ask_each(Report(0), range(self._pool.count))
         ):
-            resident += reply.resident
             shared += (replace(size, worker=worker) for size in reply.shared)
             for each in reply.reports:
                 reports.setdefault(each.dataflow, []).append((worker, each))
-        self._reports, self._shared, self.resident = reports, tuple(shared), resident
+        self._reports, self._shared = reports, tuple(shared)
 
     def _follow(self) -> None:
         while not self._ended.wait(REPORT_SECONDS):
@@ -327,14 +330,25 @@ class SpreadDataflow:
         if index_key(export.key, layout_of(self._columns)) is None:
             return None
         as_of = self._description.as_of
-        found = GatheredIndex(export, self._columns, self._read, as_of, since)
+        owners = self._owners(export)
+        found = GatheredIndex(export, self._columns, self._read, owners, as_of, since)
         self._indexes[export.id] = found
         return found
 
-    def _read(self, request: Any, tables: Tables) -> list[pa.Table]:
-        """Return each worker's answer to a read of an index."""
+    def _owners(self, export: IndexExport) -> OwnersOf:
+        """Return what finds the workers that may have rows under keys of an index."""
+        types = [type_of(scalar) for scalar in export.key]
+        if len(self._workers) == 1 or placed_by(self._description) != export:
+            return lambda keys: dict.fromkeys(self._workers, possible_keys(keys, types))
+        pool = self._pool
+        return Owners(types, pool.count, pool.seed, pool.strings_seed).by_owner
+
+    def _read(self, request: Any, shares: Mapping[int, Tables] | None) -> list[pa.Table]:
+        """Return the answers of some workers, or all, to a read of an index."""
         request = replace_struct(request, dataflow=self._number)
-        answers = self._pool.ask_each(request, self._workers, [tables] * len(self._workers))
+        if shares is None:
+            shares = dict.fromkeys(self._workers, ())
+        answers = self._pool.ask_each(request, tuple(shares), tuple(shares.values()))
         for reply, _ in answers:
             if reply.failure is not None:
                 raise self._error(reply)

@@ -1,7 +1,7 @@
 """Indexes whose rows the workers of a replica have, each a share."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -17,19 +17,25 @@ from foreshore.expr.datum import to_array
 from foreshore.types import ColumnType
 from foreshore.update import Timestamp, update_schema
 
+Ask: TypeAlias = Callable[[Any, Mapping[int, Tables] | None], list[pa.Table]]
+OwnersOf: TypeAlias = Callable[[Sequence[Key]], Mapping[int, Sequence[Key]]]
+
 
 class GatheredIndex:
     """An index of a dataflow of several workers, who insert what they put out themselves.
 
-    A read asks all workers and waits, so it is not for the event loop: with a bound on what is
-    examined it raises TooManyRows.
+    A look-up asks the workers that may have rows under its keys, of which `owners` returns each
+    with its keys; any other read asks all. It waits, so it is not for the event loop: with a bound
+    on what is examined it raises TooManyRows. `ask` sends a request to some workers, or (None) to
+    all, each with its tables.
     """
 
     def __init__(
         self,
         export: IndexExport,
         columns: tuple[ColumnType, ...],
-        ask: Callable[[Any, Tables], list[pa.Table]],
+        ask: Ask,
+        owners: OwnersOf,
         as_of: Timestamp,
         since: Timestamp,
     ) -> None:
@@ -39,6 +45,7 @@ class GatheredIndex:
         self.size: Size = (0, 0, 0)
         self._schema = rows_schema(columns)
         self._ask = ask
+        self._owners = owners
 
     # --- the dataflow's thread
 
@@ -70,10 +77,14 @@ class GatheredIndex:
     ) -> pa.RecordBatch:
         """Return the rows at `time` whose key is in `keys`."""
         _check_off_loop(most)
+        request = LookUp(0, 0, self.export.id, time, self.upper)
+        shares = self._owners(keys)
+        return self._rows(request, {w: (self._table(mine),) for w, mine in shares.items()})
+
+    def _table(self, keys: Sequence[Key]) -> pa.Table:
         types = [type_of(scalar) for scalar in self.export.key]
         columns = [to_array([key[i] for key in keys], type) for i, type in enumerate(types)]
-        table = pa.Table.from_arrays(columns, [f"k{i}" for i in range(len(columns))])
-        return self._rows(LookUp(0, 0, self.export.id, time, self.upper), (table,))
+        return pa.Table.from_arrays(columns, [f"k{i}" for i in range(len(columns))])
 
     def scan(self, time: Timestamp, most: int | None = None) -> pa.RecordBatch:
         """Return all rows at `time`."""
@@ -89,12 +100,15 @@ class GatheredIndex:
 
     def updates(self, as_of: Timestamp) -> pa.Table:
         """Return all updates, those before `as_of` moved to it: rows' columns, times, diffs."""
-        found = self._ask(Updates(0, 0, self.export.id, as_of, self.upper), ())
+        found = self._ask(Updates(0, 0, self.export.id, as_of, self.upper), None)
         schema = update_schema(self._schema)
         return pa.concat_tables([table.cast(schema) for table in found])
 
-    def _rows(self, request: Any, tables: Tables = ()) -> pa.RecordBatch:
-        found = pa.concat_tables(self._ask(request, tables)).combine_chunks()
+    def _rows(self, request: Any, shares: Mapping[int, Tables] | None = None) -> pa.RecordBatch:
+        answers = self._ask(request, shares)
+        if not answers:
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        found = pa.concat_tables(answers).combine_chunks()
         batches = found.to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=self._schema)
 

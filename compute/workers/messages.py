@@ -165,7 +165,6 @@ class Reply(Message, frozen=True):
     indexes: dict[GlobalId, Size] = msgspec.field(default_factory=dict)
     reports: tuple[DataflowReport, ...] = ()
     shared: tuple[ArrangementSize, ...] = ()
-    resident: int = 0  # bytes of the process
 
 
 Read: TypeAlias = LookUp | Scan | InRange | Updates

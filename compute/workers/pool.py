@@ -29,7 +29,12 @@ Answer = tuple[Reply, Tables]
 
 
 class WorkerProcess(Protocol):
-    """A started worker."""
+    """A started worker, and the id of its process."""
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        ...
 
     def kill(self) -> None:
         """End it."""
@@ -69,7 +74,9 @@ class Pool:
         self._lock = threading.Lock()
         self.processes: list[WorkerProcess] = []
         self._wires: list[Wire] = []
-        seeds = f"{secrets.randbits(64)},{secrets.randbits(64)}"
+        # Of the hashes of rows and of strings, by which keys have their owners.
+        self.seed, self.strings_seed = secrets.randbits(64), secrets.randbits(64)
+        seeds = f"{self.seed},{self.strings_seed}"
         meshes: list[dict[int, socket.socket]] = [{} for _ in range(count)]
         for a, b in itertools.combinations(range(count), 2):
             meshes[a][b], meshes[b][a] = socket.socketpair()

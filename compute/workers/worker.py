@@ -46,7 +46,7 @@ from foreshore.errors import DatabaseError, InternalError, OutOfMemory, QueryCan
 from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
-from foreshore.memory import resident_bytes
+from foreshore.memory import give_back
 from foreshore.types import SqlType
 from foreshore.update import decode_schema
 
@@ -122,8 +122,7 @@ class Worker:
         ]
         interner = self._collections.interner
         strings = ArrangementSize("strings", len(interner), 1, interner.nbytes)
-        resident = resident_bytes()
-        return Reply(request.request, reports=reports, shared=(strings, *sizes), resident=resident)
+        return Reply(request.request, reports=reports, shared=(strings, *sizes))
 
 
 class _Dataflow:
@@ -204,6 +203,7 @@ class _Dataflow:
         finally:
             self._close()
             self._mesh.close_box(self._number)
+            give_back()
 
     def _carry_out(self) -> None:
         while True:

@@ -1,5 +1,7 @@
 """Limits of memory: sizes as text, budgets, and the memory of machine and process."""
 
+import os
+
 import pytest
 
 from foreshore.compute.memory_limit import (
@@ -9,6 +11,7 @@ from foreshore.compute.memory_limit import (
     default_limit,
     machine_bytes,
 )
+from foreshore.memory import own_bytes
 from foreshore.sizes import bytes_of, shown
 
 
@@ -52,3 +55,10 @@ def test_replica_has_by_default_most_of_the_machine() -> None:
     assert 0.7 * machine < limit < machine
     assert not ReplicaMemory().is_exceeded
     assert ReplicaMemory(1 << 20).is_exceeded  # a Python process has more
+
+
+def test_memory_of_workers_counts_for_the_replica() -> None:
+    limit = 2 * own_bytes()
+    assert not ReplicaMemory(limit).is_exceeded
+    assert ReplicaMemory(limit, lambda: [os.getpid(), os.getpid()]).is_exceeded
+    assert not ReplicaMemory(limit, lambda: [1 << 30]).is_exceeded  # it has ended

@@ -1,5 +1,6 @@
 """Workers that are threads of the test's process, behind the sockets of real ones."""
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,11 @@ class ThreadWorker:
             self._worker.run()
         except OSError:
             return  # killed
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the test's process."""
+        return os.getpid()
 
     def kill(self) -> None:
         """Cut its connection."""

@@ -1,6 +1,8 @@
 """An index of several workers reads as one of a single process does, at each readable time."""
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,6 +11,8 @@ from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.engine import Input
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.compute.span import Span
+from foreshore.compute.workers.messages import LookUp
+from foreshore.compute.workers.pool import Pool
 from foreshore.expr.ir import Aggregate, Column, Get, Literal, Reduce, Relation, count_all
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, INT8, TEXT, ColumnType
@@ -20,6 +24,7 @@ T = Get(GlobalId("u1"), COLUMNS)
 KEY = Column(0, INT4, True)
 SUMS = Reduce(T, (KEY,), (count_all(), Aggregate("count", (Column(1, TEXT, True),), INT8)))
 INDEX = GlobalId("u9")
+DISTINCT = Reduce(T, (KEY, Column(1, TEXT, True)), ())
 
 
 def described(relation: Relation) -> DataflowDescription:
@@ -81,3 +86,45 @@ def test_compaction_reaches_all_workers() -> None:
         assert index.since == 398
         assert index.updates(399).num_rows < 100
         dataflow.close()
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_look_up_by_the_first_key_asks_the_owner(
+    second: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index by a further key has rows at all workers."""
+    asked: list[tuple[int, ...]] = []
+    ask_each = Pool.ask_each
+
+    def ask(self: Pool, request: Any, to: Sequence[int], tables: Any = ()) -> Any:
+        if isinstance(request, LookUp):
+            asked.append(tuple(to))
+        return ask_each(self, request, to, tables)
+
+    monkeypatch.setattr(Pool, "ask_each", ask)
+    key = (Column(1, TEXT, True), KEY)
+    exports = [IndexExport(INDEX, key), IndexExport(GlobalId("u10"), key[1:])]
+    contents = [(i % 5, f"s{i}") for i in range(40)]
+    rows = [(row, 100, 1) for row in [*contents, (None, None)]]
+    with workers(3) as engine:
+        description = DataflowDescription(GlobalId("u8"), DISTINCT, (T.id,), tuple(exports), 100)
+        dataflow = engine.create(description, {T.id: schema_of(COLUMNS)})
+        indexes = [dataflow.index(export, 100) for export in exports]
+        output = dataflow.hydrate({T.id: Input(schema_of(COLUMNS), (), (updates(COLUMNS, rows),))})
+        for each in indexes:
+            assert each is not None
+            each.insert_output(output, 101)
+        index = indexes[second]
+        assert index is not None
+        for k, s in contents:
+            found = rows_of(index.look_up([(k,) if second else (s, k)], 100))
+            assert found == {
+                row: 1 for row in contents if row == (k, s) or (second and row[0] == k)
+            }
+        assert rows_of(index.look_up([(1 << 40,) if second else ("s1", 1 << 40)], 100)) == {}
+        several = [(k,) if second else (s, k) for k, s in contents[:3]]
+        assert sum(rows_of(index.look_up(several, 100)).values()) == (24 if second else 3)
+    if second:
+        assert set(asked) == {(0, 1, 2)}
+    else:
+        assert set(asked[:40]) == {(0,), (1,), (2,)}
