@@ -21,6 +21,7 @@ from foreshore.compute.flow.convert import (
 )
 from foreshore.compute.flow.hydration import Hydration
 from foreshore.compute.flow.index import FlowIndex, index_key
+from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.operators.arranged import Readable
 from foreshore.compute.flow.operators.grouping import consolidated
@@ -31,8 +32,9 @@ from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.window import WindowFunctions
 from foreshore.compute.flow.output import FlowOutput
-from foreshore.compute.flow.peers import Peers
+from foreshore.compute.flow.peers import NoPeers, Peers
 from foreshore.compute.flow.program import Kept
+from foreshore.compute.flow.spread_hydration import Groups, SpreadHydration
 from foreshore.compute.flow.work import Work
 from foreshore.compute.memory_limit import MemoryBudget
 from foreshore.compute.merged_times import MergedTimes
@@ -96,19 +98,32 @@ class FlowDataflow:
 
     # --- hydration
 
-    def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
-        """Compute the output as of the description's `as_of`."""
+    def hydrate(self, inputs: Mapping[GlobalId, Input], groups: Groups | None = None) -> Output:
+        """Compute the output as of the description's `as_of`.
+
+        A worker is given some `groups`, with which reductions begin.
+        """
         as_of = self._description.as_of
         spent, began = self._work.hydration_ns, thread_time_ns()
         for id, each in self._imports.items():
             each.hydrate(inputs[id], as_of, self._context, self._bulk)
             began = self._work.passed(spent, self._source_of.get(id), began)
-        hydration = Hydration(
-            self._operators, self._rows, self._numbers, self._imports, inputs, as_of,
-            self._bulk, self._context,
-        )  # fmt: skip
+        hydration = self._hydration(inputs, groups)
         given = hydration.given(self._work)
         return self._run(hydration.window, given, hydration.step, spent)
+
+    def _hydration(self, inputs: Mapping[GlobalId, Input], groups: Groups | None) -> Hydration:
+        context = self._context
+        if groups:
+            assert context.peers is not None
+            return SpreadHydration(
+                self._operators, self._rows, self._numbers, self._imports, inputs,
+                self._description.as_of, context, context.peers, groups,
+            )  # fmt: skip
+        return Hydration(
+            self._operators, self._rows, self._numbers, self._imports, inputs,
+            self._description.as_of, self._bulk, context,
+        )  # fmt: skip
 
     # --- steps
 
@@ -325,6 +340,14 @@ def _look_ups_of(
         own = {sources[number]} if number in sources else set()
         above.append(own.union(*(above[input] for input in operator.inputs)))
     return found
+
+
+def operators_of(description: DataflowDescription, workers: int) -> list[Operator]:
+    """Return the operators that each of several workers builds; these are never run."""
+    collections = Collections(Interner(), 0)
+    builder = Builder(collections, description.as_of, NoPeers(workers))
+    builder.output(description.relation, _placing_columns(description))
+    return builder.operators
 
 
 def placed_by(description: DataflowDescription) -> IndexExport | None:

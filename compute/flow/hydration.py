@@ -16,6 +16,7 @@ from foreshore.compute.flow.bulk import Begun, begun
 from foreshore.compute.flow.collection import Import
 from foreshore.compute.flow.convert import fill_words, flat, integers, words_of, words_of_values
 from foreshore.compute.flow.errors import ERROR_LAYOUT
+from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.operator import Linear, Operator, Source, Window
@@ -171,33 +172,46 @@ class Hydration:
     def _groups(self, bulk: Begun, reduce: Reduce) -> Words:
         """Return the key of each of a reduction's groups, and the words of their sums."""
         types = [column.type for column in columns_of(bulk.rows)]
-        keys, width = len(reduce.key.places), reduce.key.words
         parts = list(self._parts(bulk.rows))
-        rows = sum(part.num_rows for part in parts)
-        words = np.zeros((rows, width + 1 + sum(1 + is_sum for is_sum in bulk.bulk.sums)), np.int64)
-        start = 0
-        for part in parts:
-            to, start = words[start : start + part.num_rows], start + part.num_rows
-            if not len(to):
-                continue
-            *columns, _ = map(flat, part.columns)
-            fill_words(to, columns[:keys], reduce.key, self._interner)
-            to[:, width] = integers(columns[keys])
-            at = width + 1
-            for column, type, is_sum in zip(
-                columns[keys + 1 :], types[keys + 1 :], bulk.bulk.sums, strict=True
-            ):
-                found = self._sum(column, type) if is_sum else [integers(column)]
-                for word in found:
-                    to[:, at] = word
-                    at += 1
-        return words
+        return group_words(parts, types, bulk.bulk.sums, reduce.key, self._interner)
 
-    def _sum(self, column: pa.Array, type: SqlType) -> list[Ints]:
-        """Return the low and high words of sums, 0 for NULL."""
-        words = words_of_values(column, type, "row", self._interner)
-        low, high = words if len(words) == 2 else (words[0], words[0] >> np.int64(63))
-        if column.null_count:
-            valid = np.array(column.is_valid())
-            low, high = np.where(valid, low, 0), np.where(valid, high, 0)
-        return [low, high]
+
+def group_words(
+    parts: Sequence[pa.Table],
+    types: Sequence[SqlType],
+    sums: Sequence[bool],
+    key: Layout,
+    interner: Interner,
+) -> Words:
+    """Return groups as words: of the key, the count of rows, and the other counts and sums.
+
+    The parts have these columns, of `types`, and one more. `sums` tells sums from counts.
+    """
+    keys, width = len(key.places), key.words
+    rows = sum(part.num_rows for part in parts)
+    words = np.zeros((rows, width + 1 + sum(1 + is_sum for is_sum in sums)), np.int64)
+    start = 0
+    for part in parts:
+        to, start = words[start : start + part.num_rows], start + part.num_rows
+        if not len(to):
+            continue
+        *columns, _ = map(flat, part.columns)
+        fill_words(to, columns[:keys], key, interner)
+        to[:, width] = integers(columns[keys])
+        at = width + 1
+        for column, type, is_sum in zip(columns[keys + 1 :], types[keys + 1 :], sums, strict=True):
+            found = _sum(column, type, interner) if is_sum else [integers(column)]
+            for word in found:
+                to[:, at] = word
+                at += 1
+    return words
+
+
+def _sum(column: pa.Array, type: SqlType, interner: Interner) -> list[Ints]:
+    """Return the low and high words of sums, 0 for NULL."""
+    words = words_of_values(column, type, "row", interner)
+    low, high = words if len(words) == 2 else (words[0], words[0] >> np.int64(63))
+    if column.null_count:
+        valid = np.array(column.is_valid())
+        low, high = np.where(valid, low, 0), np.where(valid, high, 0)
+    return [low, high]

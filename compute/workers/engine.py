@@ -20,6 +20,7 @@ from msgspec.structs import replace as replace_struct
 from foreshore.compute.engine import (
     ERRORS,
     ArrangementSize,
+    Cancellation,
     Dataflow,
     Engine,
     Input,
@@ -28,11 +29,12 @@ from foreshore.compute.engine import (
 )
 from foreshore.compute.flow.build import Builder
 from foreshore.compute.flow.collection import Collections
-from foreshore.compute.flow.dataflow import batch_sizing_of, placed_by
+from foreshore.compute.flow.dataflow import batch_sizing_of, operators_of, placed_by
 from foreshore.compute.flow.index import index_key
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.peers import can_be_shared
+from foreshore.compute.flow.spread_hydration import groups_in_bulk
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.memory_limit import MemoryBudget, MemoryLimitExceeded
 from foreshore.compute.merged_times import MergedTimes
@@ -49,6 +51,7 @@ from foreshore.compute.workers.messages import (
     Close,
     DataflowReport,
     Fetch,
+    GroupsShare,
     Hydrate,
     IndexWanted,
     Reply,
@@ -61,8 +64,9 @@ from foreshore.compute.workers.pool import Answer, Pool
 from foreshore.errors import DatabaseError, OutOfMemory, QueryCanceled
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.lowered import check_lowered
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType
+from foreshore.types import ColumnType, arrow_type
 from foreshore.update import Timestamp, encode_schema
 
 logger = logging.getLogger(__name__)
@@ -208,6 +212,7 @@ class SpreadDataflow:
         self._indexes: dict[GlobalId, GatheredIndex] = {}
         self._next_due: Timestamp | None = None
         self._budget = MemoryBudget(None)
+        self._cancellation = Cancellation()
         # Of those that cannot be shared each worker gets some.
         shared = can_be_shared(description.relation)
         self._workers = tuple(range(pool.count)) if shared else (number % pool.count,)
@@ -225,14 +230,43 @@ class SpreadDataflow:
             for table in input.tail:
                 for mine, part in zip(tables, self._parts(table), strict=True):
                     mine.append(part)
+        groups = []
+        for number, parts in self._groups(inputs):
+            groups.append(GroupsShare(number, len(parts)))
+            for part in parts:
+                for mine, share in zip(tables, self._parts(part), strict=True):
+                    mine.append(share)
         wanted = tuple(IndexWanted(id, index.since) for id, index in self._indexes.items())
         request = Hydrate(
             0, self._number, self._attempt, self._description, tuple(shares), wanted,
-            len(self._workers) == 1, self._limit,
+            len(self._workers) == 1, self._limit, tuple(groups),
         )  # fmt: skip
         output = self._stepped(request, tables)
         self._engine.report()
         return output
+
+    def _groups(self, inputs: Mapping[GlobalId, Input]) -> Iterator[tuple[int, list[pa.Table]]]:
+        """Yield the groups with which reductions begin, by the number of the operator."""
+        if len(self._workers) == 1:
+            return
+        description = self._description
+        operators = operators_of(description, len(self._workers))
+        for number, plan in groups_in_bulk(operators, inputs).items():
+            read = {id: inputs[id] for id in sources_of(plan.rows)}
+            types = [column.type for column in columns_of(plan.bulk.plan)]
+            parts, size = [], 0
+            for part in self._engine.evaluate_parts(
+                plan.rows, read, description.as_of, self._cancellation, may_fail=False
+            ):
+                size += part.nbytes
+                self._budget.check(size)
+                arrays = [
+                    column.cast(arrow_type(type))
+                    for column, type in zip(part.columns, types, strict=False)
+                ]
+                names = [f"c{i}" for i in range(part.num_columns)]
+                parts.append(pa.table([*arrays, part.column(len(arrays))], names=names))
+            yield number, parts
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
         """Return the changes in [lower, upper), each at its exact time."""
@@ -310,6 +344,7 @@ class SpreadDataflow:
 
     def cancel(self) -> None:
         """Make a call that is under way raise soon."""
+        self._cancellation.cancel()
         self._pool.tell(Cancel(self._number))
 
     def due(self, upper: int) -> int:

@@ -29,6 +29,13 @@ class Share(msgspec.Struct, frozen=True):
     tables: int
 
 
+class GroupsShare(msgspec.Struct, frozen=True):
+    """Some groups with which a reduction begins: the message's next `tables` tables."""
+
+    operator: int
+    tables: int
+
+
 class IndexWanted(msgspec.Struct, frozen=True):
     """An index that the workers keep, of the description's export `id`, readable from `since`."""
 
@@ -38,6 +45,8 @@ class IndexWanted(msgspec.Struct, frozen=True):
 
 class Hydrate(Message, frozen=True):
     """Create a dataflow and compute its output as of the description's time.
+
+    Tables of inputs come first, then those of groups.
 
     `alone`: this worker has all of it, because it cannot be shared.
     """
@@ -50,6 +59,7 @@ class Hydrate(Message, frozen=True):
     indexes: tuple[IndexWanted, ...]
     alone: bool
     memory_limit: int | None
+    groups: tuple[GroupsShare, ...] = ()
 
 
 class Step(Message, frozen=True):

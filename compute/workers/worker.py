@@ -269,7 +269,11 @@ class _Dataflow:
             )
             for share in request.inputs
         }  # fmt: skip
-        output = flow.hydrate(inputs)
+        groups = {
+            share.operator: tuple(next(rest) for _ in range(share.tables))
+            for share in request.groups
+        }
+        output = flow.hydrate(inputs, groups)
         self._indexes = indexes
         return self._stepped(request.request, output, description.as_of + 1)
 

@@ -87,6 +87,11 @@ class Join:
         """Note that the first output, of inputs that are not arranged here, was made elsewhere."""
         self._beginning = True
 
+    def fill(self, inputs: Sequence[Batch]) -> None:
+        """Arrange the first updates of the inputs; the output is made elsewhere."""
+        self._insert(inputs)
+        self._beginning = True
+
     def look_ups(self, input: int) -> list[tuple[Readable, int]]:
         """Return in what, and by which key, the changes of an input are looked up."""
         return [(self._of(stage), stage.key) for stage in self._paths[input].stages]

@@ -76,6 +76,14 @@ class SpreadJoin(Join):
         ]
         return concat(parts, self.layout.words)
 
+    def fill(self, inputs: Sequence[Batch]) -> None:
+        """Arrange the first updates of the inputs; the output is made elsewhere. Collective."""
+        changed = self._peers.totals([*map(len, inputs)])
+        for number, arranged in self._own:
+            if changed[number]:
+                arranged.insert(inputs[number])
+        self._beginning = True
+
     def _all_at_once(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         works = []
         with self._context.without_errors():
