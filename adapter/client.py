@@ -22,7 +22,7 @@ Rules:
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 from msgspec import Struct
@@ -169,6 +169,17 @@ class Portal(Protocol):
         """The result formats given to `bind`: none, one for all columns, or one for each."""
 
 
+class Proof(Protocol):
+    """What tells whether the rows of a statement with some arguments are still the same."""
+
+
+class RowsAtHand(NamedTuple):
+    """All rows of a statement, as tuples, and the proof of them."""
+
+    rows: Sequence[Row]
+    proof: Proof
+
+
 class AtHand(Protocol):
     """The statements of a session that are answered without waiting.
 
@@ -189,8 +200,17 @@ class AtHand(Protocol):
     def query(self, sql: str) -> "Statement | None":
         """Return the only statement of a Query message, if it may be answered at once."""
 
-    def rows(self, statement: Any, args: Sequence[Datum]) -> Sequence[Row] | None:
+    def plan(self, statement: Any) -> object:
+        """Return the plan, one object in all sessions that share it, that decides the rows."""
+
+    def rows(self, statement: Any, args: Sequence[Datum]) -> RowsAtHand | None:
         """Return all rows of a statement as tuples; None if they are not to be had at once."""
+
+    def holds(self, proof: Any) -> bool:
+        """Whether `rows` would return the rows that came with a proof, for the same arguments.
+
+        The statement is one that was returned since `can_begin`, with the same plan.
+        """
 
     def end(self, last: Any) -> None:
         """End the transaction, whose `last` statement this was."""

@@ -15,14 +15,17 @@ nothing has happened, and all are left in the reader to the connection's task.
 import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
+from typing import NamedTuple
 
 from foreshore.adapter.client import Session, Statement
+from foreshore.output_style import OutputStyle
 from foreshore.server import message, metrics
+from foreshore.server.answers import Answer, Answers
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.parameters import Decode, decoder
 from foreshore.server.wire import Wire
 from foreshore.table_rows import Row
-from foreshore.types import Datum, RelationDesc, SqlType
+from foreshore.types import Datum, RelationDesc
 
 logger = logging.getLogger(__name__)
 
@@ -45,35 +48,40 @@ _TAGS = tuple(message.command_complete(f"SELECT {count}") for count in range(65)
 _READY = message.READY["I"]
 
 
-class _Shape:
-    """How a Bind message is read that has these formats, for a statement of these columns."""
+class _Known:
+    """A statement that this connection has asked for by `name`, of `length` bytes."""
 
-    __slots__ = ("decoders", "desc", "encoder", "parameters")
+    __slots__ = ("form", "length", "name", "plan", "statement", "style")
 
-    def __init__(
-        self,
-        parameters: tuple[SqlType, ...],
-        desc: RelationDesc,
-        decoders: Sequence[Decode],
-        encoder: RowEncoder,
-    ) -> None:
-        self.parameters = parameters
-        self.desc = desc
-        self.decoders = decoders
-        self.encoder = encoder
+    def __init__(self, name: str, length: int, plan: object, style: OutputStyle, form: int) -> None:
+        self.name = name
+        self.length = length
+        self.plan = plan
+        self.style = style
+        self.form = form
+        self.statement: Statement  # as it is prepared at the moment
+
+
+class _Shape(NamedTuple):
+    """How a Bind message is read that has these formats, for a statement with one form."""
+
+    decoders: Sequence[Decode]
+    encoder: RowEncoder
 
 
 class AnswersAtHand:
     """The requests of one connection whose answers are at hand."""
 
-    def __init__(self, wire: Wire, session: Session, encoder: Encoder) -> None:
+    def __init__(self, wire: Wire, session: Session, encoder: Encoder, answers: Answers) -> None:
         self.paused = False  # the last `answer` ended so that others have their turn
         self._wire = wire
         self._session = session
         self._at_hand = session.at_hand
         self._encoder = encoder
-        # By the name of the statement, and the formats of its arguments and columns.
-        self._shapes: dict[tuple[bytes, bytes, bytes], _Shape] = {}
+        self._answers = answers
+        self._known: dict[bytes, _Known] = {}
+        # By the form, and the formats of the arguments and columns.
+        self._shapes: dict[tuple[int, bytes, bytes], _Shape] = {}
 
     def answer(self) -> bool:
         """Answer what has arrived; return whether something is left, which the task handles."""
@@ -120,28 +128,28 @@ class AnswersAtHand:
                 out.append(message.PARSE_COMPLETE)
                 at = end
                 continue
-            bound = self._bound(data, at + 5, end) if code == _BIND else None
-            if bound is None:
+            if code != _BIND:
                 return 0
-            statement, shape, args = bound
-            rows = at_hand.rows(statement, args)
-            if rows is None:
+            stop = end + len(_DESCRIBE) if data.startswith(_DESCRIBE, end) else end
+            if not data.startswith(_EXECUTE, stop) or size < stop + _EXECUTE_SIZE:
                 return 0
-            out.append(message.BIND_COMPLETE)
-            if data.startswith(_DESCRIBE, end):
-                out.append(shape.encoder.description)
-                end += len(_DESCRIBE)
-            at = end + _EXECUTE_SIZE
-            if not data.startswith(_EXECUTE, end) or size < at:
+            known = self._statement(data, at + 5, end)
+            if known is None:
                 return 0
-            encoded += self._put_rows(out, shape.encoder, rows, _INT32(data, at - 4)[0])
+            answer = self._answered(known, data, at + 5, end, stop)
+            if answer is None:
+                return 0
+            out.append(answer)
+            encoded += len(answer)
+            last = known.statement
+            at = stop + _EXECUTE_SIZE
             count += 1
         if not count:
             return 0
         self._wire.reader.skip_to(at + len(_SYNC))
         out.append(_READY)
         self._wire.put(b"".join(out))
-        at_hand.end(statement)
+        at_hand.end(last)
         return count
 
     def _query(self, data: bytes, at: int) -> int:
@@ -155,36 +163,76 @@ class AnswersAtHand:
         if statement is None or statement.desc is None:
             return 0
         encoder = self._encoder(statement.desc, ())
-        rows = None if encoder.shows_names else self._at_hand.rows(statement, ())
-        if rows is None:
+        found = None if encoder.shows_names else self._at_hand.rows(statement, ())
+        if found is None:
             return 0
-        out: list[message.Bytes] = [encoder.description]
-        self._put_rows(out, encoder, rows, 0)
-        out.append(_READY)
         self._wire.reader.skip_to(end)
-        self._wire.put(b"".join(out))
+        self._wire.put(b"".join((encoder.description, *self._rows(encoder, found.rows, 0), _READY)))
         self._at_hand.end(statement)
         return 1
 
-    def _put_rows(
-        self, out: list[message.Bytes], encoder: RowEncoder, rows: Sequence[Row], most: int
-    ) -> int:
-        """Add the messages of rows, at most `most` of them if that is above 0, and of their end.
+    def _statement(self, data: bytes, at: int, end: int) -> _Known | None:
+        """Return the statement of a Bind message, whose body is from `at` to `end`."""
+        name_end = data.find(b"\0", at + 1, end)
+        if data[at] or name_end < 0:
+            return None
+        name = data[at + 1 : name_end]
+        known = self._known.get(name)
+        statement = self._at_hand.statement(
+            message.decode_text(name) if known is None else known.name
+        )
+        if statement is None:
+            return None
+        style, plan = self._session.output_style(names=False), self._at_hand.plan(statement)
+        if known is None or known.plan is not plan or known.style is not style:
+            form = self._answers.form(plan, statement.desc, style)
+            known = _Known(message.decode_text(name), len(name), plan, style, form)
+            if len(self._known) >= MOST_SHAPES:
+                self._known.clear()
+            self._known[name] = known
+        known.statement = statement
+        return known
 
-        Returns the size of the rows in bytes.
-        """
+    def _answered(
+        self, known: _Known, data: bytes, at: int, end: int, stop: int
+    ) -> message.Bytes | None:
+        """Return the answer to a Bind, perhaps a Describe, and the Execute that is at `stop`."""
+        begin = at + 1 + known.length  # the end of the statement's name
+        request = known.form, data[begin : stop + _EXECUTE_SIZE]
+        answer = self._answers.get(request)
+        if answer is not None and self._at_hand.holds(answer.proof):
+            return answer.data
+        bound = self._bound(known, data, begin, end)
+        if bound is None:
+            return None
+        shape, args = bound
+        found = self._at_hand.rows(known.statement, args)
+        if found is None:
+            return None
+        most = _INT32(data, stop + len(_EXECUTE))[0]
+        encoded = b"".join(
+            (
+                message.BIND_COMPLETE,
+                shape.encoder.description if stop > end else b"",
+                *self._rows(shape.encoder, found.rows, most),
+            )
+        )
+        self._answers.put(request, Answer(encoded, found.proof))
+        return encoded
+
+    def _rows(
+        self, encoder: RowEncoder, rows: Sequence[Row], most: int
+    ) -> tuple[message.Bytes, message.Bytes]:
+        """Return the messages of rows, at most `most` of them if that is above 0, and the last."""
         is_cut = 0 < most <= len(rows)
         if is_cut:
             rows = rows[:most]
         encoded = encoder.tuples(rows, self._session.output_style(names=False)) if rows else b""
-        out.append(encoded)
         if is_cut:
-            out.append(message.PORTAL_SUSPENDED)
-        elif len(rows) < len(_TAGS):
-            out.append(_TAGS[len(rows)])
-        else:
-            out.append(message.command_complete(f"SELECT {len(rows)}"))
-        return len(encoded)
+            return encoded, message.PORTAL_SUSPENDED
+        if len(rows) < len(_TAGS):
+            return encoded, _TAGS[len(rows)]
+        return encoded, message.command_complete(f"SELECT {len(rows)}")
 
     def _parse(self, data: bytes, at: int, end: int) -> bool:
         """Handle a Parse message, whose body is from `at` to `end`; return whether it was so."""
@@ -199,15 +247,10 @@ class AnswersAtHand:
         return self._at_hand.parse(text, types) is not None
 
     def _bound(
-        self, data: bytes, at: int, end: int
-    ) -> tuple[Statement, _Shape, Sequence[Datum]] | None:
-        """Return the statement and the arguments of a Bind message, whose body is from `at` on."""
-        name_end = data.find(b"\0", at + 1, end)
-        if data[at] or name_end < 0:
-            return None
-        name = data[at + 1 : name_end]
-        statement = self._at_hand.statement(message.decode_text(name))
-        if statement is None or end < name_end + 5:
+        self, known: _Known, data: bytes, name_end: int, end: int
+    ) -> tuple[_Shape, Sequence[Datum]] | None:
+        """Return how a Bind message is read, in which the name ends there, and its arguments."""
+        if end < name_end + 5:
             return None
         at = name_end + 3 + 2 * _COUNT(data, name_end + 1)[0]
         formats = data[name_end + 1 : at]
@@ -229,18 +272,15 @@ class AnswersAtHand:
         if end < at + 2:
             return None
         results = data[at:end]
-        shape = self._shapes.get((name, formats, results))
-        if (
-            shape is None
-            or shape.parameters is not statement.parameters
-            or shape.desc is not statement.desc
-        ):
-            shape = self._shape(statement, formats, results)
+        name = known.form, formats, results
+        shape = self._shapes.get(name)
+        if shape is None:
+            shape = self._shape(known.statement, formats, results)
             if shape is None:
                 return None
             if len(self._shapes) >= MOST_SHAPES:
                 self._shapes.clear()
-            self._shapes[name, formats, results] = shape
+            self._shapes[name] = shape
         decoders = shape.decoders
         if len(decoders) != count:
             return None
@@ -248,7 +288,7 @@ class AnswersAtHand:
             None if value is None else decode(value)
             for value, decode in zip(values, decoders, strict=True)
         ]
-        return statement, shape, args
+        return shape, args
 
     def _shape(self, statement: Statement, formats: bytes, results: bytes) -> _Shape | None:
         """Return the shape of Bind messages with these formats; None if it is left to the task."""
@@ -267,7 +307,7 @@ class AnswersAtHand:
             decoder(type, code, self._time_zone)
             for type, code in zip(parameters, codes, strict=True)
         ]
-        return _Shape(parameters, desc, decoders, encoder)
+        return _Shape(decoders, encoder)
 
     def _time_zone(self) -> str:
         return self._session.time_zone

@@ -33,6 +33,7 @@ from foreshore.errors import (
 )
 from foreshore.garbage import collection_paused
 from foreshore.server import copying, message, metrics
+from foreshore.server.answers import Answers
 from foreshore.server.at_hand import AnswersAtHand
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
@@ -51,7 +52,7 @@ STATEMENTS_PER_TURN = 8  # of one client, before other tasks run
 class Conversation:
     """The protocol after startup: messages of an authenticated client, and their answers."""
 
-    def __init__(self, wire: Wire, session: Session) -> None:
+    def __init__(self, wire: Wire, session: Session, answers: Answers) -> None:
         self._wire = wire
         self._session = session
         self._skipping = False  # after an error in the extended protocol, until Sync
@@ -60,7 +61,7 @@ class Conversation:
         self._describe_later: Portal | None = None  # described by the Execute that comes next
         session.when_noticed(self._send_notices)
         wire.interruptible = session.interruptible
-        self._answers = AnswersAtHand(wire, session, self._encoder)
+        self._answers = AnswersAtHand(wire, session, self._encoder, answers)
 
     async def run(self) -> None:
         """Handle messages until the client terminates; raises Disconnected or FramingError."""

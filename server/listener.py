@@ -21,6 +21,7 @@ from foreshore.errors import (
     TooManyConnections,
 )
 from foreshore.server import message, metrics
+from foreshore.server.answers import Answers
 from foreshore.server.auth import Authenticator
 from foreshore.server.connection import Conversation, client_error
 from foreshore.server.lease import Lease
@@ -42,6 +43,7 @@ class Listener:
     login_timeout: float = 60.0
     _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # to end it
     _sessions: int = 0
+    _answers: Answers = field(default_factory=Answers)
     _servers: list[asyncio.Server] = field(default_factory=list)
     _closing: DatabaseError | None = None  # the reason, once it is closing
 
@@ -96,7 +98,7 @@ class Listener:
                 task = asyncio.current_task()
                 assert task is not None
                 self._tasks[task] = lambda: session.terminate(self._closing or AdminShutdown())
-                await Conversation(wire, session).run()
+                await Conversation(wire, session, self._answers).run()
         except Disconnected:
             pass
         except TimeoutError:

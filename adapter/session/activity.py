@@ -144,7 +144,8 @@ class Activity:
         self.query = ""
         self.query_at: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._idle_since = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._idle_since = self._loop.time()
 
     def state(self, transaction_status: str) -> str:
         """Return what the session is doing, as pg_stat_activity shows it."""
@@ -177,7 +178,7 @@ class Activity:
         """Note that a statement ran just now, in no time."""
         self.query = query
         self.query_at = self.state_at = self._clock.now() * 1000
-        self._idle_since = asyncio.get_running_loop().time()
+        self._idle_since = self._loop.time()
 
     def expired(self, now: float, *, in_block: bool) -> DatabaseError | None:
         """Return the error of a session that has been idle for too long at `now`."""

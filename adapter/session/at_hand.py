@@ -8,9 +8,9 @@ state of the catalog and of the session's variables.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.read.keys.at_hand import IndexRows
+from foreshore.adapter.client import RowsAtHand
+from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows
 from foreshore.adapter.session.prepared import Prepared
-from foreshore.table_rows import Row
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
@@ -63,11 +63,20 @@ class StatementsAtHand:
             return None
         return prepared if self._is_valid(prepared) else None
 
-    def rows(self, statement: Prepared, args: Sequence[Datum]) -> Sequence[Row] | None:
+    def plan(self, statement: Prepared) -> object:
+        """Return what decides a statement's rows, which sessions share."""
+        return statement.at_hand
+
+    def rows(self, statement: Prepared, args: Sequence[Datum]) -> RowsAtHand | None:
         """Return a statement's rows, whose data are of its columns' types; None: not at once."""
         assert statement.at_hand is not None
         coordinator = self._session.coordinator
         return statement.at_hand.rows(coordinator, coordinator.oracle.read_ts(), args)
+
+    def holds(self, proof: AtHandProof) -> bool:
+        """Whether rows that `rows` has returned are still those of the statement."""
+        coordinator = self._session.coordinator
+        return proof.holds(coordinator, coordinator.oracle.read_ts())
 
     def end(self, last: Prepared) -> None:
         """Note that statements were answered, of which this is the last one."""

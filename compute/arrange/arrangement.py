@@ -274,6 +274,11 @@ class Arrangement:
         """Return the updates at all times whose key has this hash; the keys may differ."""
         return self._probe(self._state, np.uint64(hash))
 
+    def runs_and_tail(self, hash: int) -> tuple[tuple[Run, ...], list[Updates]]:
+        """Return all runs, and of what is in no run yet the updates whose key has this hash."""
+        state = self._state
+        return state.runs, _in_tail(state, np.uint64(hash)) if len(state.tail_hashes) else []
+
     def parts(self) -> list[Updates]:
         """Return all updates, at all times."""
         state = self._state
@@ -357,11 +362,7 @@ class Arrangement:
             start, stop = run.range_of(hash)
             if start < stop:
                 found.append(run.updates.slice(start, stop))
-        if len(state.tail_hashes):
-            hits = np.flatnonzero(state.tail_hashes == hash)
-            if len(hits):
-                found += _pick(state.tail, hits)
-        return found
+        return found + _in_tail(state, hash)
 
     def _with_key(self, updates: Updates, key: Key) -> Updates:
         """Return the updates whose key equals `key`, beyond having its hash."""
@@ -456,6 +457,12 @@ def _cost(parts: Sequence[Updates], most: int) -> int:
         if total > most:
             raise TooManyRows
     return total
+
+
+def _in_tail(state: State, hash: np.uint64) -> list[Updates]:
+    """Return the updates of the tail whose key has this hash."""
+    hits = np.flatnonzero(state.tail_hashes == hash)
+    return _pick(state.tail, hits) if len(hits) else []
 
 
 def _pick(parts: Sequence[Updates], hits: Any) -> list[Updates]:

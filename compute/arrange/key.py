@@ -93,7 +93,17 @@ def hash_words(words: Iterable[int]) -> int:
 def datum_words(datum: Datum, type: SqlType) -> tuple[int, ...]:
     """Return the words of one value as a key."""
     match type.name:
-        case "int2" | "int4" | "int8" | "oid" | "mz_timestamp" | "date" | "time" | "timestamp":
+        case (
+            "int2"
+            | "int4"
+            | "int8"
+            | "oid"
+            | "mz_timestamp"
+            | "date"
+            | "time"
+            | "timestamp"
+            | "timestamptz"
+        ):
             assert isinstance(datum, int)
             return (datum & _MASK,)
         case "text" | "varchar" | "bpchar" | "name" if isinstance(datum, str):

@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement, TooManyRows
+from foreshore.compute.arrange.key import hash_words, key_words
 from foreshore.compute.arrange.merge import Merge
+from foreshore.compute.arrange.row_reader import PointReader
 from foreshore.compute.arrange.table_index import table_index
 from foreshore.compute.controller.windows import new_part
 from foreshore.compute.engine import ERRORS, rows_schema
@@ -41,6 +43,7 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 FEW = 64  # changed rows up to which their keys alone are forgotten
+MOST_UPDATES = 2 * FEW  # that are looked up under one key
 MOST_KEYS = 16_384  # keys that are remembered
 MOST_ROWS = 32_768  # rows of these
 MOST_ANSWERS = 64  # whole answers that are remembered
@@ -74,6 +77,8 @@ class Mirror:
         self._as_of = as_of
         self._columns = columns
         self._rows = table_index(index, columns, key, as_of)
+        self._reader = PointReader(self._rows, columns)
+        self._key_types = tuple(type_of(each) for each in key)
         self._errors = Arrangement(index, rows_schema(ERRORS), (), lambda _: [], as_of)
         self._local = LocalIndex(self._rows, self._errors)
         self._changed = changed
@@ -231,6 +236,7 @@ class Mirror:
                 await asyncio.shield(self._arranging)
             if not self.failed:
                 arrangement.install(merge, run)
+                self._reader.forget()
         finally:
             self._merging = False
 
@@ -323,19 +329,40 @@ class Mirror:
             return None
         found = self._by_key.get(key)
         if found is None:
-            batch = self._rows.look_up([key], time, FEW_ROWS)
-            if batch.num_rows > FEW:
+            found = self._look_up(key, time)
+            if found is None:
                 return None
-            columns = [
-                from_array(column, each.type)
-                for column, each in zip(batch.columns, self._columns, strict=True)
-            ]
-            found = tuple(zip(*columns, strict=True)) if columns else ((),) * batch.num_rows
             if len(self._by_key) >= MOST_KEYS or self._remembered >= MOST_ROWS:
                 self._forget()
             self._by_key[key] = found
             self._remembered += 1 + len(found)
         return found
+
+    def still(self, key: Row, found: tuple[Row, ...], time: Timestamp) -> bool:
+        """Whether `rows_under` would return what it has returned for a key, remembered since."""
+        if time < self._changed_at or self._errors.rows:
+            return False
+        return self._by_key.get(key) is found
+
+    def _look_up(self, key: Row, time: Timestamp) -> tuple[Row, ...] | None:
+        """Return the rows under a key at `time`; None if they are many."""
+        words, places = key_words(key, self._key_types), self._places
+        assert places is not None
+        if words is None:
+            return ()
+        rows: dict[int, Row] = {}
+        counts: dict[int, int] = {}
+        try:
+            updates = self._reader.under(hash_words(words), MOST_UPDATES)
+        except TooManyRows:
+            return None
+        for row, row_hash, at, diff in updates:
+            if at <= time and tuple([row[i] for i in places]) == key:
+                rows[row_hash] = row
+                counts[row_hash] = counts.get(row_hash, 0) + diff
+        if sum(counts.values()) > FEW or min(counts.values(), default=0) < 0:
+            return None
+        return tuple([rows[hash] for hash, count in counts.items() for _ in range(count)])
 
     def _forget_changed(self, rows: pa.Table | None) -> None:
         """Forget what `rows` changed."""

@@ -280,6 +280,7 @@ class KeyIndex:
         layouts = [each.layout for each in secondary]
         hashed = [await blocking.run(executor, HashedRun.of, run, layout) for layout in layouts]
         self.arrangement.install(merge, run)
+        self.newest.merged()
         for each, by_hash in zip(secondary, hashed, strict=True):
             each.add(by_hash)
 

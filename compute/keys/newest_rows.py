@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.arrange.row_reader import PointReader
 from foreshore.compute.keys.layout import Change, KeyLayout
-from foreshore.expr.datum import from_array
 from foreshore.table_rows import Row
 from foreshore.update import Timestamp
 
@@ -49,6 +49,7 @@ class NewestRows:
     def __init__(self, layout: KeyLayout, arrangement: Arrangement) -> None:
         self._layout = layout
         self._arrangement = arrangement
+        self._reader = PointReader(arrangement, layout.columns)
         self._upper = arrangement.upper
         self._reached: Reached | None = None
         self._entries: dict[int, Entry] = {}
@@ -115,6 +116,10 @@ class NewestRows:
         times = np.array([time for _, time in pending], np.int64)
         self._arrangement.insert_updates(self._layout.updates_of(changes, times), upper)
 
+    def merged(self) -> None:
+        """Let go of runs that a merge of the arrangement has replaced."""
+        self._reader.forget()
+
     def forget(self, hashes: Sequence[int] | None = None) -> None:
         """Forget the entries of these keys, or all; what is pending is settled before."""
         self.settle()
@@ -140,6 +145,10 @@ class NewestRows:
             if self._bytes > MOST_BYTES:
                 self.forget()
         return entry
+
+    def is_newest(self, hash: int, entry: Entry) -> bool:
+        """Whether an entry that `newest` returned is still that of its key, whose hash is given."""
+        return self._entries.get(hash) is entry
 
     def duplicate(self, changes: Sequence[Change], own: Mapping[Row, Row | None]) -> Row | None:
         """Return a key that would be there twice after `changes`, one of which inserts it.
@@ -178,23 +187,13 @@ class NewestRows:
         alone = True
         counts: dict[int, int] = {}
         rows: dict[int, Row] = {}
-        for part in self._arrangement.under(hash):
-            latest = max(latest, int(part.times.max()))
-            columns = [
-                from_array(column, each.type)
-                for column, each in zip(part.rows.columns, self._layout.columns, strict=True)
-            ]
-            for row, row_hash, diff in zip(
-                zip(*columns, strict=True),
-                part.row_hashes.tolist(),
-                part.diffs.tolist(),
-                strict=True,
-            ):
-                if self._layout.key(row) != key:
-                    alone = False
-                    continue
-                rows[row_hash] = row
-                counts[row_hash] = counts.get(row_hash, 0) + diff
+        for row, row_hash, time, diff in self._reader.under(hash):
+            latest = max(latest, time)
+            if self._layout.key(row) != key:
+                alone = False
+                continue
+            rows[row_hash] = row
+            counts[row_hash] = counts.get(row_hash, 0) + diff
         there = [rows[row_hash] for row_hash, count in counts.items() if count > 0]
         assert len(there) <= 1, (self._arrangement.name, "a key is there twice")
         return Entry(key, there[0] if there else None, latest), alone

@@ -72,6 +72,12 @@ class NothingAtHand:
     def query(self, sql: str) -> None:
         raise AssertionError("it cannot begin")
 
+    def plan(self, statement: Any) -> None:
+        raise AssertionError("it cannot begin")
+
+    def holds(self, proof: Any) -> bool:
+        raise AssertionError("it cannot begin")
+
     def rows(self, statement: Any, args: Sequence[Datum]) -> None:
         raise AssertionError("it cannot begin")
 

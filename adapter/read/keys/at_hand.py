@@ -15,13 +15,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from foreshore.adapter.client import RowsAtHand
 from foreshore.adapter.read.access_path import Constant, PeekPlan
 from foreshore.adapter.read.keys.index_point import IndexPoint
 from foreshore.adapter.read.keys.point import PointPlan
+from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.finish import finish
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.newest_rows import Entry
 from foreshore.compute.local.linear import literal_rows
 from foreshore.errors import DataError
 from foreshore.expr.datum import from_array
+from foreshore.ids import GlobalId
 from foreshore.sql.plan import Plan, Select
 from foreshore.table_rows import Row
 from foreshore.types import ColumnType, Datum
@@ -42,6 +47,55 @@ def are_simple(columns: Sequence[ColumnType]) -> bool:
     return all(column.type.name in SIMPLE for column in columns)
 
 
+class Always(Struct, frozen=True):
+    """The proof of rows that depend on nothing but the arguments."""
+
+    def holds(self, coordinator: "Coordinator", time: Timestamp) -> bool:
+        """Whether the rows are the same at a time: yes."""
+        return True
+
+
+class RowProof(Struct, frozen=True):
+    """The proof of what was selected from the row under a key: the entry is the newest one."""
+
+    point: PointPlan
+    index: KeyIndex
+    hash: int
+    entry: Entry
+
+    def holds(self, coordinator: "Coordinator", time: Timestamp) -> bool:
+        """Whether the rows are the same at a time."""
+        index, point = self.index, self.point
+        if not index.newest.is_newest(self.hash, self.entry):
+            return False
+        return self.entry.time <= time and _index(coordinator, point, time) is index
+
+
+class IndexProof(Struct, frozen=True):
+    """The proof of what was selected from the rows under a key of an index's mirror."""
+
+    index: GlobalId
+    mirror: Mirror
+    key: Row
+    found: tuple[Row, ...]
+
+    def holds(self, coordinator: "Coordinator", time: Timestamp) -> bool:
+        """Whether the rows are the same at a time."""
+        compute, mirror = coordinator.compute, self.mirror
+        if compute.mirrors.knowing(self.index, time) is not mirror:
+            return False
+        if not mirror.still(self.key, self.found, time):
+            return False
+        if not compute.maintained.is_clear(self.index, time):
+            return False
+        compute.mirrors.note_use(mirror)
+        return True
+
+
+ALWAYS = Always()
+AtHandProof: TypeAlias = Always | RowProof | IndexProof
+
+
 class ConstantRows(Struct, frozen=True):
     """Rows that the statement has."""
 
@@ -49,9 +103,9 @@ class ConstantRows(Struct, frozen=True):
 
     def rows(
         self, coordinator: "Coordinator", time: Timestamp, args: Sequence[Datum]
-    ) -> Sequence[Row] | None:
+    ) -> RowsAtHand | None:
         """Return the rows."""
-        return self.known
+        return RowsAtHand(self.known, ALWAYS)
 
 
 class TableRow(Struct, frozen=True):
@@ -61,30 +115,29 @@ class TableRow(Struct, frozen=True):
 
     def rows(
         self, coordinator: "Coordinator", time: Timestamp, args: Sequence[Datum]
-    ) -> Sequence[Row] | None:
+    ) -> RowsAtHand | None:
         """Return the row, if there is one; None if it is read another way."""
         point = self.point
-        indexes = coordinator.keys.at_hand(point.table)
-        if indexes is None or indexes.keys() != point.names:
+        index = _index(coordinator, point, time)
+        if index is None:
             return None
-        if coordinator.catalog.planned.get(point.table) is not point.planned:
-            return None
-        index = indexes[point.constraint.name]
         key = point.selection.key(args)
         if key is None:
-            return ()
-        entry = index.newest.newest(index.layout.hash(key), key)
-        if entry.time > time or not index.readable(time):
+            return RowsAtHand((), ALWAYS)
+        hash = index.layout.hash(key)
+        entry = index.newest.newest(hash, key)
+        if entry.time > time:
             return None
+        proof = RowProof(point, index, hash, entry)
         if entry.row is None:
-            return ()
+            return RowsAtHand((), proof)
         if not point.selection.may_be_selected(args, entry.row):
             return None
         try:
             selected = point.selection.selected(args, entry.row)
         except DataError:
             return None
-        return () if selected is None else (selected,)
+        return RowsAtHand(() if selected is None else (selected,), proof)
 
 
 class IndexRows(Struct, frozen=True):
@@ -94,7 +147,7 @@ class IndexRows(Struct, frozen=True):
 
     def rows(
         self, coordinator: "Coordinator", time: Timestamp, args: Sequence[Datum]
-    ) -> Sequence[Row] | None:
+    ) -> RowsAtHand | None:
         """Return the rows; None if they are read another way."""
         point, compute = self.point, coordinator.compute
         mirror = compute.mirrors.knowing(point.index, time)
@@ -102,12 +155,26 @@ class IndexRows(Struct, frozen=True):
             return None
         key = point.selection.key(args)
         if key is None:
-            return ()
+            return RowsAtHand((), ALWAYS)
         found = mirror.rows_under(key, time)
         if found is None:
             return None
         compute.mirrors.note_use(mirror)
-        return point.selected(args, found)
+        selected = point.selected(args, found)
+        if selected is None:
+            return None
+        return RowsAtHand(selected, IndexProof(point.index, mirror, key, found))
+
+
+def _index(coordinator: "Coordinator", point: PointPlan, time: Timestamp) -> KeyIndex | None:
+    """Return the index of a table's key, if the table is as it was planned and known at `time`."""
+    indexes = coordinator.keys.at_hand(point.table)
+    if indexes is None or indexes.keys() != point.names:
+        return None
+    if coordinator.catalog.planned.get(point.table) is not point.planned:
+        return None
+    index = indexes[point.constraint.name]
+    return index if index.readable(time) else None
 
 
 AtHand: TypeAlias = ConstantRows | TableRow | IndexRows

@@ -9,6 +9,7 @@ import pytest
 
 from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.session import Session
+from foreshore.server.answers import Answers
 from foreshore.server.at_hand import MOST, MOST_BYTES
 from foreshore.server.connection import Conversation
 from foreshore.server.lease import Lease
@@ -72,7 +73,8 @@ class Transport:
 class Client:
     """A client of a session, connected without a socket."""
 
-    def __init__(self, session: Session, lease: Lease) -> None:
+    def __init__(self, session: Session, lease: Lease, answers: Answers | None = None) -> None:
+        self.answers = answers or Answers()
         self.session = session
         self.transport = Transport()
         self.wire = Wire(lease, self._start)
@@ -80,7 +82,9 @@ class Client:
 
     def _start(self, wire: Wire) -> asyncio.Task[None]:
         wire.reader.open()
-        self.task = asyncio.get_running_loop().create_task(Conversation(wire, self.session).run())
+        self.task = asyncio.get_running_loop().create_task(
+            Conversation(wire, self.session, self.answers).run()
+        )
         return self.task
 
     def take(self) -> bytes:
@@ -257,7 +261,7 @@ async def test_an_unforeseen_error_is_left_to_the_task(
 
     request = bind("row", [b"1"]) + execute() + SYNC
     _, expected = await client.send(request)
-    for method in ("rows", "statement"):
+    for method in ("holds", "statement"):
         with monkeypatch.context() as patch:
             patch.setattr(StatementsAtHand, method, fail)
             assert await client.send(request) == (b"", expected)
@@ -405,3 +409,64 @@ async def test_activity_is_shown(client: Client, env: TestEnvironment) -> None:
         "s", f"SELECT state, query FROM pg_stat_activity WHERE pid = {client.session.pid}"
     )
     assert shown == f"idle|{AT_HAND['both']}\nSELECT 1"
+
+
+async def test_repeated_request_is_answered_as_the_task_does_after_any_change(
+    client: Client, env: TestEnvironment
+) -> None:
+    """Answers that were sent before are sent again only while they hold."""
+    names = ("row", "view", "at")
+    requests = [bind(name, [b"1"]) + DESCRIBE + execute() + SYNC for name in names]
+    await env.ran("s", "ALTER TABLE t ADD COLUMN at timestamptz DEFAULT '2020-01-01 12:00+00'")
+    await client.send(parse("at", "SELECT at, 1.5::float8 FROM t WHERE k = $1") + SYNC)
+
+    async def check() -> None:
+        for request in requests:
+            _, found = await client.send(request)
+            _, expected = await client.send(request[: -len(SYNC)] + FLUSH + SYNC)
+            for _ in range(2):
+                at_once, answered = await client.send(request)
+                assert at_once in (b"", answered)
+                assert answered == found == expected
+
+    await with_view(client)
+    await check()
+    for change in (
+        "UPDATE t SET s = 'changed' WHERE k = 1",
+        "UPDATE t SET d = 7 WHERE k = 3",
+        "DELETE FROM t WHERE k = 1",
+        "INSERT INTO t VALUES (1, 'back', 10, 1.5, 1)",
+        "INSERT INTO t SELECT g, 'more', NULL, 0, 1 FROM generate_series(100, 140) g",
+        "UPDATE t SET s = s || '!'",
+        "CREATE INDEX ON v (k)",
+        "CREATE TABLE another (a int)",
+    ):
+        await env.ran("s", change)
+        await check()
+    session_changes = ("SET TimeZone = 'Asia/Kolkata'", "SET DateStyle = 'German'", "RESET ALL")
+    for change in session_changes:
+        await client.send(frame(b"Q", change.encode() + b"\0"))
+        await check()
+
+
+async def test_connections_share_answers_and_not_statements(
+    client: Client, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease(lambda: None, lambda: 0.0)
+    await lease.renew()
+    env.sessions.pop("other", None)
+    other = Client(await env.session("other"), lease, client.answers)
+    await other.ready()
+    for name, sql in (("row", "SELECT d FROM t WHERE k = $1"), ("same", AT_HAND["row"])):
+        await other.send(parse(name, sql) + SYNC)
+    request, same = (bind(name, [b"1"]) + execute() + SYNC for name in ("row", "same"))
+    for _ in range(3):
+        for one, is_theirs in ((client, False), (other, True)):
+            _, answered = await one.send(request)
+            assert (b"one" in answered) != is_theirs
+    _, expected = await client.send(request)
+    monkeypatch.setattr(StatementsAtHand, "rows", None)
+    assert await other.send(same) == (expected, expected)
+    other.task.cancel()
+    await other.session.close()
+    env.sessions.pop("other", None)
