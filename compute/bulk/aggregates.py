@@ -67,6 +67,8 @@ class Idioms(ABC):
         """
         match aggregate.function:
             case "count":
+                if diff == ONE and not args:
+                    return f"CAST({self.call('count', '*', conditions, over)} AS BIGINT)"
                 if diff == ONE and len(args) == 1:
                     return f"CAST({self.call('count', args[0].value, conditions, over)} AS BIGINT)"
                 present = [*conditions, *(f"{arg.value} IS NOT NULL" for arg in args)]

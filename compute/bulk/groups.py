@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foreshore.compute.bulk.aggregates import Argument, Sort
+from foreshore.compute.bulk.aggregates import ONE, Argument, Sort
 from foreshore.compute.bulk.frame import (
     Frame,
     Render,
@@ -45,7 +45,7 @@ def render_reduce(
     items = [f"{key} AS c{i}" for i, key in enumerate(keys)]
     items += [f"{sql} AS {name}" for sql, name in zip(frame.carry, renderer.carry, strict=True)]
     by = group_by([str(i + 1) for i in range(len(items))])
-    having = f" HAVING sum({frame.diff}) > 0" if items else ""
+    having = f" HAVING sum({frame.diff}) > 0" if items and frame.diff != ONE else ""
     items += _aggregates(
         renderer,
         reduce.aggregates,

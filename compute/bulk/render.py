@@ -138,7 +138,10 @@ class Renderer:
 
     def simple(self, frame: Frame) -> Frame:
         """Return the frame with columns that can be referenced more than once."""
-        return self.nest(self.select(frame), len(frame.columns)) if frame.computed else frame
+        if not frame.computed:
+            return frame
+        nested = self.nest(self.select(frame), len(frame.columns))
+        return replace(nested, diff=ONE) if frame.diff == ONE else nested
 
     def consolidate(self, frame: Frame, types: Sequence[SqlType], keep: str = "<>") -> str:
         """Return a SELECT that consolidates rows, keeping multiplicities that are `keep` zero.

@@ -49,12 +49,10 @@ def begun(
     A reduction with errors costs a bulk engine more than the operators. `has_rows` tells whether a
     plan that cannot fail has rows.
     """
-    rows, errors = split_errors(bulk.plan)
-    if errors is not None:
-        plan = narrowed(bulk.plan, dict(digits_in(bulk.plan, inputs)))
-        rows, errors = split_errors(plan)
-        if errors is not None and not _may_have_errors(plan, has_rows):
-            rows, errors = split_errors(plan, lambda call: False)
+    plan = narrowed(bulk.plan, dict(digits_in(bulk.plan, inputs)))
+    rows, errors = split_errors(plan)
+    if errors is not None and not _may_have_errors(plan, has_rows):
+        rows, errors = split_errors(plan, lambda call: False)
     if errors is not None and bulk.port < 0:
         return None
     return Begun(bulk, rows, errors)

@@ -2,17 +2,19 @@
 
     narrowed(sum(a * b), {u1: (9, 7)})     the same plan over numeric(9, 2) and numeric(7, 2)
 
-Only the declared precision of types changes; `foreshore.expr.bounds` draws the conclusions.
+Only the declared precision of types changes; `foreshore.expr.bounds` draws the conclusions. Counts
+of what is never NULL become counts of rows, which cost less.
 """
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from foreshore.expr.bounds import bound_of, is_arithmetic
+from foreshore.expr.bounds import bound_of, is_arithmetic, never_overflows
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.parts import unit_of
 from foreshore.expr.ir import (
+    Aggregate,
     Call,
     Case,
     Column,
@@ -23,9 +25,11 @@ from foreshore.expr.ir import (
     LocalGet,
     Map,
     Recursive,
+    Reduce,
     Relation,
     Scalar,
     Union,
+    count_all,
 )
 from foreshore.expr.scalars import bind_scalar, with_scalars
 from foreshore.expr.split import is_null
@@ -64,14 +68,15 @@ class _Narrowing:
         inputs = tuple(map(self.run, inputs_of(relation)))
         if inputs == inputs_of(relation):
             return relation
-        types = [column.type for input in inputs for column in columns_of(input)]
+        columns = [column for input in inputs for column in columns_of(input)]
+        types = [column.type for column in columns]
 
         def typed(scalar: Scalar) -> Scalar | None:
             match scalar:
                 case Column(index=index, nullable=nullable) if index < len(types):
                     return Column(index, types[index], nullable)
                 case Call(function="high_part(numeric)" | "low_part(numeric)", args=(arg,)):
-                    return _part(scalar, bind_scalar(arg, typed))
+                    return _part(scalar, bind_scalar(arg, typed), columns)
             return None
 
         found = with_scalars(
@@ -79,7 +84,31 @@ class _Narrowing:
         )
         if isinstance(found, Map):
             found = msgspec.structs.replace(found, scalars=tuple(map(_declared, found.scalars)))
+        if isinstance(found, Reduce):
+            counted = tuple(_counted(each, columns) for each in found.aggregates)
+            found = msgspec.structs.replace(found, aggregates=counted)
         return found
+
+
+def _counted(aggregate: Aggregate, columns: Sequence[ColumnType]) -> Aggregate:
+    """Return a count of what is never NULL as one of rows; other aggregates as they are."""
+    match aggregate:
+        case Aggregate(function="count", args=(arg,), distinct=False, filter=None):
+            return count_all() if _is_never_null(arg, columns) else aggregate
+    return aggregate
+
+
+def _is_never_null(scalar: Scalar, columns: Sequence[ColumnType]) -> bool:
+    """Whether a scalar surely has a value, and does not fail."""
+    match scalar:
+        case Column(index=index):
+            return index < len(columns) and not columns[index].nullable
+        case Literal(value=value):
+            return value is not None
+        case Call(args=args) if never_overflows(scalar):
+            return all(_is_never_null(arg, columns) for arg in args)
+        case _:
+            return False
 
 
 def _declared(scalar: Scalar) -> Scalar:
@@ -93,7 +122,7 @@ def _declared(scalar: Scalar) -> Scalar:
     return msgspec.structs.replace(scalar, type=msgspec.structs.replace(scalar.type, length=digits))
 
 
-def _part(call: Call, arg: Scalar) -> Scalar:
+def _part(call: Call, arg: Scalar, columns: Sequence[ColumnType]) -> Scalar:
     """Return a part of a number (`functions/parts.py`): a small one is its own low part."""
     scale = type_of(arg).scale or 0
     bound = bound_of(arg)
@@ -102,6 +131,8 @@ def _part(call: Call, arg: Scalar) -> Scalar:
     if call.function == "low_part(numeric)":
         return arg
     nothing = Literal("0", call.type)
+    if _is_never_null(arg, columns):
+        return nothing
     return Case(((is_null(arg), Literal(None, call.type)),), nothing, call.type)
 
 

@@ -18,15 +18,27 @@ from foreshore.errors import DataError
 from foreshore.expr.bounds import bound_of, never_overflows
 from foreshore.expr.columns import columns_of
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import Call, Column, Literal, Map, Relation
+from foreshore.expr.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Get,
+    Literal,
+    Map,
+    Reduce,
+    Relation,
+    Scalar,
+    count_all,
+)
 from foreshore.expr.narrow import narrowed
 from foreshore.expr.split import split_errors
 from foreshore.expr.traversal import sources_of, walk_relations
+from foreshore.ids import GlobalId
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
-from foreshore.types import arrow_type, format_type, numeric_of_scale
+from foreshore.types import INT8, ColumnType, arrow_type, format_type, numeric_of_scale
 from foreshore.update import update_schema
 from tests.effort import examples
 from tests.sql.catalog import TestCatalog
@@ -215,3 +227,32 @@ def test_columns_without_declared_digits_have_no_bound() -> None:
     column = planned("SELECT c FROM t")
     wide = next(node for node in walk_relations(column))
     assert bound_of(Column(3, columns_of(wide)[0].type)) is None
+
+
+def test_what_is_never_null_is_counted_by_rows() -> None:
+    digits = {GlobalId("u1"): (9, 9)}
+    price = ColumnType(numeric_of_scale(2), False)
+    table = Get(GlobalId("u1"), (price, ColumnType(numeric_of_scale(2))))
+    certain, perhaps = Column(0, price.type, False), Column(1, price.type)
+
+    def counted(*args: Scalar) -> Relation:
+        count = Aggregate("count", args, INT8)
+        return narrowed(Reduce(table, (), (count,)), digits)
+
+    def product(one: Scalar, other: Scalar) -> Scalar:
+        return Call("multiply(numeric,numeric)", (one, other), numeric_of_scale(4))
+
+    for scalar, is_certain in (
+        (certain, True),
+        (product(certain, certain), True),
+        (perhaps, False),
+        (product(certain, perhaps), False),
+    ):
+        found = counted(scalar)
+        assert isinstance(found, Reduce)
+        assert (found.aggregates == (count_all(),)) == is_certain, scalar
+    many = {GlobalId("u1"): (30, 30)}  # the product may overflow
+    count = Aggregate("count", (product(certain, certain),), INT8)
+    found = narrowed(Reduce(table, (), (count,)), many)
+    assert isinstance(found, Reduce)
+    assert found.aggregates != (count_all(),)
