@@ -67,12 +67,18 @@ class Sorter:
         return self._hashes, self._words
 
     def sorted(self, since: Timestamp) -> tuple[Hashes, Words, Ints, Ints]:
-        """Return hashes, words, times and diffs in order, times moved to `since`."""
+        """Return hashes, words, times and diffs in order, times moved to `since`.
+
+        Times and diffs are of length 1 if they are the same for all.
+        """
         assert self._used == self._rows, (self._used, self._rows)
         times = np.empty(self._rows if len(self._extra) else 1, np.int64)
-        diffs = np.empty(self._rows, np.int64)
+        diffs = np.zeros(self._rows, np.int64)
         size = scatter.sort_partitions(
             self._at, self._shift, self._time, since, self._seed,
             self._hashes, self._words, self._extra, times, diffs,
         )  # fmt: skip
-        return self._hashes[:size], self._words[:size], times[: max(size, 1)], diffs[:size]
+        if not len(self._extra):
+            diffs = diffs[:size] + 1 if size < self._rows else np.ones(1, np.int64)
+        end = max(size, 1)
+        return self._hashes[:size], self._words[:size], times[:end], diffs[:end]

@@ -2,17 +2,22 @@
 
 For each view: the CPU and wall time to hydrate it, and of a step in which 1, 100, ... rows of
 `lineitem` are replaced, beside those of DuckDB computing the view anew over the same tables.
+`together` hydrates all views in one replica from Arrow tables, `files` from the Parquet files in
+which tables are stored, beside DuckDB computing all of them from its own tables.
 """
 
 import statistics
 import sys
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
@@ -29,6 +34,7 @@ from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
+from foreshore.storage.batch import ROW_GROUP_ROWS, column_names
 from foreshore.types import arrow_type
 from foreshore.update import DIFF, TIME
 from tests.bench.tpch import MORE_VIEWS, SCHEMA, VIEWS, tables
@@ -36,6 +42,7 @@ from tests.sql.catalog import TestCatalog
 
 START = 1
 TOGETHER = "together"  # all of `VIEWS` in one replica
+FILES = "files"  # the same, over tables in Parquet files
 BATCHES = {1: 200, 100: 50, 1_000: 20, 10_000: 8, 100_000: 3}
 
 
@@ -76,7 +83,8 @@ def main() -> None:
             for column, each in zip(rows.columns, desc.columns, strict=True)
         ]
         typed[ids[name]] = pa.table(arrays, names=list(desc.names))
-    bulk = DuckDbEngine(memory_limit="8GB")
+    folder = tempfile.TemporaryDirectory(prefix="foreshore-bench-")
+    bulk = DuckDbEngine(memory_limit="8GB", directories=(folder.name,))
     lines = typed[ids["lineitem"]]
     peer = duckdb.connect()
     peer.execute("SET threads = 2")
@@ -85,16 +93,40 @@ def main() -> None:
         peer.execute(f"CREATE TABLE {name} AS FROM loaded")
     views = sys.argv[2:] or [*VIEWS, TOGETHER]
     for view in views:
-        if view == TOGETHER:
-            run_together([planned(catalog, sql) for sql in VIEWS.values()], typed, bulk)
+        if view in (TOGETHER, FILES):
+            spent = [computed_anew(peer) for _ in range(5)]
+            anew = statistics.median(cpu for cpu, _ in spent)
+            inputs = in_memory(typed) if view == TOGETHER else in_files(typed, Path(folder.name))
+            run_together([planned(catalog, sql) for sql in VIEWS.values()], inputs, bulk, anew)
             continue
         sql = {**VIEWS, **MORE_VIEWS}[view]
         run_view(view, sql, planned(catalog, sql), typed, lines, ids["lineitem"], bulk, peer)
 
 
+def computed_anew(peer: duckdb.DuckDBPyConnection) -> tuple[float, float]:
+    """Return the seconds of CPU and of wall time that DuckDB takes to compute all views."""
+    return cost(lambda: [peer.execute(sql).to_arrow_table() for sql in VIEWS.values()])
+
+
+def in_memory(typed: Mapping[GlobalId, pa.Table]) -> dict[GlobalId, Input]:
+    """Return tables as inputs that are in memory."""
+    return {id: Input(rows.schema, (), (at(rows, START, 1),)) for id, rows in typed.items()}
+
+
+def in_files(typed: Mapping[GlobalId, pa.Table], folder: Path) -> dict[GlobalId, Input]:
+    """Return tables as inputs in files as the storage writes them."""
+    found = {}
+    for id, rows in typed.items():
+        updates, path = at(rows, START, 1), folder / f"{id}.parquet"
+        updates = updates.rename_columns(column_names(updates.schema))
+        pq.write_table(updates, path, ROW_GROUP_ROWS, compression="zstd")
+        found[id] = Input(rows.schema, (str(path),), ())
+    return found
+
+
 def hydrated(
     relation: Relation,
-    typed: dict[GlobalId, pa.Table],
+    typed: Mapping[GlobalId, Input],
     bulk: DuckDbEngine,
     collections: Collections,
 ) -> tuple[FlowDataflow, tuple[float, float]]:
@@ -102,12 +134,12 @@ def hydrated(
     sources = tuple(sorted(sources_of(relation)))
     description = DataflowDescription(GlobalId("t1"), relation, sources, (), START)
     dataflow = FlowDataflow(description, bulk, collections)
-    inputs = {s: Input(typed[s].schema, (), (at(typed[s], START, 1),)) for s in sources}
+    inputs = {s: typed[s] for s in sources}
     return dataflow, cost(lambda: dataflow.hydrate(inputs))
 
 
 def run_together(
-    relations: list[Relation], typed: dict[GlobalId, pa.Table], bulk: DuckDbEngine
+    relations: list[Relation], typed: Mapping[GlobalId, Input], bulk: DuckDbEngine, anew: float
 ) -> None:
     """Print the figures of views that share their collections, hydrated one after the other."""
     collections = Collections(Interner(), 1)
@@ -121,7 +153,8 @@ def run_together(
     shared = sum(s.nbytes for spines in collections.sizes().values() for s in spines)
     own = sum(size.bytes for dataflow, _ in found for size in dataflow.sizes())
     print(
-        f"all six in one replica: hydration {cpu:.2f} s CPU, {wall:.2f} wall;"
+        f"all six in one replica: hydration {cpu:.2f} s CPU, {wall:.2f} wall,"
+        f" {cpu / anew:.1f} of anew ({anew:.2f} s);"
         f" state {shared / 1e6:.0f} MB shared, {own / 1e6:.0f} MB of their own"
     )
 
@@ -139,7 +172,7 @@ def run_view(
     """Print the figures of one view."""
     anew = [cost(lambda: peer.execute(sql).to_arrow_table()) for _ in range(5)]
     anew_cpu, anew_wall = (statistics.median(each) for each in zip(*anew, strict=True))
-    dataflow, (cpu, wall) = hydrated(relation, typed, bulk, Collections(Interner(), 1))
+    dataflow, (cpu, wall) = hydrated(relation, in_memory(typed), bulk, Collections(Interner(), 1))
     print(
         f"{view}: anew {anew_cpu * 1e3:.0f} ms CPU, {anew_wall * 1e3:.0f} wall;"
         f" hydration {cpu:.2f} s CPU, {wall:.2f} wall"

@@ -69,6 +69,9 @@ def sort_partitions(
     `ends` are the places where partitions end. If `extra` is empty, all updates are at `time` with
     diff 1, and only one time is written. Times are moved to `since`, and equal updates are added
     up. Returns how many remain.
+
+    `out_diffs` are zeros; if `extra` is empty one less than each diff is written there. As most
+    are 0 then, their memory is not touched.
     """
     width = out_words.shape[1]
     many = len(extra) > 0
@@ -146,15 +149,15 @@ def sort_partitions(
             if same:
                 out_diffs[size - 1] += diffs[i]
                 continue
-            if size > 0 and out_diffs[size - 1] == 0:
+            if many and size > 0 and out_diffs[size - 1] == 0:
                 size -= 1
-            out_hashes[size], out_diffs[size] = hashes[i], diffs[i]
+            out_hashes[size] = hashes[i]
             for k in range(width):
                 out_words[size, k] = words[i, k]
             if many:
-                out_times[size] = times[i]
+                out_times[size], out_diffs[size] = times[i], diffs[i]
             size += 1
-    if size > 0 and out_diffs[size - 1] == 0:
+    if many and size > 0 and out_diffs[size - 1] == 0:
         size -= 1
     if not many:
         out_times[0] = max(time, since)
