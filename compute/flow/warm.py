@@ -111,6 +111,13 @@ def warm() -> None:
     compiled.note(version)
 
 
+@cache
+def warm_soon() -> None:
+    """Do the same, but leave what is in the cache to a thread: calls load what they need."""
+    if not compiled.load_later(engine_version()):
+        warm()
+
+
 def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
     """Hydrate a view, change it, and merge its runs."""
     types = {"k": pa.int32(), "t": pa.string(), "n": pa.int64()}

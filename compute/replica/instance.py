@@ -44,7 +44,7 @@ def flow_engine(options: Mapping[str, str]) -> Engine:
     With several `workers` their processes have the arrangements.
     """
     from foreshore.compute.flow.engine import FlowEngine
-    from foreshore.compute.flow.warm import warm
+    from foreshore.compute.flow.warm import warm_soon
 
     bulk = duckdb_engine({**options, "memory_limit": _bulk_limit(options)})
     if (workers := int(options.get("workers", "1"))) > 1:
@@ -52,7 +52,7 @@ def flow_engine(options: Mapping[str, str]) -> Engine:
         from foreshore.compute.workers.pool import Pool
 
         return WorkersEngine(bulk, Pool(workers))
-    warm()
+    warm_soon()
     return FlowEngine(bulk)
 
 

@@ -2,13 +2,18 @@
 
 A process that finds the note of its own version loads these kernels from the cache, which takes a
 third of calling all of them. What the cache has not, or for another processor, is compiled then.
+
+If the cache has all of them, a kernel that is called is loaded by its call in some milliseconds. So
+the process need not wait: a thread loads the others meanwhile, a share of the time.
 """
 
 import logging
 import os
 import pickle
 import pkgutil
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -22,26 +27,65 @@ from foreshore.compute.flow.kernels.jit import UNCOMPILED
 logger = logging.getLogger(__name__)
 
 NAME = "compiled.pickle"
+Noted = Mapping[str, list[Any]]  # the signatures for which each kernel was compiled
+SHARE = 3  # the loading thread pauses so many times as long as it works
 
 
 def load(version: str) -> bool:
     """Load what is noted of a version of the engine; return False if there is no note of it."""
-    if UNCOMPILED:
+    noted = _noted(version)
+    if noted is None:
         return False
+    _load(noted, 0)
+    return True
+
+
+def load_later(version: str) -> bool:
+    """Load on a thread what is noted; return False if it is not noted, or not all in the cache."""
+    noted = _noted(version)
+    if noted is None or not _are_in_cache(noted):
+        return False
+    threading.Thread(target=_load, args=(noted, SHARE), name="kernels", daemon=True).start()
+    return True
+
+
+def _load(noted: Noted, share: int) -> None:
+    known = _kernels()
+    for name, signatures in noted.items():
+        for signature in signatures:
+            began = time.thread_time()
+            known[name].compile(signature)
+            time.sleep(share * (time.thread_time() - began))
+
+
+def _are_in_cache(noted: Noted) -> bool:
+    """Whether the cache has the code of all signatures, for this processor."""
+    known = _kernels()
+    for name, signatures in noted.items():
+        cached = known[name]._cache
+        code = known[name].targetctx.codegen()
+        found = cached._cache_file._load_index()
+        if not all(cached._index_key(each, code) in found for each in signatures):
+            return False
+    return True
+
+
+def _noted(version: str) -> Noted | None:
+    """Return what is noted of a version of the engine, None if there is no note of it."""
+    if UNCOMPILED:
+        return None
     try:
         noted_of, noted = pickle.loads(_path().read_bytes())  # as trustworthy as the cache is
     except FileNotFoundError:
-        return False
+        return None
     except Exception as error:  # it may name what other versions of libraries have
         logger.info("the note of compiled kernels is not read: %r", error)
-        return False
+        return None
     known = _kernels()
     if noted_of != _full(version) or not noted.keys() <= known.keys():
-        return False
-    for name, signatures in noted.items():
-        for signature in signatures:
-            known[name].compile(signature)
-    return True
+        return None
+    found: Noted = noted
+    return found
 
 
 def note(version: str) -> None:

@@ -84,3 +84,36 @@ def test_note_that_does_not_fit_is_not_used(
     compiled.note("1")
     assert compiled.load("1") != UNCOMPILED
     assert not compiled.load("2")
+
+
+SOON = """
+import threading
+
+from foreshore.compute.checkpoint.manifest import engine_version
+from foreshore.compute.flow import warm
+from foreshore.compute.flow.kernels import compiled
+
+compiled.SHARE = 0
+called = []
+warm._maintain = lambda view, bulk: called.append(view)
+noted = compiled._noted(engine_version())
+assert noted
+some = compiled._kernels()[next(iter(noted))]
+index, some._cache._cache_file._load_index = some._cache._cache_file._load_index, dict
+assert not compiled.load_later(engine_version()), "a kernel is not in the cache"
+some._cache._cache_file._load_index = index
+warm.warm_soon()
+for thread in threading.enumerate():
+    if thread.name == "kernels":
+        thread.join()
+assert not called
+known = compiled._kernels()
+for name, signatures in noted.items():
+    assert set(signatures) <= set(known[name].signatures), name
+    assert not known[name].stats.cache_misses, name
+"""
+
+
+def test_thread_loads_what_is_in_the_cache() -> None:
+    for script in ("from foreshore.compute.flow.warm import warm; warm()", SOON):
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
