@@ -70,9 +70,9 @@ def _may_have_errors(plan: ir.Relation, has_rows: Callable[[ir.Relation], bool])
 def is_alone(relation: ir.Relation) -> bool:
     """Whether a plan can be evaluated by itself, with multiplicities that are positive."""
     nodes = walk_relations(relation)
-    return not any(isinstance(node, ir.LocalGet) for node in nodes) and not may_be_negative(
-        relation, {}
-    )
+    return not any(
+        isinstance(node, ir.LocalGet | ir.LetRec) for node in nodes
+    ) and not may_be_negative(relation, {})
 
 
 def partial_sums(reduce: ir.Reduce) -> Bulk | None:

@@ -13,7 +13,7 @@ from foreshore.compute.flow import hydration, ordered, spine
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.operators import reduce
 from foreshore.compute.flow.unsupported import Unsupported
-from foreshore.expr.ir import Join, Reduce, count_all
+from foreshore.expr.ir import Constant, Join, LetRec, Reduce, count_all
 from tests.compute.cases import Case, check_maintained, random_history
 from tests.compute.plans import PLANS, U2, column
 from tests.compute.without_bulk import WithoutBulk
@@ -90,6 +90,13 @@ def test_flickering_rows_are_exact(
         check_maintained(engine, Case(PLANS[name], history, cuts))
     except Unsupported as error:
         pytest.skip(str(error))
+
+
+def test_counts_over_a_recursion_that_is_not_read(hydrated: None, engine: FlowEngine) -> None:
+    none = Constant((), U2.columns)
+    unread = LetRec((0,), (U2.columns,), (none,), U2, limit=1, fails=False)
+    counted = Reduce(unread, (), (count_all(),))
+    check_maintained(engine, Case(counted, random_history(Random(1))))
 
 
 def test_often_changed_row_joins_once(engine: FlowEngine) -> None:
