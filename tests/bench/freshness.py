@@ -22,7 +22,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import psycopg
 import pyarrow as pa
 import pyarrow.csv
 
@@ -128,17 +127,18 @@ class Ours:
             )
         changed = time.perf_counter()
         with self.connection.pipeline():
-            cursors = [self._read(name, change) for name in self.views]
+            reads = [self.read(name, change) for name in self.views]
+            cursors = [self.connection.execute(sql.encode(), args or None) for sql, args in reads]
             for cursor in cursors:
                 cursor.fetchall()
         done = time.perf_counter()
         return Cost(changed - began, done - began, self.cpu() - cpu)
 
-    def _read(self, name: str, change: Change) -> psycopg.Cursor[Any]:
+    def read(self, name: str, change: Change) -> tuple[str, tuple[object, ...]]:
+        """Return the statement that reads a view, and its parameters."""
         if name in BY_ORDER:
-            sql = f"SELECT * FROM {name} WHERE {BY_ORDER[name]} = ANY(%b)"
-            return self.connection.execute(sql.encode(), (change.orders,))
-        return self.connection.execute(f"SELECT * FROM {name}".encode())
+            return f"SELECT * FROM {name} WHERE {BY_ORDER[name]} = ANY(%b)", (change.orders,)
+        return f"SELECT * FROM {name}", ()
 
     def rows(self, name: str) -> set[tuple[Any, ...]]:
         """Return all rows of a view."""

@@ -1,20 +1,18 @@
-"""Views of Nexmark in Pathway: `PYTHON nexmark_pathway.py VIEW FOLDER EVENTS`, by `sustained.py`.
+"""Views of Nexmark in Pathway: `PYTHON -m tests.bench.peers.nexmark_pathway VIEW FOLDER ROWS`.
 
-Reads CSV files of events as a stream, commits every 100 ms, and ends when the view has seen all.
-Prints the events a second of wall time and of processor time. Runs alone, in an environment that has
-Pathway; a license key is not needed.
+Reads CSV files of rows (`run.py`) as a stream, with a commit every 100 ms.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pathway as pw  # type: ignore[import-not-found]
+
+from tests.bench.peers.pathway_run import run
 
 FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 TEN = timedelta(seconds=10)
@@ -150,35 +148,10 @@ VIEWS: dict[str, Callable[..., pw.Table]] = {"q4": q4, "q5": q5, "q7": q7, "q8":
 
 
 def main() -> None:
-    """Run a view until all events have been seen, and print the figures."""
-    view, folder, events = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    of_fifty = {"person": 1, "auction": 3, "bid": 46}
-    names = [name for name in of_fifty if (folder / name).exists()]
-    inputs = [read(folder, name) for name in names]
-    expected = sum(of_fifty[name] for name in names) * events // 50
-    result = VIEWS[view](*inputs)
-    began, cpu = time.perf_counter(), time.process_time()
-
-    counted = [table.reduce(n=pw.reducers.count()) for table in inputs]
-    totals = dict.fromkeys(range(len(counted)), 0)
-
-    def watch(place: int) -> None:
-        def on_change(key: object, row: dict[str, int], time: int, is_addition: bool) -> None:
-            if is_addition:
-                totals[place] = row["n"]
-
-        pw.io.subscribe(counted[place], on_change)
-
-    def ended(_: int) -> None:
-        if sum(totals.values()) == expected:
-            seconds = time.perf_counter() - began, time.process_time() - cpu
-            print(" ".join(f"{events / each:,.0f}" for each in seconds), flush=True)
-            os._exit(0)
-
-    for place in range(len(counted)):
-        watch(place)
-    pw.io.subscribe(result, lambda key, row, time, is_addition: None, on_time_end=ended)
-    pw.run(monitoring_level=pw.MonitoringLevel.NONE)
+    """Run a view."""
+    view, folder, rows = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    inputs = [read(folder, name) for name in SCHEMAS if (folder / name).exists()]
+    run(inputs, VIEWS[view](*inputs), rows)
 
 
 if __name__ == "__main__":
