@@ -97,17 +97,7 @@ class Catalog:
 
     def relation_of(self, item: Item) -> Relation:
         """Return the relation that a collection holds the rows of; a table's is itself."""
-        if item.on is not None:
-            on = self.planned[item.on]
-            if self.state.item(item.on).type == "view":
-                assert on.definition is not None
-                return temporal_filters(on.definition)
-            return Get(item.on, on.desc.columns, on.desc.keys)
-        planned = self.planned[item.id]
-        if item.type == "table":
-            return Get(item.id, planned.desc.columns)
-        assert planned.definition is not None, item
-        return planned.definition
+        return relation_of(self.state, self.planned, item)
 
     def sources(self, id: GlobalId) -> frozenset[GlobalId]:
         """Return the collections that the relation of item `id` reads."""
@@ -152,3 +142,18 @@ class Catalog:
 def _meaning(each: Object | None) -> object:
     """Return what a query takes from an object: its name, where it is, and its definition."""
     return each and (name_key(each), each.create_sql if isinstance(each, Item) else None)
+
+
+def relation_of(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> Relation:
+    """Return the relation that a collection holds the rows of; a table's is itself."""
+    if item.on is not None:
+        on = planned[item.on]
+        if state.item(item.on).type == "view":
+            assert on.definition is not None
+            return temporal_filters(on.definition)
+        return Get(item.on, on.desc.columns, on.desc.keys)
+    own = planned[item.id]
+    if item.type == "table":
+        return Get(item.id, own.desc.columns)
+    assert own.definition is not None, item
+    return own.definition

@@ -22,6 +22,7 @@ from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.read.timestamp import choose, fixed_time, requested_time
 from foreshore.adapter.read.timestamp_selection import Selection
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.catalog import relation_of
 from foreshore.catalog.item import Cluster
 from foreshore.compute.controller.cluster import engine_of, workers_of
 from foreshore.compute.describe import describe_maintenance
@@ -62,11 +63,11 @@ async def explain(context: StatementContext, plan: Explain) -> Selected:
 
 
 async def explain_maintained(context: StatementContext, plan: ExplainMaintained) -> Selected:
-    """Run EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW."""
+    """Run EXPLAIN PHYSICAL PLAN FOR MATERIALIZED VIEW or INDEX."""
     reader = context.planner.reader()
-    item, relation = reader.state.item(plan.view), reader.planned[plan.view].definition
+    item = reader.state.item(plan.object)
+    relation = relation_of(reader.state, reader.planned, item)
     assert item.cluster is not None, item
-    assert relation is not None, item
     cluster = reader.state.objects[item.cluster]
     assert isinstance(cluster, Cluster), cluster
     name = partial(name_of, context)
@@ -74,7 +75,8 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     text = explain_relation(relation, name)
     where = _where(context, item.cluster)
     refreshed = f", {_refreshed(item.refresh)}" if item.refresh else ""
-    return shown(f"Materialized view, {where}{refreshed}\n{text}\n\nMaintained:\n{described}")
+    kind = item.type.capitalize()
+    return shown(f"{kind}, {where}{refreshed}\n{text}\n\nMaintained:\n{described}")
 
 
 def _refreshed(refresh: Refresh) -> str:

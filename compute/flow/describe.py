@@ -230,7 +230,7 @@ def _reduce(reduce: ir.Reduce, on: str) -> tuple[str, Sequence[str]]:
         if made or kind == "sums":
             functions = ", ".join(map(explain_aggregate, made)) or "rows"
             lines.append(f"Arrangement: {kept} by ({key}): {functions}")
-    return f"Reduce {on} by ({key})", lines
+    return f"Reduce {on} by ({key})", (*lines, *shown)
 
 
 def _reached(reach: Reach | None) -> str:

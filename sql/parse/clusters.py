@@ -56,7 +56,9 @@ class ClusterParser(TableParser):
         if self.at_word("set") and self.peek().value == "(":
             self.advance()
             given = self.in_parentheses(self._set_option)
-            options = {name: value for each in given for name, value in each.items()}
+            options: dict[str, str | None] = {}
+            for each in given:
+                options |= each
             wait = self._wait() if self.accept("with") else None
             return ast.AlterClusterStatement(name, options, wait, if_exists, at)
         if self.accept("reset"):

@@ -265,9 +265,9 @@ _MEASURED = {
 
 @dataclass(frozen=True, slots=True)
 class ExplainMaintained:
-    """EXPLAIN PHYSICAL PLAN of a materialized view."""
+    """EXPLAIN PHYSICAL PLAN of a materialized view or an index."""
 
-    view: GlobalId
+    object: GlobalId
 
 
 @dataclass(frozen=True, slots=True)

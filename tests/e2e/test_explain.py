@@ -107,6 +107,11 @@ def test_physical_plan_of_a_materialized_view(server: Server) -> None:
         "EXPLAIN PHYSICAL PLAN FOR SELECT s, count(*) FROM public.counted_in_view WHERE i > 1 GROUP BY s",
     )
     assert shown.split("Maintained:\n")[1] == query.split("If maintained:\n")[1]
+    with server.connect() as connection:
+        connection.execute("CREATE INDEX kept_shown ON shown_counts (s)")
+    index = explain(server, "EXPLAIN PHYSICAL PLAN FOR INDEX public.kept_shown")
+    assert index.startswith("Index, cluster ")
+    assert "\n\nMaintained:\nEngine: " in index
     for object, error in (
         ("public.shown_counts", psycopg.errors.WrongObjectType),
         ("no_counts", psycopg.errors.UndefinedTable),
