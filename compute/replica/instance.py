@@ -22,6 +22,7 @@ from foreshore.storage.local_files import LocalFiles
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS = 30.0
+SECOND_OPINION = "FORESHORE_SECOND_OPINION"  # 1: dataflows are maintained twice, for tests
 
 EngineFactory = Callable[[Mapping[str, str]], Engine]
 
@@ -53,6 +54,10 @@ def flow_engine(options: Mapping[str, str]) -> Engine:
 
         return WorkersEngine(bulk, Pool(workers))
     warm_soon()
+    if os.environ.get(SECOND_OPINION) == "1":
+        from foreshore.compute.second_opinion import SecondOpinion
+
+        return SecondOpinion(FlowEngine(bulk), _duckdb(options))
     return FlowEngine(bulk)
 
 
@@ -64,16 +69,18 @@ def _bulk_limit(options: Mapping[str, str]) -> str:
 
 def duckdb_engine(options: Mapping[str, str]) -> Engine:
     """Return DuckDB, which may read files below `directories`."""
+    return LinearFirst(_duckdb(options))
+
+
+def _duckdb(options: Mapping[str, str]) -> Engine:
     from foreshore.compute.bulk.duckdb import DuckDbEngine
 
-    return LinearFirst(
-        DuckDbEngine(
-            directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
-            memory_limit=options.get("memory_limit", "2GB"),
-            threads=int(options.get("threads", "2")),
-            scratch=str(Path(options["scratch"]) / "duckdb"),
-            spill_limit=options.get("spill_limit", "16GB"),
-        )
+    return DuckDbEngine(
+        directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
+        memory_limit=options.get("memory_limit", "2GB"),
+        threads=int(options.get("threads", "2")),
+        scratch=str(Path(options["scratch"]) / "duckdb"),
+        spill_limit=options.get("spill_limit", "16GB"),
     )
 
 

@@ -119,17 +119,15 @@ def test_burst_survives_restart_and_needs_a_replica(
     in_environment(tmp_path, scenario)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "ON HYDRATION (HYDRATION SIZE = 'huge')",
-        "ON HYDRATION (LINGER DURATION = '1 month')",
-        "ON HYDRATION (COLOUR = 'red')",
-    ],
-)
-def test_invalid_burst_is_refused(tmp_path: Path, options: str) -> None:
+def test_invalid_burst_is_refused(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
-        made = await env.query("s", f"CREATE CLUSTER c (AUTO SCALING STRATEGY ({options}))")
-        assert made.startswith("ERROR 22023"), made
+        for options in (
+            "HYDRATION SIZE = 'huge'",
+            "LINGER DURATION = '1 month'",
+            "COLOUR = 'red'",
+        ):
+            strategy = f"AUTO SCALING STRATEGY (ON HYDRATION ({options}))"
+            made = await env.query("s", f"CREATE CLUSTER c ({strategy})")
+            assert made.startswith("ERROR 22023"), made
 
     in_environment(tmp_path, scenario)

@@ -115,12 +115,11 @@ def test_each_plan_is_exact_at_every_time(
 ) -> None:
     random = Random(name)
     monkeypatch.setattr(ordered, "EAGER", 4)
-    for bulk_rows in (0, 1 << 60):
-        monkeypatch.setattr(hydration, "BULK_ROWS", bulk_rows)
-        for _ in range(4):
-            history = [{TABLE.id: _rows(random)} for _ in range(6)]
-            cuts = frozenset(random.sample(range(2, 6), random.randint(0, 4)))
-            check_maintained(engine, Case(PLANS[name], history, cuts))
+    for number in range(4):
+        monkeypatch.setattr(hydration, "BULK_ROWS", 0 if number % 2 else 1 << 60)
+        history = [{TABLE.id: _rows(random)} for _ in range(6)]
+        cuts = frozenset(random.sample(range(2, 6), random.randint(0, 4)))
+        check_maintained(engine, Case(PLANS[name], history, cuts))
 
 
 def _rows(random: Random) -> Counter[tuple[object, ...]]:
