@@ -34,6 +34,7 @@ from foreshore.adapter.subscribe.durable_statements import advance, create_subsc
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.copy import copy_from, copy_to
+from foreshore.adapter.write.foreign_keys import set_constraints
 from foreshore.adapter.write.insert import insert
 from foreshore.adapter.write.truncate import truncate
 from foreshore.adapter.write.with_changes import with_changes
@@ -63,6 +64,7 @@ ROWS: Mapping[type, Statement] = {
     plans.ExplainOperators: explain_operators,
     plans.ShowCreate: show_create,
     plans.LockTable: lock_table,
+    plans.SetConstraints: set_constraints,
     plans.RefreshView: refresh_view,
 }
 DEFINITIONS: Mapping[type, Statement] = {

@@ -3,15 +3,25 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from foreshore.catalog.item import ColumnOf, Database, Item, Object, Replica, Schema
+from foreshore.catalog.item import (
+    ColumnOf,
+    Database,
+    ForeignKeyOf,
+    Item,
+    Object,
+    Replica,
+    Schema,
+)
 from foreshore.catalog.state import State, is_system
 from foreshore.errors import (
     DependentObjectsStillExist,
     FeatureNotSupported,
     InsufficientPrivilege,
 )
+from foreshore.foreign_key import ForeignKey
+from foreshore.ids import GlobalId
 
-Target = Object | ColumnOf
+Target = Object | ColumnOf | ForeignKeyOf
 CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
 
 
@@ -48,6 +58,7 @@ def objects_to_drop(
     found = _Found(state, targets)
     for target in targets:
         found.visit(target)
+        found.forget_own_foreign_keys()
         if not cascade and (found.cascaded or found.defaults):
             others = [(describe(each), on) for each, on in found.cascaded.values()]
             others += [(drop_default(*pair), pair[1]) for pair in found.defaults]
@@ -79,7 +90,9 @@ class _Found:
 
     def __init__(self, state: State, targets: Sequence[Target]) -> None:
         self.order: list[Target] = []
-        self.cascaded: dict[str, tuple[Object, Target]] = {}  # with the object that they depend on
+        self.cascaded: dict[
+            str, tuple[Object | ForeignKeyOf, Target]
+        ] = {}  # with the object that they depend on
         self._state = state
         self._entered: set[str] = set()
         self._unbound: list[tuple[Item, Item]] = []
@@ -93,6 +106,17 @@ class _Found:
     def defaults(self) -> list[tuple[Item, Item]]:
         """Return the tables that remain, with the sequences that their defaults lose."""
         return [pair for pair in self._unbound if pair[0].id not in self._entered]
+
+    def forget_own_foreign_keys(self) -> None:
+        """Leave out the foreign keys of tables that are dropped anyway."""
+        gone = self._entered | self._asked
+        own = {
+            each.id
+            for each in self.order
+            if isinstance(each, ForeignKeyOf) and each.table.id in gone
+        }
+        self.order = [each for each in self.order if each.id not in own]
+        self.cascaded = {id: pair for id, pair in self.cascaded.items() if id not in own}
 
     def has_schema_of(self, item: Item) -> bool:
         """Return whether the schema of an item is dropped too."""
@@ -118,15 +142,33 @@ class _Found:
             self.visit(sequence)
 
 
-def _dependents(state: State, each: Target) -> list[tuple[Object, bool]]:
+def _dependents(state: State, each: Target) -> list[tuple[Object | ForeignKeyOf, bool]]:
     """Return the objects dropped with `each`, and whether this needs no CASCADE."""
+    if isinstance(each, ForeignKeyOf):
+        return []
     if isinstance(each, ColumnOf):
-        return [*((part, True) for part in each.parts), *((user, False) for user in each.users)]
+        return [
+            *((part, True) for part in each.parts),
+            *((user, False) for user in each.users),
+            *(
+                (foreign_key_of(state, table, key), False)
+                for table, key in state.references_to(each.table.id)
+                if each.name in key.referenced
+            ),
+        ]
     if isinstance(each, Item):
         ids = state.dependents.get(each.id, frozenset())
         items = sorted(map(state.item, ids), key=lambda item: item.oid)
-        return [(item, item.on == each.id) for item in items]
+        referring = [foreign_key_of(state, *pair) for pair in state.references_to(each.id)]
+        return [(key, False) for key in referring if key.table.id != each.id] + [
+            (item, item.on == each.id) for item in items
+        ]
     return [(child, isinstance(child, Replica)) for child in state.children(each.id)]
+
+
+def foreign_key_of(state: State, table: GlobalId, key: ForeignKey) -> ForeignKeyOf:
+    """Return a foreign key of `table` as an object to drop."""
+    return ForeignKeyOf(f"{table}.{key.name}", key.name, state.item(table))
 
 
 def is_required(target: Target) -> bool:

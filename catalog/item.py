@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from foreshore.burst import Burst
+from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.refresh import Refresh
 from foreshore.types import SqlType
@@ -181,6 +182,9 @@ class Item(Described, frozen=True):
         default=msgspec.UNSET, name="promised"
     )
 
+    # Of a table: its foreign keys, which are no part of its statement.
+    foreign_keys: tuple[ForeignKey, ...] | msgspec.UnsetType = msgspec.UNSET
+
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
@@ -221,6 +225,15 @@ class ColumnOf(msgspec.Struct, frozen=True):
     table: Item
     parts: tuple[Item, ...]
     users: tuple[Item, ...]  # not parts of it, but dependent on it
+
+
+class ForeignKeyOf(msgspec.Struct, frozen=True):
+    """A foreign key of a table, treated as an object to drop."""
+
+    kind: ClassVar[str] = "constraint"
+    id: str  # differs from all object ids
+    name: str
+    table: Item
 
 
 Object: TypeAlias = Role | Database | Schema | Cluster | Replica | Item

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.item import ColumnOf, Item, Object, Schema
+from foreshore.catalog.item import ColumnOf, ForeignKeyOf, Item, Object, Schema
 from foreshore.catalog.state import State, is_system
 from foreshore.errors import (
     FeatureNotSupported,
@@ -166,11 +166,13 @@ class Names:
 
     # --- objects in messages -------------------------------------------------------------------
 
-    def describe(self, each: Object | ColumnOf) -> str:
+    def describe(self, each: Object | ColumnOf | ForeignKeyOf) -> str:
         """Return an object's kind and name, qualified if the search path does not find it."""
         match each:
             case ColumnOf(name=name, table=table):
                 return f"column {name} of {self.describe(table)}"
+            case ForeignKeyOf(name=name, table=table):
+                return f"constraint {name} on {self.describe(table)}"
             case Item() if not self.is_visible(each):
                 _, schema, item = self.state.full_name(each)
                 return f"{'type' if each.is_type else each.kind} {schema}.{item}"

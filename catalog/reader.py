@@ -143,6 +143,7 @@ class Reader(Names, ABC):
                     constraints=planned.constraints,
                     create_sql=self.text_of(found),
                     generated=planned.generated,
+                    foreign_keys=found.foreign_keys or (),
                 )
             case "subscription":
                 return replace(view, definition=planned.definition)

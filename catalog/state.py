@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
 from foreshore.errors import InternalError
+from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, number_of
 
 PERMANENT = ""
@@ -69,6 +70,9 @@ class Part:
     items: frozenset[str] = frozenset()
 
 
+# Foreign keys, each with the id of the table that has it.
+References: TypeAlias = tuple[tuple[GlobalId, ForeignKey], ...]
+
 MOST_ASKED = 1024  # sets of items for which a state keeps what is under them
 
 
@@ -87,6 +91,9 @@ class State:
     # What was asked of this version; see `altered_below`.
     _altered: dict[frozenset[GlobalId], dict[GlobalId, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
+    )
+    _references: list[Mapping[GlobalId, References]] = field(
+        default_factory=list, init=False, repr=False, compare=False
     )
 
     def get(self, id: str) -> Object | None:
@@ -261,6 +268,25 @@ class State:
         above = self.above(id) - {id}
         return [item for item in self.items() if item.id in above]
 
+    def foreign_keys_of(self, id: GlobalId) -> tuple[ForeignKey, ...]:
+        """Return the foreign keys of table `id`."""
+        item = self.objects.get(id)
+        return (item.foreign_keys or ()) if isinstance(item, Item) else ()
+
+    def references_to(self, id: GlobalId) -> References:
+        """Return the foreign keys that refer to table `id`, with their tables, oldest first."""
+        if not self._references:
+            found: dict[GlobalId, list[tuple[GlobalId, ForeignKey]]] = {}
+            for item in self.all(Item):
+                for key in item.foreign_keys or ():
+                    found.setdefault(key.references, []).append((item.id, key))
+            ordered = {
+                table: tuple(sorted(keys, key=lambda pair: pair[1].oid))
+                for table, keys in found.items()
+            }
+            self._references.append(ordered)
+        return self._references[0].get(id, ())
+
     def sequences_of(self, id: str) -> list[Item]:
         """Return the sequences owned by columns of table `id`."""
         return [item for item in self.all(Item) if item.owned_by and item.owned_by.table == id]
@@ -297,6 +323,8 @@ class State:
                     if not need.startswith("s"):
                         assert need in self.objects, f"{id} depends on the missing {need}"
                         assert id in self.dependents[need], (id, need)
+                for key in each.foreign_keys or ():
+                    assert key.references in self.objects, (id, key)
         temporary: dict[str, set[str]] = {id: set() for id in self.parts}
         for item in self.all(Item):
             if item.temporary:

@@ -19,6 +19,7 @@ from foreshore.catalog.item import (
     Cluster,
     ColumnOf,
     Database,
+    ForeignKeyOf,
     Item,
     ItemType,
     KnownColumn,
@@ -49,6 +50,7 @@ from foreshore.errors import (
     UndefinedColumn,
     WrongObjectType,
 )
+from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, global_id, is_temporary
 from foreshore.refresh import Refresh
 from foreshore.types import TYPES
@@ -349,10 +351,23 @@ class Transaction:
                 owned_by=owner and msgspec.structs.replace(owner, table=now(owner.table)),
                 known=known and {now(id): columns for id, columns in known.items()},
                 known_keys=keys and {now(id): each for id, each in keys.items()},
+                foreign_keys=item.foreign_keys
+                and tuple(
+                    msgspec.structs.replace(key, references=now(key.references))
+                    for key in item.foreign_keys
+                ),
             )
             if new != item:
                 changes[new.id] = new
         self.state = with_objects(self.state, changes)
+
+    def set_foreign_keys(self, table: Item, keys: Sequence[ForeignKey]) -> Item:
+        """Let `keys` be the foreign keys of a table; new ones, which have oid 0, get oids."""
+        kept = tuple(
+            key if key.oid else msgspec.structs.replace(key, oid=self.allot("oid")) for key in keys
+        )
+        table = self.state.item(table.id)
+        return self._put(msgspec.structs.replace(table, foreign_keys=kept or msgspec.UNSET))
 
     def remember(
         self,
@@ -538,12 +553,20 @@ class Transaction:
         targets: Sequence[Object | ColumnOf],
         *,
         cascade: bool,
-        describe: Callable[[Object | ColumnOf], str],
+        describe: Callable[[Object | ColumnOf | ForeignKeyOf], str],
         drop_default: Callable[[Item, Item], str] | None = None,
     ) -> Dropped:
         """Drop `targets` and, if `cascade`, all that depends on them; see `objects_to_drop`."""
         dropped = objects_to_drop(self.state, targets, cascade, describe, drop_default)
-        ids = (each.id for each in dropped.objects)
+        for each in dropped.objects:
+            if isinstance(each, ForeignKeyOf):
+                left = [
+                    key
+                    for key in self.state.foreign_keys_of(each.table.id)
+                    if key.name != each.name
+                ]
+                self.set_foreign_keys(each.table, left)
+        ids = (each.id for each in dropped.objects if not isinstance(each, ForeignKeyOf))
         self.state = with_objects(self.state, dict.fromkeys(ids))
         return dropped
 

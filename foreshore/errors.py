@@ -162,6 +162,10 @@ class NotNullViolation(IntegrityConstraintViolation):
     sqlstate = "23502"
 
 
+class ForeignKeyViolation(IntegrityConstraintViolation):
+    sqlstate = "23503"
+
+
 class CheckViolation(IntegrityConstraintViolation):
     sqlstate = "23514"
 
@@ -334,6 +338,10 @@ class WindowingError(UserError):
 
 class InvalidColumnDefinition(UserError):
     sqlstate = "42611"
+
+
+class InvalidForeignKey(UserError):
+    sqlstate = "42830"
 
 
 class InvalidTableDefinition(UserError):

@@ -6,6 +6,7 @@ from typing import Literal as OneOf
 
 from foreshore.constraint import Constraint
 from foreshore.expr.ir import Relation, Scalar
+from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.sequence import Generated, Sequence
 from foreshore.types import RelationDesc
@@ -57,6 +58,7 @@ class ItemView:
     defaults: tuple[Scalar, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     create_sql: str = ""
+    foreign_keys: tuple[ForeignKey, ...] = ()
     # Of a table: how each column is generated; None for ordinary columns.
     generated: tuple[Generated | None, ...] = ()
     oid: int = 0

@@ -13,6 +13,7 @@ from foreshore.sql.bind.definitions import (
     cluster,
     domains,
     enums,
+    maintenance,
     refresh,
     sequence,
     structured_types,
@@ -112,7 +113,7 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.CreateUniqueIndexStatement():
             return unique_index.bind_create_unique_index(planning, tree)
         case ast.TruncateStatement():
-            return table.bind_truncate(planning, tree)
+            return maintenance.bind_truncate(planning, tree)
         case ast.LockTableStatement():
             return bind_lock_table(planning, tree)
         case ast.CreateEnumStatement():

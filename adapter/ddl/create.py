@@ -14,12 +14,14 @@ from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.refresh import schedule_of
 from foreshore.adapter.ddl.sequences import add_sequence
+from foreshore.adapter.ddl.tables.foreign_keys import add_foreign_keys
 from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.write.foreign_keys import stage
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked, stage
+from foreshore.adapter.write.stage import checked
 from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item, OwnedBy, Schema
@@ -72,10 +74,12 @@ def create_schema(context: StatementContext, plan: CreateSchema) -> Completed:
 # --- tables and sequences ------------------------------------------------------------------
 
 
-def create_table(context: StatementContext, plan: CreateTable) -> Completed:
+async def create_table(context: StatementContext, plan: CreateTable) -> Completed:
     """Run CREATE TABLE."""
     if not is_taken(context, plan.name, if_not_exists=plan.if_not_exists):
-        add_table(context, plan)
+        id = add_table(context, plan)
+        if plan.foreign_keys:
+            await add_foreign_keys(context, id, plan.foreign_keys)
     return Completed("CREATE TABLE")
 
 

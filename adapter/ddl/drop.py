@@ -1,15 +1,16 @@
 """DROP, ALTER ... RENAME TO, and ALTER ... SET (RETAIN HISTORY)."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
-from foreshore.adapter.ddl.sequences import drop_default
+from foreshore.adapter.ddl.sequences import drop_default, remember_committed
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.dropped import Dropped, check_identity_sequences
-from foreshore.catalog.item import ColumnOf, Database, Item, Object
+from foreshore.catalog.item import ColumnOf, Database, ForeignKeyOf, Item, Object
 from foreshore.errors import (
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
@@ -37,8 +38,9 @@ def _is_current_database(context: StatementContext, each: Object) -> bool:
     return isinstance(each, Database) and each.name == context.database
 
 
-def _tables(objects: Iterable[Object | ColumnOf]) -> list[GlobalId]:
-    return [each.id for each in objects if isinstance(each, Item) and each.type == "table"]
+def _tables(objects: Iterable[Object | ColumnOf | ForeignKeyOf]) -> list[GlobalId]:
+    tables = [each.id for each in objects if isinstance(each, Item) and each.type == "table"]
+    return tables + [each.table.id for each in objects if isinstance(each, ForeignKeyOf)]
 
 
 def drop_objects(
@@ -56,6 +58,11 @@ def drop_objects(
         drop_default=lambda table, sequence: drop_default(context, table, sequence, cascade),
     )
     for each in dropped.objects:
+        if isinstance(each, ForeignKeyOf):
+            table = each.table.id
+            remember_committed(context, table)
+            planned = context.planner.reader().planned[table]
+            context.catalog_change().planned[table] = replace(planned)
         if isinstance(each, Item):
             context.transaction.unwrite(each.id)
             context.catalog_change().planned.pop(each.id, None)

@@ -9,7 +9,8 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.group_commit import Reads, Write
 from foreshore.adapter.transaction.transaction import Written
-from foreshore.adapter.write.violations import key_exists
+from foreshore.adapter.write.foreign_keys import referred_at_commit
+from foreshore.adapter.write.violations import key_exists, not_present
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.state import NameKey
@@ -18,6 +19,7 @@ from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.compute.keys.key_sets import Keys
+from foreshore.compute.keys.references import ReferredKeys, missing_at_commit
 from foreshore.errors import DatabaseError, TableAltered
 from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
@@ -80,6 +82,7 @@ async def _write_of(
 ) -> Write:
     """Return the write of a transaction; rows of `altered` tables are arranged by their keys."""
     transaction, reads = context.transaction, None
+    refers = await referred_at_commit(context)
     if transaction.tables_read or transaction.keys_read:
         assert transaction.time is not None
         reads = Reads(frozenset(transaction.tables_read), transaction.time, transaction.keys_read)
@@ -103,6 +106,7 @@ async def _write_of(
         described=transaction.staged.known,
         moves=transaction.moves,
         zone=context.time_zone,
+        refers=refers,
     )
 
 
@@ -139,12 +143,30 @@ class ConstraintGuard:
                 return TableAltered()
         if write.moves and (error := self.subscriptions.refused(write.moves)) is not None:
             return error
+        for referred in write.refers:
+            if (error := self._missing(referred, write, earlier)) is not None:
+                return error
         if not write.keyed:
             return None
         found = self.keys.duplicate(write.keyed, write.checked, earlier)
         if found is None:
             return None
         return key_exists(self.catalog.state, planned[found.table].desc, found, write.zone)
+
+    def _missing(
+        self, referred: ReferredKeys, write: Write, earlier: GroupKeys
+    ) -> DatabaseError | None:
+        """Return the error of a write that refers to a key that is there no more."""
+        reference = referred.reference
+        index = self.keys.named(reference.parent, reference.constraint)
+        if index is None:
+            return TableAltered()
+        name = reference.constraint.name
+        mine = [part[name] for part in write.keyed.get(reference.parent, ())]
+        place = missing_at_commit(index, referred, write.checked, earlier, mine)
+        if place is None:
+            return None
+        return not_present(self.catalog.state, reference, referred.columns, place, write.zone)
 
     def changed(self, keys: Keys, time: Timestamp, earlier: GroupKeys) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""

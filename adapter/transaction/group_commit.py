@@ -27,6 +27,7 @@ from foreshore.catalog.state import NameKey
 from foreshore.catalog.subscription_positions import Moves
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
 from foreshore.compute.keys.key_sets import NO_KEYS, Keys
+from foreshore.compute.keys.references import ReferredKeys
 from foreshore.errors import (
     AdminShutdown,
     ConcurrentUpdate,
@@ -102,6 +103,7 @@ class Write:
     owner: object = None  # of blocked tables
     lock_timeout_ms: int = 0  # the longest wait for others who block its tables; 0: no limit
     keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
+    refers: Sequence[ReferredKeys] = ()  # keys of other tables that have to be there
     checked: Timestamp = 0  # the last time at which the constraints were known to hold
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
     moves: Moves = field(default_factory=dict)  # of subscriptions

@@ -25,6 +25,7 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_sets import KeyPlace, Keys
 from foreshore.compute.keys.layout import KeyedRows, KeyLayout
 from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
 from foreshore.table_rows import TableRows
 from foreshore.update import Timestamp
@@ -109,6 +110,8 @@ class Staged(Struct, frozen=True, eq=False):
     altered: Mapping[GlobalId, AlteredTable] = {}
     catalog: CatalogTransaction | None = None
     moves: Moves = {}  # and positions that were only read
+    # By SET CONSTRAINTS: whether foreign keys, by their oids, are deferred; 0 is for the others.
+    deferred: Mapping[int, bool] = {}
 
     def fork(self) -> "Staged":
         """Return a copy whose change of the catalog is independent."""
@@ -186,6 +189,11 @@ class Transaction:
         staged = self.staged
         return bool(staged.rows) or (staged.catalog is not None and staged.catalog.changed)
 
+    def is_deferred(self, key: ForeignKey) -> bool:
+        """Whether a foreign key is checked at the commit only."""
+        deferred = self.staged.deferred
+        return key.deferrable and deferred.get(key.oid, deferred.get(0, key.deferred))
+
     def rows(self, id: GlobalId) -> WrittenRows:
         """Return the rows written to table `id`."""
         return self.staged.rows.get(id, NO_ROWS)
@@ -238,7 +246,9 @@ class Transaction:
 
     def _stage_rows(self, rows: Mapping[GlobalId, WrittenRows]) -> None:
         staged = self.staged
-        self.staged = Staged(rows, staged.known, staged.altered, staged.catalog, staged.moves)
+        self.staged = Staged(
+            rows, staged.known, staged.altered, staged.catalog, staged.moves, staged.deferred
+        )
 
     def stage_altered(self, id: GlobalId, table: AlteredTable) -> None:
         """Stage the committed rows of the altered table `id`."""

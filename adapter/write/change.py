@@ -8,6 +8,7 @@ when the transaction commits.
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,9 +16,10 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.read.keys.point import locked_row
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.write.foreign_keys import stage
 from foreshore.adapter.write.returning import returned, returned_of
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked, stage
+from foreshore.adapter.write.stage import checked
 from foreshore.adapter.write.target import Target, target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation
@@ -31,7 +33,7 @@ async def update(context: StatementContext, plan: Update) -> Outcome:
     target = target_of(context, plan.table, "UPDATE")
     old, new, beside = await _updated_rows(context, plan, target)
     new = checked(context, target, new)
-    await stage(context, target, deleted=old, inserted=new)
+    await stage(context, target, deleted=old, inserted=new, updated=(old, new))
     return _outcome(context, plan, new, beside)
 
 
@@ -103,7 +105,8 @@ async def merge(context: StatementContext, plan: Merge) -> Outcome:
     inserted = TableRows.of_table(target.desc, new_rows)
     deleted = TableRows.of_table(target.desc, old_rows)
     inserted = checked(context, target, inserted)
-    await stage(context, target, deleted=deleted, inserted=inserted)
+    pairs = _updated_pairs(target, acts, deleted, inserted)
+    await stage(context, target, deleted=deleted, inserted=inserted, updated=pairs)
     if plan.returning is None:
         return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
     old_rows = deleted.table.filter(pa.array(acts[acts != "insert"] == "delete"))
@@ -112,3 +115,12 @@ async def merge(context: StatementContext, plan: Merge) -> Outcome:
     beside = [column.take(pa.array(order)) for column in source]
     done = pa.array(np.char.upper(acts[order]))
     return returned_of(context, "MERGE", plan.returning, table_of([*beside, *written, done], times))
+
+
+def _updated_pairs(
+    target: Target, acts: npt.NDArray[np.str_], deleted: TableRows, inserted: TableRows
+) -> tuple[TableRows, TableRows]:
+    """Return the old and the new rows of the updates among a MERGE's actions `acts`."""
+    old = deleted.table.filter(pa.array(acts[acts != "insert"] == "update"))
+    new = inserted.table.filter(pa.array(acts[acts != "delete"] == "update"))
+    return TableRows.of_table(target.desc, old), TableRows.of_table(target.desc, new)

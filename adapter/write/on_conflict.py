@@ -12,7 +12,8 @@ import pyarrow as pa
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.stage import checked, key_index, stage
+from foreshore.adapter.write.foreign_keys import stage
+from foreshore.adapter.write.stage import checked, key_index
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
@@ -61,7 +62,8 @@ async def stage_on_conflict(
     order = np.argsort(np.concatenate([first, places]), kind="stable")
     whole = pa.concat_tables([inserted.table, updated.table]).take(pa.array(order))
     written = TableRows.of_table(target.desc, whole)
-    await stage(context, target, deleted=replaced, inserted=written)
+    pairs = (replaced, updated)
+    await stage(context, target, deleted=replaced, inserted=written, updated=pairs)
     return written
 
 

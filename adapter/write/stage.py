@@ -1,8 +1,8 @@
 """Check new rows, and stage rows on their way into a table as part of the transaction.
 
-`check` is about NOT NULL and CHECK. `stage` checks the keys, against the committed rows and those
-that the transaction has written before; group commit checks them once more
-(`adapter/transaction/commit.py`).
+`check` is about NOT NULL and CHECK. `stage_rows` checks the keys, against the committed rows and
+those that the transaction has written before; group commit checks them once more
+(`adapter/transaction/commit.py`). Foreign keys follow (`foreign_keys.py`).
 
 `RowRules` are a table's constraints compiled for tuples, which a statement about few rows makes.
 Rows in columns, and tuples that break a rule, are checked column by column: that finds the first
@@ -76,8 +76,8 @@ def checked(context: StatementContext, target: Target, rows: TableRows) -> Table
 
     Raise NotNullViolation or CheckViolation for the first row that breaks a constraint.
 
-    The constraints are those for which the rows were made; `stage` refuses the rows if the table's
-    definition has changed since.
+    The constraints are those for which the rows were made; `stage_rows` refuses the rows if the
+    table's definition has changed since.
     """
     if target.planned.computed:
         rows = _with_generated(target, rows)
@@ -151,17 +151,18 @@ def first_failing(
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Rows to stage later; see `stage`."""
+    """Rows to stage, maybe later; see `stage_rows`."""
 
     target: Target
     deleted: TableRows | None
     inserted: TableRows | None
+    updated: tuple[TableRows, TableRows] | None = None  # old and new rows, in one order
 
 
 # --- keys ----------------------------------------------------------------------------------
 
 
-async def stage(
+async def stage_rows(
     context: StatementContext,
     target: Target,
     *,
@@ -174,9 +175,6 @@ async def stage(
     have the same key, CollectionCorrupted if the table is corrupt, TableAltered if its definition
     has changed, InternalError if more rows would be deleted than there are.
     """
-    if context.staging is not None:
-        context.staging.append(Staging(target, deleted, inserted))
-        return
     coordinator, transaction, id = context.coordinator, context.transaction, target.id
     require_unaltered(context, target)
     parts = _parts(deleted, inserted)

@@ -7,19 +7,22 @@ import pyarrow as pa
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.compute.keys.key_index import Duplicate
+from foreshore.compute.keys.references import Reference
 from foreshore.constraint import Check
 from foreshore.errors import (
     CheckViolation,
+    ForeignKeyViolation,
     IntegrityConstraintViolation,
     NotNullViolation,
     Subject,
     UniqueViolation,
 )
 from foreshore.expr.datum import from_array
+from foreshore.foreign_key import ForeignKey
 from foreshore.output_style import OutputStyle
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.text import format_text
-from foreshore.types import Datum, RelationDesc, SqlType
+from foreshore.types import Datum, RelationDesc, SqlType, arrow_type
 
 
 def _about(state: State, table: Item, subject: Subject, name: str) -> dict[Subject, str]:
@@ -79,6 +82,64 @@ def check_is_violated(state: State, table: Item, check: Check) -> CheckViolation
         f'check constraint "{check.name}" of relation "{table.name}" is violated by some row',
         about=_about(state, table, "constraint", check.name),
     )
+
+
+def match_full_nulls(state: State, table: Item, key: ForeignKey) -> ForeignKeyViolation:
+    """Return the error of a row of MATCH FULL with a NULL beside another value."""
+    return ForeignKeyViolation(
+        f'insert or update on table "{table.name}" violates foreign key constraint "{key.name}"',
+        detail="MATCH FULL does not allow mixing of null and nonnull key values.",
+        about=_about(state, table, "constraint", key.name),
+    )
+
+
+def not_present(
+    state: State, reference: Reference, columns: Sequence[pa.Array], place: int, zone: str
+) -> ForeignKeyViolation:
+    """Return the error of a row that refers to a missing key: that at `place` of `columns`.
+
+    The columns are in the order of the key, with the types of either table.
+    """
+    table, key = state.item(reference.child), reference.key
+    shown = _shown_key(key.columns, _in_order(state, reference, columns), place, zone)
+    parent = state.item(reference.parent).name
+    return ForeignKeyViolation(
+        f'insert or update on table "{table.name}" violates foreign key constraint "{key.name}"',
+        detail=f'Key {shown} is not present in table "{parent}".',
+        about=_about(state, table, "constraint", key.name),
+    )
+
+
+def still_referenced(
+    state: State, reference: Reference, columns: Sequence[pa.Array], place: int, zone: str
+) -> ForeignKeyViolation:
+    """Return the error of changing the key at `place` of `columns`, to which rows refer."""
+    table, key = state.item(reference.child), reference.key
+    shown = _shown_key(key.referenced, _in_order(state, reference, columns), place, zone)
+    parent = state.item(reference.parent).name
+    return ForeignKeyViolation(
+        f'update or delete on table "{parent}" violates foreign key constraint "{key.name}" '
+        f'on table "{table.name}"',
+        detail=f'Key {shown} is still referenced from table "{table.name}".',
+        about=_about(state, table, "constraint", key.name),
+    )
+
+
+_Typed = Sequence[tuple[pa.Array, SqlType]]
+
+
+def _in_order(state: State, reference: Reference, columns: Sequence[pa.Array]) -> _Typed:
+    """Return the columns of a key in the order of the foreign key, with their types."""
+    given = columns[0].type == arrow_type(reference.types[0])
+    types = reference.types if given else reference.key_types
+    return [(columns[at], types[at]) for at in reference.order]
+
+
+def _shown_key(names: Sequence[str], columns: _Typed, place: int, zone: str) -> str:
+    values = [
+        _shown(from_array(column.slice(place, 1), type)[0], type, zone) for column, type in columns
+    ]
+    return f"({', '.join(map(quote_identifier, names))})=({', '.join(values)})"
 
 
 def _key(duplicate: Duplicate, desc: RelationDesc, zone: str) -> str:

@@ -12,8 +12,9 @@ from foreshore.adapter.read.select import selected
 from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.change import delete, merge, update
+from foreshore.adapter.write.foreign_keys import stage_all
 from foreshore.adapter.write.insert import insert
-from foreshore.adapter.write.stage import Staging, stage
+from foreshore.adapter.write.stage import Staging
 from foreshore.compute.engine import rows_schema
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.plan import Delete, Insert, Merge, Select, Update, WithChanges
@@ -31,8 +32,7 @@ async def with_changes(context: StatementContext, plan: WithChanges) -> Outcome:
         if isinstance(outcome, Selected):
             given[id] = await _rows_of(outcome)
     outcome = await _run(replace(context, given=given, staging=staging), plan.main)
-    for later in staging:
-        await stage(context, later.target, deleted=later.deleted, inserted=later.inserted)
+    await stage_all(context, staging)
     return outcome
 
 

@@ -62,6 +62,7 @@ StatementSyntax: TypeAlias = (
     | ShowStatement
     | ShowCreateStatement
     | SetStatement
+    | SetConstraintsStatement
     | SetZoneStatement
     | ShowVariableStatement
     | ResetStatement

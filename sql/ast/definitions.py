@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
 
+from foreshore.foreign_key import Action
 from foreshore.sql.ast.changes import AsOf
 from foreshore.sql.ast.query import Expression, Query, Syntax, TableRef, TypeName
 
@@ -60,6 +61,24 @@ class ConstraintDefinition(Syntax):
     is_index: bool = False  # a unique index instead of a constraint
 
 
+class ForeignKeyDefinition(Syntax):
+    """A foreign key; `referenced` is empty if the columns of the primary key are meant."""
+
+    name: str | None
+    columns: tuple[tuple[str, int], ...]
+    table: TableRef
+    referenced: tuple[tuple[str, int], ...]
+    at: int
+    match_full: bool = False
+    on_delete: Action = "no action"
+    on_update: Action = "no action"
+    delete_columns: tuple[tuple[str, int], ...] = ()
+    deferrable: bool = False
+    deferred: bool = False
+    valid: bool = True
+
+
+TableConstraint: TypeAlias = ConstraintDefinition | ForeignKeyDefinition
 OnCommit: TypeAlias = OneOf["preserve rows", "delete rows", "drop"]
 
 
@@ -73,6 +92,7 @@ class CreateTableStatement(Syntax):
     retain: "Retain | None" = None
     temporary: bool = False
     on_commit: OnCommit | None = None
+    foreign_keys: tuple[ForeignKeyDefinition, ...] = ()
 
     @property
     def columns(self) -> tuple[ColumnDefinition, ...]:
@@ -97,7 +117,7 @@ class CreateTableAsStatement(Syntax):
 class AddConstraint(Syntax):
     """ADD [CONSTRAINT name] ..."""
 
-    constraint: ConstraintDefinition
+    constraint: TableConstraint
 
 
 class DropConstraint(Syntax):
@@ -106,6 +126,7 @@ class DropConstraint(Syntax):
     name: str
     if_exists: bool
     is_index: bool = False
+    cascade: bool = False
 
 
 class RenameConstraint(Syntax):
@@ -133,7 +154,7 @@ class SetDefault(Syntax):
 
 
 class ValidateConstraint(Syntax):
-    """VALIDATE CONSTRAINT, which has no effect: all constraints are valid."""
+    """VALIDATE CONSTRAINT, which has an effect on a foreign key that is NOT VALID."""
 
     name: str
 
@@ -182,7 +203,7 @@ class AddColumn(Syntax):
     """ADD [COLUMN] with its constraints."""
 
     column: ColumnDefinition
-    constraints: tuple[ConstraintDefinition, ...]
+    constraints: tuple[TableConstraint, ...]
     if_not_exists: bool
 
 
@@ -228,10 +249,11 @@ class CreateUniqueIndexStatement(Syntax):
 
 
 class TruncateStatement(Syntax):
-    """TRUNCATE; CASCADE and RESTRICT are equivalent, as there are no foreign keys."""
+    """TRUNCATE; with CASCADE also of the tables that refer to those named."""
 
     tables: tuple[TableRef, ...]
     restart_identity: bool
+    cascade: bool = False
 
 
 class LockTableStatement(Syntax):

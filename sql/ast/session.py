@@ -33,6 +33,13 @@ class SetStatement(Syntax):
     local: bool
 
 
+class SetConstraintsStatement(Syntax):
+    """SET CONSTRAINTS; no `names` are ALL."""
+
+    names: tuple[TableRef, ...]
+    deferred: bool
+
+
 class SetZoneStatement(Syntax):
     """SET TIME ZONE INTERVAL 'text' fields: an offset from UTC."""
 

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.sql import ast
-from foreshore.sql.bind.definitions import table
+from foreshore.sql.bind.definitions import maintenance
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
@@ -23,6 +23,7 @@ from foreshore.sql.plan import (
     ResetVariable,
     Rollback,
     Savepoint,
+    SetConstraints,
     SetTransaction,
     SetVariable,
     ShowVariable,
@@ -47,6 +48,8 @@ def bind_session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
     match tree:
         case ast.SetStatement(name=name, values=values, local=local):
             return SetVariable(name, values, local)
+        case ast.SetConstraintsStatement(names=names, deferred=deferred):
+            return SetConstraints(tuple(ref.name for ref in names), deferred)
         case ast.SetZoneStatement():
             return SetVariable("timezone", (_zone(tree),), tree.local)
         case ast.ShowVariableStatement(name=name):
@@ -80,7 +83,7 @@ def bind_session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
                     return Discard(what)
             raise AssertionError(what)
         case ast.MaintenanceStatement():
-            return table.bind_maintenance(planning, tree)
+            return maintenance.bind_maintenance(planning, tree)
         case ast.Unsupported(what=what, at=at):
             raise FeatureNotSupported(f"{what} is not supported", position=at + 1)
         case _:

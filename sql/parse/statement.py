@@ -183,6 +183,8 @@ class StatementParser(ExplainParser):
             if self.at_word("interval"):
                 return self._zone_interval(local)
             return ast.SetStatement("timezone", (self._setting(),), local)
+        if not session and self.at_word("constraints") and self.peek().value not in ("=", "to"):
+            return self._set_constraints()
         if session and self.accept("authorization", "default"):
             return ast.SetStatement("session_authorization", None, local)
         if self.at_word("role", "authorization") and self.peek().value not in ("=", "to"):

@@ -4,9 +4,10 @@ from typing import Literal as OneOf
 
 from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
+from foreshore.sql.parse.foreign_keys import ForeignKeyParser
 from foreshore.sql.parse.grammar.base import IS
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
-from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, SequenceParser, add_option
+from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, add_option
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 
@@ -28,7 +29,7 @@ _LOCK_MODES = (
 )
 
 
-class TableParser(SequenceParser):
+class TableParser(ForeignKeyParser):
     """Parse CREATE TABLE and ALTER TABLE."""
 
     # --- CREATE TABLE
@@ -44,7 +45,7 @@ class TableParser(SequenceParser):
         if self.at_words("partition", "of") or self.at_word("of"):
             self.unsupported("CREATE TABLE OF")
         columns: list[ast.ColumnDefinition | ast.LikeTable] = []
-        constraints: list[ast.ConstraintDefinition] = []
+        constraints: list[ast.TableConstraint] = []
         self.expect_symbol("(")
         while not self.at_symbol(")"):
             if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
@@ -60,8 +61,10 @@ class TableParser(SequenceParser):
         on_commit = self._on_commit()
         if self.at_word("inherits", "partition", "using", "with", "without", "tablespace"):
             self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
+        foreign = tuple(each for each in constraints if isinstance(each, ast.ForeignKeyDefinition))
+        own = tuple(each for each in constraints if isinstance(each, ast.ConstraintDefinition))
         return ast.CreateTableStatement(
-            name, tuple(columns), tuple(constraints), if_not_exists, retain, temporary, on_commit
+            name, tuple(columns), own, if_not_exists, retain, temporary, on_commit, foreign
         )
 
     def _like(self) -> ast.LikeTable:
@@ -179,7 +182,7 @@ class TableParser(SequenceParser):
         )
 
     def _column(
-        self, table: ast.TableRef, constraints: list[ast.ConstraintDefinition]
+        self, table: ast.TableRef, constraints: list[ast.TableConstraint]
     ) -> ast.ColumnDefinition:
         """Parse a column of `table` and add its constraints to `constraints`."""
         name, at = self.name_at()
@@ -229,7 +232,9 @@ class TableParser(SequenceParser):
                 value.default_at = self.token.start
                 value.default, value.default_text = self._expression_with_text(IS)
             elif self.at_word("check"):
-                constraints.append(self._constraint(constraint, ()))
+                found = self._constraint(constraint, ())
+                assert isinstance(found, ast.ConstraintDefinition), found
+                constraints.append(found)
             else:
                 self.fail()
         return ast.CreateDomainStatement(name, value, tuple(constraints))
@@ -289,13 +294,13 @@ class TableParser(SequenceParser):
         expression = self.expression(level)
         return expression, self.text[start : self.last_end]
 
-    def _table_constraint(self) -> ast.ConstraintDefinition:
+    def _table_constraint(self) -> ast.TableConstraint:
         name = self.name() if self.accept("constraint") else None
         return self._constraint(name, None)
 
     def _constraint(
         self, name: str | None, column: tuple[tuple[str, int], ...] | None
-    ) -> ast.ConstraintDefinition:
+    ) -> ast.TableConstraint:
         """Parse a constraint, of `column` if it is a column constraint."""
         at = self.token.start
         if self.accept("check"):
@@ -329,7 +334,7 @@ class TableParser(SequenceParser):
                 kind, name, columns, None, "", distinct, at, is_index=is_index
             )
         elif self.at_word("references", "foreign"):
-            self.unsupported("a FOREIGN KEY constraint")
+            return self._foreign_key(name, column)
         elif self.at_word("exclude"):
             self.unsupported("an EXCLUDE constraint")
         else:
@@ -365,7 +370,7 @@ class TableParser(SequenceParser):
                 return ast.AddConstraint(self._table_constraint())
             self.accept("column")
             if_not_exists = self._if_not_exists()
-            constraints: list[ast.ConstraintDefinition] = []
+            constraints: list[ast.TableConstraint] = []
             new = self._column(table, constraints)
             return ast.AddColumn(new, tuple(constraints), if_not_exists)
         if self.accept("drop"):
@@ -378,7 +383,7 @@ class TableParser(SequenceParser):
             if not cascade:
                 self.accept("restrict")
             if is_constraint:
-                return ast.DropConstraint(name, if_exists)
+                return ast.DropConstraint(name, if_exists, cascade=cascade)
             return ast.DropColumn(name, if_exists, cascade)
         if self.accept("validate", "constraint"):
             return ast.ValidateConstraint(self.name())
@@ -453,9 +458,10 @@ class TableParser(SequenceParser):
         restart = self.at_word("restart")
         if self.at_word("restart", "continue"):
             self.expect(self.token.value, "identity")
-        if not self.accept("cascade"):
+        cascade = self.accept("cascade")
+        if not cascade:
             self.accept("restrict")
-        return ast.TruncateStatement(tables, restart)
+        return ast.TruncateStatement(tables, restart, cascade)
 
     def lock(self) -> ast.StatementSyntax:
         """Parse LOCK TABLE."""

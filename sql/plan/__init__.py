@@ -71,6 +71,7 @@ Plan: TypeAlias = (
     | ShowVariable
     | ResetVariable
     | Begin
+    | SetConstraints
     | SetTransaction
     | Commit
     | Rollback

@@ -7,6 +7,7 @@ from foreshore.burst import Burst
 from foreshore.constraint import Constraint
 from foreshore.domain import Domain
 from foreshore.expr.ir import Relation, Scalar
+from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sequence import Generated, Sequence
@@ -130,6 +131,7 @@ class CreateTable(WritePlan):
     on_commit: OneOf["delete rows", "drop"] | None = None
     # the generated columns, with their values over the table's row
     computed: tuple[tuple[int, Scalar], ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()  # without oids; THIS_TABLE stands for its own id
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,20 @@ class CreateTableAs(WritePlan):
     with_data: bool
     if_not_exists: bool
     as_of: AsOf | None = None  # the time at which `source` is read
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyChanges:
+    """Changes of the foreign keys of a table, by their names; `cascade` of a dropped key."""
+
+    added: tuple[ForeignKey, ...] = ()
+    dropped: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    validated: tuple[str, ...] = ()
+    cascade: bool = False  # whether the foreign keys that need a dropped key are dropped too
+
+
+NO_FOREIGN_KEYS = ForeignKeyChanges()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +181,14 @@ class AlterTable(WritePlan):
     dropped_sequences: tuple[GlobalId, ...] = ()
     tag: str = "ALTER TABLE"
     converted: tuple[tuple[int, Scalar], ...] = ()  # columns of other types; values over old rows
+    foreign: ForeignKeyChanges = NO_FOREIGN_KEYS
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate(WritePlan):
     tables: tuple[GlobalId, ...]  # without duplicates
     restart_identity: bool
+    cascade: bool = False
 
 
 @dataclass(frozen=True, slots=True)

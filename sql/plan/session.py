@@ -44,6 +44,14 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
+class SetConstraints:
+    """SET CONSTRAINTS; no `names` are ALL."""
+
+    names: tuple[tuple[str, ...], ...]
+    deferred: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SetTransaction:
     read_only: bool | None
     isolation: str | None

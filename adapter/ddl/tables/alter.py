@@ -14,6 +14,13 @@ from foreshore.adapter.ddl.create import refuse_reserved, with_sequences
 from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.sequences import alter_sequence, define_table, remember_committed
+from foreshore.adapter.ddl.tables import foreign_keys
+from foreshore.adapter.ddl.tables.foreign_keys import (
+    add_foreign_keys,
+    change_foreign_keys,
+    drop_needing,
+    verify_converted,
+)
 from foreshore.adapter.ddl.tables.rewrite import plan_dependents, requires_rewrite, rewrite_table
 from foreshore.adapter.ddl.tables.verify_constraints import verify, with_own_rows
 from foreshore.adapter.session.context import StatementContext
@@ -56,15 +63,26 @@ async def alter_table(context: StatementContext, plan: AlterTable) -> Completed:
     is_rewritten = requires_rewrite(old, plan)
     new = plan_created_table(definition, () if is_rewritten else old.desc.stored or old.desc.names)
     check_dropped_constraints(context.planner.reader(), table, old, new, plan.columns)
+    drop_needing(context, id, old, new, cascade=plan.foreign.cascade)
+    table = context.catalog_change().state.item(id)
     added = added_constraints(
         old, new, plan.columns, rewritten=is_rewritten, converted=bool(plan.converted)
     )
     if is_rewritten or added:
         refuse_subscribed(context, table)
+    await change_foreign_keys(context, id, plan.foreign)
+    table = context.catalog_change().state.item(id)
     if is_rewritten:
         await rewrite_table(context, replace_plan(plan, definition=definition), table, added, time)
     else:
         await _redefine(context, definition, table, (old, new), added, time)
+    now = context.catalog_change().state.item_with(table.oid)
+    assert now is not None, table
+    if plan.converted:
+        names = [plan.definition.desc.names[place] for place, _ in plan.converted]
+        await verify_converted(context, now.id, names)
+    if plan.foreign.added:
+        await add_foreign_keys(context, now.id, plan.foreign.added)
     if plan.dropped_sequences:  # of columns that are not identity columns any more
         items = [*map(context.catalog_change().state.item, plan.dropped_sequences)]
         drop_objects(context, items, cascade=False)
@@ -119,6 +137,7 @@ def _rename_columns(
         for then, now in renamed.items():
             sql = index_with_column_renamed(sql, then, now)
         change.alter_index(index, sql)
+    foreign_keys.rename_columns(change, table, renamed)
 
 
 def altered_indexes(context: StatementContext) -> Mapping[GlobalId, Mapping[str, KeyIndex]]:

@@ -281,6 +281,49 @@ async def locked_rows(
     return None if rows is None else pa.Table.from_batches([rows])
 
 
+async def locked_under(
+    context: StatementContext,
+    table: GlobalId,
+    columns: tuple[int, ...],
+    keys: Sequence[pa.Array],
+) -> pa.Table | None:
+    """Return the rows of a table whose `columns`, which need be no key, have one of `keys`.
+
+    They are locked if they are few; otherwise the commit checks that the table has not changed.
+    None if no index has all rows of the table, or if it does not know the time.
+    """
+    coordinator, transaction = context.coordinator, context.transaction
+    await coordinator.keys.ready(table)
+    planned = coordinator.catalog.planned.get(table)
+    if planned is None or (transaction.catalog is not None and transaction.catalog.changed):
+        return None
+    indexes = coordinator.keys.of(table).values()
+    index = next((i for i in indexes if has_all_rows(i.constraint, planned.desc)), None)
+    if index is None:
+        return None
+    found: LookUp | None = None
+    while found is None:
+        await index.prepare(columns, _own_rows(context, index), coordinator.keys.executor)
+        found = index.look_up_by(columns, _own_rows(context, index))
+    hashes = found.layout.hashes(keys)
+    is_few = len(keys[0]) <= MANY and found.count(hashes) <= MANY
+    if is_few and not (context.again and not transaction.block):
+        locks = _keys(table, SecondaryName(index.constraint.name, columns), hashes)
+
+        def find(time: Timestamp) -> Found | None:
+            source = index.look_up_by(columns, _own_rows(context, index))
+            return None if source is None else (locks, source.find(keys, time)[1])
+
+        rows = await _locked(context, index, locks, find, whole=False)
+        return None if rows is None else pa.Table.from_batches([rows])
+    time = read_time(context, (table,), None)
+    source = index.look_up_by(columns, _own_rows(context, index))
+    if source is None or not index.readable(time):
+        return None
+    _, rows = await blocking.run(coordinator.executor, source.find, keys, time)
+    return pa.Table.from_batches([rows])
+
+
 async def _locked(
     context: StatementContext,
     index: KeyIndex,

@@ -40,13 +40,19 @@ from foreshore.sql.bind.definitions.constraints import (
     constraint_text,
     refuse_two_primary_keys,
 )
+from foreshore.sql.bind.definitions.foreign_keys import bound_foreign_keys
 from foreshore.sql.bind.definitions.objects import retention
 from foreshore.sql.bind.definitions.sequence import altered_sequence, identity_sequence
 from foreshore.sql.bind.definitions.table_like import with_likes_expanded
 from foreshore.sql.bind.domain_values import column_checks
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Truncate
+from foreshore.sql.plan import (
+    AlterSequence,
+    AlterTable,
+    CreateTable,
+    ForeignKeyChanges,
+)
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import column_refs, with_column_renamed, without_qualifiers
 from foreshore.sql.rewrite.full_names import dotted
@@ -67,7 +73,11 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
     definition = _define(
         planning, name, statement.columns, statement.constraints, statement.if_not_exists
     )
-    return replace(definition, retain_ms=retention(statement.retain), on_commit=on_commit)
+    foreign = bound_foreign_keys(
+        planning, name, definition.desc, definition.constraints, statement.foreign_keys
+    )
+    retain_ms = retention(statement.retain)
+    return replace(definition, retain_ms=retain_ms, on_commit=on_commit, foreign_keys=foreign)
 
 
 def bound_on_commit(
@@ -169,38 +179,6 @@ def _not_null_columns(
     return required
 
 
-# --- TRUNCATE ------------------------------------------------------------------------------
-
-
-def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Truncate:
-    """Return the plan of TRUNCATE."""
-    items = []
-    for ref in statement.tables:
-        with located(ref.at):
-            item = planning.catalog.resolve_item(ref.name)
-        require_table(item)
-        items.append(item)
-    tables = tuple(dict.fromkeys(item.id for item in items))
-    return Truncate(tables, statement.restart_identity)
-
-
-def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) -> Maintain:
-    """Return the plan of VACUUM, ANALYZE, CHECKPOINT or REINDEX."""
-    skipped = []
-    for ref in statement.tables:
-        with located(ref.at):
-            if statement.verb == "reindex" and planning.catalog.find_key(ref.name):
-                continue
-            item = planning.catalog.resolve_item(ref.name)
-        if statement.verb == "reindex":
-            if item.kind not in ("table", "materialized view", "index"):
-                raise WrongObjectType(f'"{item.name.item}" is not a table or materialized view')
-            continue
-        if item.kind not in ("table", "materialized view"):
-            skipped.append(item.name.item)
-    return Maintain(statement.verb, tuple(skipped))
-
-
 def require_table(item: ItemView) -> None:
     """Raise an error unless `item` is a table."""
     if item.kind != "table":
@@ -245,6 +223,7 @@ def altered(
         tuple(edit.dropped_sequences),
         tag,
         _conversions(planning, item, edit, definition),
+        edit.foreign_changes(planning, item, definition),
     )
 
 
@@ -276,7 +255,7 @@ def _pass(action: ast.TableAction) -> int:
             return 1
         case ast.SetNotNull():
             return 2
-        case ast.AddConstraint(constraint=constraint) if constraint.kind != "check":
+        case ast.AddConstraint(constraint=ast.ConstraintDefinition(kind="primary key" | "unique")):
             return 3
         case ast.SetIdentity():
             return 5
@@ -308,6 +287,11 @@ class _TableEdit:
         self.dropped: list[tuple[int, bool]] = []
         self.constraints = list(tree.constraints)
         self.converted: list[tuple[ast.ColumnDefinition, ast.AlterColumnType]] = []
+        self.foreign = {each.name: each for each in item.foreign_keys}
+        self.new_foreign: list[ast.ForeignKeyDefinition] = []
+        self.renamed_foreign: list[tuple[str, str]] = []
+        self.validated: list[str] = []
+        self.cascades = False
         self.notices: list[str] = []
         self.altered_sequences: list[AlterSequence] = []
         self.dropped_sequences: list[GlobalId] = []
@@ -315,24 +299,36 @@ class _TableEdit:
     def apply(self, action: ast.TableAction) -> None:
         match action:
             case ast.AddConstraint(constraint=constraint):
-                if any(each.name == constraint.name is not None for each in self.constraints):
+                if constraint.name in self.foreign or any(
+                    each.name == constraint.name is not None
+                    for each in (*self.constraints, *self.new_foreign)
+                ):
                     raise DuplicateObject(
                         f'constraint "{constraint.name}" for relation "{self.name.item}" '
                         "already exists"
                     )
+                if isinstance(constraint, ast.ForeignKeyDefinition):
+                    self.new_foreign.append(constraint)
+                    return
                 self.constraints.append(constraint)
                 refuse_two_primary_keys(self.name, self.constraints)
+            case ast.DropConstraint(name=name) if name in self.foreign and not action.is_index:
+                del self.foreign[name]
             case ast.DropConstraint(name=name, if_exists=if_exists, is_index=is_index):
+                self.cascades |= action.cascade
                 if if_exists and self._find(name) is None:
                     self.notices.append(f"{self._missing(name)}, skipping")
                 else:
                     self.constraints.remove(self._constraint(name, is_index=is_index))
             case ast.RenameConstraint(name=name, to=to, is_index=is_index):
-                if self._find(to) is not None:
+                if self._find(to) is not None or to in self.foreign:
                     raise DuplicateObject(
                         f'constraint "{to}" for relation "{self.name.item}" already exists'
                     )
-                self._constraint(name, is_index=is_index).name = to
+                if name in self.foreign and not is_index:
+                    self.renamed_foreign.append((name, to))
+                else:
+                    self._constraint(name, is_index=is_index).name = to
             case ast.SetNotNull(column=column, not_null=not_null):
                 found = self._column(column)
                 if not not_null:
@@ -346,6 +342,8 @@ class _TableEdit:
                 if found.generated is not None:
                     raise SyntaxError_(f"{self._described(column)} is a generated column")
                 found.default, found.default_text, found.default_at = default, text, text_at
+            case ast.ValidateConstraint(name=name) if name in self.foreign:
+                self.validated.append(name)
             case ast.ValidateConstraint(name=name):
                 if self._constraint(name, is_index=False).kind != "check":
                     raise WrongObjectType(
@@ -425,6 +423,27 @@ class _TableEdit:
         self.constraints = [
             each for each in self.constraints if action.name not in _columns_in(each)
         ]
+        self.cascades |= action.cascade
+        for key in [each for each in self.foreign.values() if action.name in each.columns]:
+            del self.foreign[key.name]
+
+    def foreign_changes(
+        self, planning: Planning, item: ItemView, definition: CreateTable
+    ) -> ForeignKeyChanges:
+        """Return the changes of the table's foreign keys."""
+        bound = bound_foreign_keys(
+            planning,
+            self.name,
+            definition.desc,
+            definition.constraints,
+            self.new_foreign,
+            self.foreign,
+            item,
+        )
+        dropped = tuple(each.name for each in item.foreign_keys if each.name not in self.foreign)
+        return ForeignKeyChanges(
+            bound, dropped, tuple(self.renamed_foreign), tuple(self.validated), self.cascades
+        )
 
     def _add_identity(self, action: ast.AddIdentity) -> None:
         found = self._column(action.column)

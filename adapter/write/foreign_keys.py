@@ -1,0 +1,353 @@
+"""Foreign keys of what a statement writes: checks, and the actions of ON DELETE and ON UPDATE.
+
+`stage` stages the rows of a statement, then follows foreign keys: rows that refer to a key which is
+gone are deleted or updated, and so on. All checks come last, over what the statement has made of
+the tables. They are about the newest committed rows with the transaction's own; group commit checks
+once more that the keys to which new rows refer are there. A key is deleted only while the commit
+finds that no row refers to it: rows are looked up as for a DELETE, so they are part of what the
+transaction has read.
+
+A deferred foreign key is checked in the same way over all that the transaction has written.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from msgspec.structs import replace
+
+from foreshore import blocking
+from foreshore.adapter.client import Completed
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.write.referential_actions import acted, referring_rows
+from foreshore.adapter.write.stage import Staging, key_index, stage_rows
+from foreshore.adapter.write.target import Target, target_of
+from foreshore.adapter.write.violations import match_full_nulls, not_present, still_referenced
+from foreshore.catalog.item import Item
+from foreshore.compute.arrange.arrangement import consolidate
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.layout import MANY
+from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.compute.keys.references import (
+    MixedNulls,
+    Reference,
+    ReferredKeys,
+    changed_keys,
+    first_missing,
+    gone_keys,
+    present,
+    reference_of,
+    referred_keys,
+    with_changed_reference,
+)
+from foreshore.errors import TableAltered, UndefinedObject, WrongObjectType
+from foreshore.foreign_key import Action, ForeignKey
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import SetConstraints
+from foreshore.table_rows import TableRows
+from foreshore.update import DIFF, TIME, at_time
+
+
+async def stage(
+    context: StatementContext,
+    target: Target,
+    *,
+    deleted: TableRows | None = None,
+    inserted: TableRows | None = None,
+    updated: tuple[TableRows, TableRows] | None = None,
+) -> None:
+    """Let the transaction delete and insert rows, which have been checked, as one change.
+
+    `updated` are those that replace each other, in one order. Raises what `stage_rows` does, and
+    ForeignKeyViolation.
+    """
+    staging = Staging(target, deleted, inserted, updated)
+    if context.staging is not None:
+        context.staging.append(staging)
+    else:
+        await stage_all(context, (staging,))
+
+
+async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:
+    """Stage several changes, and then follow foreign keys."""
+    state = context.planner.state
+    followed = []
+    for each in changes:
+        await stage_rows(context, each.target, deleted=each.deleted, inserted=each.inserted)
+        id = each.target.id
+        if state.foreign_keys_of(id) or state.references_to(id):
+            followed.append(each)
+    if followed:
+        await _Following(context).run(followed)
+
+
+Pairs: TypeAlias = tuple[TableRows, TableRows]  # old and new rows, in one order
+
+
+@dataclass(slots=True)
+class _Following:
+    """The foreign keys that a statement's changes concern."""
+
+    context: StatementContext
+    changes: deque[Staging] = field(default_factory=deque)
+    referring: list[tuple[ForeignKey, Staging]] = field(default_factory=list)
+    gone: list[tuple[Reference, ReferredKeys]] = field(default_factory=list)
+
+    async def run(self, changes: Sequence[Staging]) -> None:
+        context, state = self.context, self.context.planner.state
+        self.changes.extend(changes)
+        while self.changes:
+            change = self.changes.popleft()
+            id = change.target.id
+            if change.inserted is not None:
+                for key in state.foreign_keys_of(id):
+                    if not context.transaction.is_deferred(key):
+                        self.referring.append((key, change))
+            if change.deleted is not None:
+                for child, key in state.references_to(id):
+                    await self._changed_keys(resolved(context, child, key), change)
+        for reference, keys in self.gone:
+            await check_unreferenced(context, reference, keys)
+        for key, change in self.referring:
+            assert change.inserted is not None
+            reference = resolved(context, change.target.id, key)
+            new, old = change.inserted, change.deleted
+            if not key.valid:  # a row that does not change may refer to a missing key
+                old, pairs = None, change.updated
+                if pairs is not None and pairs[1].num_rows == new.num_rows:
+                    new = with_changed_reference(reference, *pairs)
+            await check_present(context, reference, new, old)
+
+    async def _changed_keys(self, reference: Reference, change: Staging) -> None:
+        """Act on the keys that a change has deleted, or note them for the check at the end."""
+        assert change.deleted is not None
+        key, deferred = reference.key, self.context.transaction.is_deferred(reference.key)
+        old, new = change.updated or (None, None)
+        found: list[tuple[ReferredKeys, Action, Pairs | None]] = []
+        if old is not None and new is not None and old.num_rows:
+            acts = key.on_update != "no action"
+            keys = changed_keys(reference, old, new)
+            if len(keys) and not acts:
+                keys = gone_keys(reference, old, change.inserted)
+            found.append((keys, key.on_update, (old, new)))
+        if old is None or change.deleted.num_rows > old.num_rows:
+            kept = change.inserted if key.on_delete == "no action" else None
+            found.append((gone_keys(reference, change.deleted, kept, old), key.on_delete, None))
+        for keys, action, pairs in found:
+            if not len(keys):
+                continue
+            if action == "no action":
+                if not deferred:
+                    self.gone.append((reference, keys))
+            elif action == "restrict":
+                await check_unreferenced(self.context, reference, keys, anyway=True)
+            else:
+                await self._act(reference, keys, action, pairs)
+
+    async def _act(
+        self,
+        reference: Reference,
+        keys: ReferredKeys,
+        action: Action,
+        updated: Pairs | None,
+    ) -> None:
+        context = self.context
+        rows = await referring_rows(context, reference, keys)
+        if not rows.num_rows:
+            return
+        target = target_of(context, reference.child, "UPDATE" if updated else "DELETE")
+        change = await acted(context, target, reference, action, rows, updated)
+        await stage_rows(context, target, deleted=change.deleted, inserted=change.inserted)
+        self.changes.append(change)
+        if action == "set default":  # which may be the key that is gone
+            assert change.inserted is not None
+            self.gone.append((reference, keys))
+
+
+def resolved(context: StatementContext, child: GlobalId, key: ForeignKey) -> Reference:
+    """Return a foreign key of table `child` over the present columns.
+
+    Raises TableAltered if the referenced key is another one by now.
+    """
+    planned = target_of(context, child).planned
+    parent = target_of(context, key.references).planned
+    found = reference_of(child, key, planned.desc, parent.desc, parent.unique)
+    if found is None:
+        raise TableAltered
+    return found
+
+
+async def check_present(
+    context: StatementContext,
+    reference: Reference,
+    new: TableRows,
+    old: TableRows | None,
+    *,
+    are_all: bool = False,
+) -> ReferredKeys:
+    """Return the keys to which `new` rows refer; raises ForeignKeyViolation if one is missing.
+
+    They are the transaction's own, some of which may be gone again, or all rows of the table.
+    """
+    index, own = await _referenced(context, reference)
+    state, zone = context.planner.state, context.time_zone
+    is_many = new.num_rows > MANY
+    try:
+        if is_many:
+            run = context.coordinator.executor
+            keys = await blocking.run(run, referred_keys, reference, index, new, old)
+        else:
+            keys = referred_keys(reference, index, new, old)
+    except MixedNulls:
+        raise match_full_nulls(state, state.item(reference.child), reference.key) from None
+    if keys.out_of_range is not None:
+        raise not_present(state, reference, keys.out_of_range, 0, zone)
+    if is_many:
+        index.settled()
+        missing = await blocking.run(context.coordinator.executor, first_missing, index, own, keys)
+    else:
+        missing = first_missing(index, own, keys)
+    if missing is None:
+        return keys
+    if are_all or _is_written(context, reference, index, keys.take([missing])):
+        raise not_present(state, reference, keys.columns, missing, zone)
+    return keys
+
+
+def _is_written(
+    context: StatementContext, reference: Reference, index: KeyIndex, missing: ReferredKeys
+) -> bool:
+    """Whether a row that refers to a missing key is still there after all that was written."""
+    new, _ = net_rows(context, reference.child)
+    found = referred_keys(reference, index, new, None)
+    return not set(missing.hashes).isdisjoint(found.hashes)
+
+
+async def check_unreferenced(
+    context: StatementContext, reference: Reference, gone: ReferredKeys, *, anyway: bool = False
+) -> None:
+    """Raise ForeignKeyViolation if a row refers to a key that is there no more, or is `anyway`."""
+    if not anyway:
+        index, own = await _referenced(context, reference)
+        there = present(index, own, gone)
+        gone = gone.take(np.flatnonzero(~there).tolist())
+        if not len(gone):
+            return
+    rows = await referring_rows(context, reference, gone)
+    if rows.num_rows:
+        columns = [rows.column(i).combine_chunks() for i in reference.columns]
+        state = context.planner.state
+        raise still_referenced(state, reference, columns, 0, context.time_zone)
+
+
+async def _referenced(
+    context: StatementContext, reference: Reference
+) -> tuple[KeyIndex, OwnRows | None]:
+    """Return the index of the referenced key, and the transaction's own rows by it."""
+    parent = target_of(context, reference.parent)
+    await context.coordinator.keys.ready(reference.parent)
+    index = key_index(context, parent, reference.constraint)
+    written = context.transaction.rows(reference.parent)
+    return index, written.by_key(index.layout) if written else None
+
+
+def net_rows(context: StatementContext, id: GlobalId) -> tuple[TableRows, TableRows]:
+    """Return the rows that the transaction adds to a table and those that it takes away."""
+    desc = target_of(context, id).desc
+    parts = [part.rows for part in context.transaction.rows(id)]
+    if len(parts) == 1 and parts[0].are_tuples:
+        pairs = list(zip(parts[0].tuples, parts[0].diffs, strict=True))
+        added = [row for row, diff in pairs if diff > 0]
+        removed = [row for row, diff in pairs if diff < 0]
+        return TableRows.inserted(desc, added), TableRows.inserted(desc, removed)
+    tables = [part.table for part in parts]
+    whole = pa.concat_tables(tables) if tables else TableRows.inserted(desc, ()).table
+    net = whole
+    if len(parts) > 1:
+        net = consolidate(at_time(whole, 0), desc.stored_schema(), 0).drop_columns([TIME])
+    diffs = net.column(DIFF).to_numpy()
+    new, old = net.filter(pa.array(diffs > 0)), net.filter(pa.array(diffs < 0))
+    return TableRows.of_table(desc, new), TableRows.of_table(desc, old).deleted()
+
+
+async def set_constraints(context: StatementContext, plan: SetConstraints) -> Completed:
+    """Run SET CONSTRAINTS: check foreign keys at the commit, or now and then after statements."""
+    transaction = context.transaction
+    if not transaction.block:
+        context.notice(
+            "SET CONSTRAINTS can only be used in transaction blocks",
+            severity="WARNING",
+            sqlstate="25P01",
+        )
+    named = [key.oid for name in plan.names for key in _called(context, name)]
+    deferred = dict.fromkeys(named or (0,), plan.deferred)
+    before = {**transaction.staged.deferred} if named else {}
+    transaction.staged = replace(transaction.staged, deferred={**before, **deferred})
+    if not plan.deferred:
+        for id in transaction.staged.rows:
+            await _check_all(context, id)
+    return Completed("SET CONSTRAINTS")
+
+
+def _called(context: StatementContext, parts: tuple[str, ...]) -> list[ForeignKey]:
+    """Return the deferrable foreign keys of a name, in the first schema of the path that has it."""
+    reader = context.planner.reader()
+    by_schema: dict[str, list[ForeignKey | None]] = {}
+    for item in reader.state.all(Item):
+        keys = {key.name: key for key in item.foreign_keys or ()}
+        names = [*keys, *(each.name for each in item.constraints)]
+        if parts[-1] in names and (len(parts) > 1 or reader.is_visible(item)):
+            by_schema.setdefault(item.schema, []).append(keys.get(parts[-1]))
+    schema = (
+        reader.schema(parts[-3] if len(parts) > 2 else reader.database, parts[-2])
+        if (len(parts) > 1)
+        else None
+    )
+    found = by_schema.get(schema.id, []) if schema else next(iter(by_schema.values()), [])
+    if not found:
+        raise UndefinedObject(f'constraint "{parts[-1]}" does not exist')
+    keys = [key for key in found if key is not None and key.deferrable]
+    if len(keys) < len(found):
+        raise WrongObjectType(f'constraint "{parts[-1]}" is not deferrable')
+    return keys
+
+
+async def _check_all(context: StatementContext, id: GlobalId) -> list[ReferredKeys]:
+    """Check the deferrable foreign keys of a table, and to it, over all that was written.
+
+    Return the keys to which its rows refer.
+    """
+    transaction, state = context.transaction, context.planner.state
+    keys, references = state.foreign_keys_of(id), state.references_to(id)
+    if not keys and not references:
+        return []
+    new, old = net_rows(context, id)
+    for child, key in references:
+        if key.deferrable and "no action" in (key.on_delete, key.on_update):
+            reference = resolved(context, child, key)
+            await check_unreferenced(context, reference, gone_keys(reference, old, new))
+    found = []
+    for key in keys:
+        reference = resolved(context, id, key)
+        if key.deferrable:
+            referred = await check_present(context, reference, new, old)
+        else:
+            index, _ = await _referenced(context, reference)
+            referred = referred_keys(reference, index, new, old)
+        if transaction.catalog is None or key.references not in transaction.catalog.planned:
+            found.append(referred)
+    return found
+
+
+async def referred_at_commit(context: StatementContext) -> list[ReferredKeys]:
+    """Return the keys to which the transaction's rows refer, after checks that were deferred.
+
+    Left out are keys of tables that it has made or altered, which nobody else writes until it ends.
+    """
+    found = []
+    for id in context.transaction.staged.rows:
+        found += await _check_all(context, id)
+    return found

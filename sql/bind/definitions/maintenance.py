@@ -1,0 +1,36 @@
+"""Bind statements about the contents of tables as a whole: TRUNCATE, VACUUM and their kin."""
+
+from foreshore.errors import WrongObjectType
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.table import require_table
+from foreshore.sql.plan import Maintain, Truncate
+from foreshore.sql.planning import Planning, located
+
+
+def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Truncate:
+    """Return the plan of TRUNCATE."""
+    items = []
+    for ref in statement.tables:
+        with located(ref.at):
+            item = planning.catalog.resolve_item(ref.name)
+        require_table(item)
+        items.append(item)
+    tables = tuple(dict.fromkeys(item.id for item in items))
+    return Truncate(tables, statement.restart_identity, statement.cascade)
+
+
+def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) -> Maintain:
+    """Return the plan of VACUUM, ANALYZE, CHECKPOINT or REINDEX."""
+    skipped = []
+    for ref in statement.tables:
+        with located(ref.at):
+            if statement.verb == "reindex" and planning.catalog.find_key(ref.name):
+                continue
+            item = planning.catalog.resolve_item(ref.name)
+        if statement.verb == "reindex":
+            if item.kind not in ("table", "materialized view", "index"):
+                raise WrongObjectType(f'"{item.name.item}" is not a table or materialized view')
+            continue
+        if item.kind not in ("table", "materialized view"):
+            skipped.append(item.name.item)
+    return Maintain(statement.verb, tuple(skipped))
