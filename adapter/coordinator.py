@@ -266,7 +266,9 @@ class Coordinator:
         """Let indexes that are behind skip times that nobody reads (`skipped_times.py`)."""
         now = self.oracle.read_ts()
         for id in self.as_ofs:
-            if id in self.capabilities or self.holds.retains(id) or not self.is_hydrated(id):
+            if id in self.capabilities or id not in self.holds.collections:  # stored, or dropped
+                continue
+            if self.holds.retains(id) or not self.is_hydrated(id):
                 continue
             reached = self.compute.skipped.reached(id)
             upper = self.holds.first_held(id, reached, now)

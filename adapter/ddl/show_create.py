@@ -7,6 +7,7 @@ from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.session.catalog_reader import SessionCatalog
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Cluster, Item, Replica
+from foreshore.foreign_key import ForeignKey, rule_text
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import ShowCreate
 from foreshore.sql.rewrite import statement_heads
@@ -55,4 +56,15 @@ def _statement(reader: SessionCatalog, item: Item) -> str:
             item.retain_ms or None, item.memory_limit or None, item.refresh or None
         )
         return statement_heads.materialized_view_in_cluster(sql, name, cluster, options)
+    if item.foreign_keys:
+        keys = [_foreign_key(reader, key) for key in item.foreign_keys]
+        sql = f"{sql.removesuffix(')')}, {', '.join(keys)})"
     return statement_heads.with_name(sql, name) + options
+
+
+def _foreign_key(reader: SessionCatalog, key: ForeignKey) -> str:
+    state = reader.state
+    other = dotted(state.full_name(state.item(key.references)))
+    columns = (key.columns, key.referenced, key.delete_columns)
+    rule = rule_text(key, other, [[*map(quote_identifier, each)] for each in columns])
+    return f"CONSTRAINT {quote_identifier(key.name)} {rule}"

@@ -34,7 +34,9 @@ _MOVING = LIVE.keys() | frozenset(
 )
 # Relations that depend on the search path, as does the information schema: it shows temporary
 # objects only to their session, whose temporary schema is in the path.
-_BY_PATH = frozenset(("pg_attrdef", "pg_attribute", "pg_relation_visibility"))
+_BY_PATH = frozenset(
+    ("pg_attrdef", "pg_attribute", "pg_object_definitions", "pg_relation_visibility")
+)
 
 
 def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:

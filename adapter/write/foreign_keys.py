@@ -282,9 +282,11 @@ async def set_constraints(context: StatementContext, plan: SetConstraints) -> Co
             severity="WARNING",
             sqlstate="25P01",
         )
-    named = [key.oid for name in plan.names for key in _called(context, name)]
-    deferred = dict.fromkeys(named or (0,), plan.deferred)
-    before = {**transaction.staged.deferred} if named else {}
+    named = [
+        key.oid for name in plan.names for key in _called(context, name, deferred=plan.deferred)
+    ]
+    deferred = dict.fromkeys(named if plan.names else (0,), plan.deferred)
+    before = {**transaction.staged.deferred} if plan.names else {}
     transaction.staged = replace(transaction.staged, deferred={**before, **deferred})
     if not plan.deferred:
         for id in transaction.staged.rows:
@@ -292,8 +294,13 @@ async def set_constraints(context: StatementContext, plan: SetConstraints) -> Co
     return Completed("SET CONSTRAINTS")
 
 
-def _called(context: StatementContext, parts: tuple[str, ...]) -> list[ForeignKey]:
-    """Return the deferrable foreign keys of a name, in the first schema of the path that has it."""
+def _called(
+    context: StatementContext, parts: tuple[str, ...], *, deferred: bool
+) -> list[ForeignKey]:
+    """Return the deferrable foreign keys of a name, in the first schema of the path that has it.
+
+    If they are to be `deferred`, another constraint is an error.
+    """
     reader = context.planner.reader()
     by_schema: dict[str, list[ForeignKey | None]] = {}
     for item in reader.state.all(Item):
@@ -310,7 +317,7 @@ def _called(context: StatementContext, parts: tuple[str, ...]) -> list[ForeignKe
     if not found:
         raise UndefinedObject(f'constraint "{parts[-1]}" does not exist')
     keys = [key for key in found if key is not None and key.deferrable]
-    if len(keys) < len(found):
+    if deferred and len(keys) < len(found):
         raise WrongObjectType(f'constraint "{parts[-1]}" is not deferrable')
     return keys
 

@@ -6,6 +6,7 @@ pg_dump orders a dump by these: a view after what it reads, a default after its 
 from collections.abc import Iterator
 
 from foreshore.catalog.builtin.extension import members
+from foreshore.catalog.builtin.foreign_keys import depend_rows
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Item
 
@@ -36,6 +37,7 @@ def _default_oid(table: Item, position: int) -> int:
 def depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the members of the built-in extension, and what sequences, views and defaults use."""
     yield from members(snapshot)
+    yield from depend_rows(snapshot)
     for item in snapshot.items:
         if item.owned_by:
             owner = item.owned_by

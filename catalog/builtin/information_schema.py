@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from foreshore.catalog.builtin import foreign_keys
 from foreshore.catalog.builtin.columns import INFORMATION_SCHEMA
 from foreshore.catalog.builtin.relation import (
     Declaration,
@@ -33,6 +34,7 @@ def relations() -> Iterator[Declaration]:
         "table_constraints": _table_constraints,
         "key_column_usage": _key_column_usage,
         "constraint_column_usage": _constraint_column_usage,
+        "referential_constraints": foreign_keys.referential_constraints,
         "applicable_roles": nothing,
         "enabled_roles": _enabled_roles,
         "information_schema_catalog_name": _catalog_name,
@@ -225,6 +227,7 @@ def _constraint_names(snapshot: IntrospectionSnapshot, item: Item, name: str) ->
 
 
 def _table_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    yield from foreign_keys.table_constraints(snapshot)
     common = {"is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES"}
     for item, named, constraint in snapshot.own_constraints:
         row = {**_constraint_names(snapshot, item, named.name), **common}
@@ -245,6 +248,7 @@ def _table_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _key_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    yield from foreign_keys.key_column_usage(snapshot)
     for item, named, constraint in snapshot.own_constraints:
         if isinstance(constraint, Unique):
             for number, i in enumerate(constraint.columns, 1):
@@ -256,6 +260,7 @@ def _key_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _constraint_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    yield from foreign_keys.constraint_column_usage(snapshot)
     for item, named, constraint in snapshot.own_constraints:
         columns = (
             constraint.columns

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from foreshore.catalog.builtin import foreign_keys
 from foreshore.catalog.builtin.definitions import (
     constraint_definition,
     index_definition,
@@ -299,6 +300,7 @@ def visibility_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the results of pg_get_viewdef, pg_get_indexdef and pg_get_constraintdef."""
+    yield from foreign_keys.definition_rows(snapshot)
     for item, named, constraint in snapshot.constraints:
         texts = {
             "constraint": constraint_definition(snapshot, item, constraint),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from foreshore.catalog.builtin import foreign_keys
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.dependencies import attrdef, depend
 from foreshore.catalog.builtin.extension import extensions
@@ -96,6 +97,7 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 snapshot.index_key_of(item.id) if index else snapshot.desc_of(item.id).names
             ),
             "relhasrules": item.type in ("view", "materialized view"),
+            "relhastriggers": bool(item.foreign_keys or snapshot.state.references_to(item.id)),
             "relispopulated": True,
             "relreplident": "n" if index else "d",
         }
@@ -274,6 +276,7 @@ def _index(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _constraint(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    yield from foreign_keys.constraint_rows(snapshot)
     for item, named, constraint in snapshot.constraints:
         common = {
             "oid": named.oid,

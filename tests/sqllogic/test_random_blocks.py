@@ -4,7 +4,8 @@ A seed makes a script: INSERT, UPDATE, DELETE, MERGE, ON CONFLICT, TRUNCATE, and
 ALTER TABLE in all its forms, unique indexes, renamed tables, in blocks with savepoints that are
 rolled back to. Each statement gives the same rows, or fails with the same SQLSTATE; a plain, an
 indexed and a materialized view follow. In the end nothing is there a negative number of times.
-Other scripts (`random_objects.py`) are about sequences, COPY, temporary tables and cursors.
+Other scripts are about sequences, COPY, temporary tables and cursors (`random_objects.py`), and
+about foreign keys (`random_references.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from foreshore.storage.inspection import inspect
 from tests.effort import examples
 from tests.harness import serving
 from tests.sqllogic.random_objects import Copies, Cursors, Numbers, Temporary
+from tests.sqllogic.random_references import References
 from tests.sqllogic.random_script import (
     EXHAUSTED,
     OUR_LIMITS,
@@ -30,7 +32,7 @@ from tests.sqllogic.random_script import (
 )
 from tests.sqllogic.runner import Database
 
-SEEDS = {Script: examples(10), Numbers: 1, Copies: 1, Temporary: 1, Cursors: 1}
+SEEDS = {Script: examples(10), Numbers: 1, Copies: 1, Temporary: 1, Cursors: 1, References: 2}
 MORE_SEEDS = 500
 STATEMENTS = 120
 

@@ -340,3 +340,11 @@ declare_table(
     columns="option_name option_value",
     more=(("option_value(text[],text)", TEXT),),
 )
+
+
+def _no_ancestors(_relation: int) -> tuple[int, ...]:
+    """Return the tables of which a relation is a partition: there are no partitioned tables."""
+    return ()
+
+
+declare_table("pg_partition_ancestors", "regclass", "regclass[]", mapped(_no_ancestors))

@@ -13,7 +13,7 @@ import pytest
 from foreshore.compute.controller import skipped_times
 from foreshore.compute.merged_times import at_or_after
 from foreshore.compute.replica.dataflow import DataflowState
-from tests.adapter.harness import TestEnvironment, in_environment, until
+from tests.adapter.harness import Gate, TestEnvironment, in_environment, until
 
 CREATED = (
     "CREATE TABLE t (g int, k int)",
@@ -261,5 +261,21 @@ def test_a_skipped_time_stays_skipped(tmp_path: Path, held: Held) -> None:
         assert await env.query("a", "SELECT count(*) FROM numbered") == "18\nSELECT 1"
         answer = await env.query("a", f"SELECT count(*) FROM numbered AS OF {times[5]}")
         assert answer.startswith(f"ERROR 22023: cannot read as of {times[5]}"), answer
+
+    in_environment(tmp_path, scenario)
+
+
+def test_skipping_times_while_an_index_is_being_dropped_ignores_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await begin(env)
+        coordinator = env.environment.coordinator
+        forget = Gate(monkeypatch, coordinator, "forget")
+        dropping = asyncio.create_task(env.query("0", "DROP INDEX by_n", alone=False))
+        await forget.reached.wait()
+        coordinator.skip_late_times()
+        forget.open()
+        assert await dropping == "DROP INDEX"
 
     in_environment(tmp_path, scenario)
