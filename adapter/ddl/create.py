@@ -19,9 +19,8 @@ from foreshore.adapter.read.bind import timestamp_of
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.timestamp import choose, requested_time, wait_for_time
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.foreign_keys import stage
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked
+from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item, OwnedBy, Schema

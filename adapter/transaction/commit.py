@@ -10,6 +10,7 @@ from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.group_commit import Reads, Write
 from foreshore.adapter.transaction.transaction import Written
 from foreshore.adapter.write.foreign_keys import referred_at_commit
+from foreshore.adapter.write.stage import has_foreign_keys
 from foreshore.adapter.write.violations import key_exists, not_present
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
@@ -82,7 +83,9 @@ async def _write_of(
 ) -> Write:
     """Return the write of a transaction; rows of `altered` tables are arranged by their keys."""
     transaction, reads = context.transaction, None
-    refers = await referred_at_commit(context)
+    refers: Sequence[ReferredKeys] = ()
+    if any(has_foreign_keys(context, id) for id in transaction.staged.rows):
+        refers = await referred_at_commit(context)
     if transaction.tables_read or transaction.keys_read:
         assert transaction.time is not None
         reads = Reads(frozenset(transaction.tables_read), transaction.time, transaction.keys_read)

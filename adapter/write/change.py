@@ -16,10 +16,9 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.read.keys.point import locked_row
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.foreign_keys import stage
 from foreshore.adapter.write.returning import returned, returned_of
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked
+from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import Target, target_of
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.errors import CardinalityViolation

@@ -11,9 +11,8 @@ from foreshore.adapter.read.result import taken
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.subscribe import subscribe
-from foreshore.adapter.write.foreign_keys import stage
 from foreshore.adapter.write.source import with_row_outputs
-from foreshore.adapter.write.stage import checked
+from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import Target, lock_shared_against_ddl, target_of
 from foreshore.errors import DatatypeMismatch, UndefinedColumn
 from foreshore.expr.ir import Column, Scalar

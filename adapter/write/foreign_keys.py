@@ -1,7 +1,7 @@
 """Foreign keys of what a statement writes: checks, and the actions of ON DELETE and ON UPDATE.
 
-`stage` stages the rows of a statement, then follows foreign keys: rows that refer to a key which is
-gone are deleted or updated, and so on. All checks come last, over what the statement has made of
+After the rows of a statement are staged, foreign keys are followed: rows that refer to a key which
+is gone are deleted or updated, and so on. All checks come last, over what the statement has made of
 the tables. They are about the newest committed rows with the transaction's own; group commit checks
 once more that the keys to which new rows refer are there. A key is deleted only while the commit
 finds that no row refers to it: rows are looked up as for a DELETE, so they are part of what the
@@ -24,7 +24,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.referential_actions import acted, referring_rows
 from foreshore.adapter.write.stage import Staging, key_index, stage_rows
-from foreshore.adapter.write.target import Target, target_of
+from foreshore.adapter.write.target import target_of
 from foreshore.adapter.write.violations import match_full_nulls, not_present, still_referenced
 from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import consolidate
@@ -51,37 +51,9 @@ from foreshore.table_rows import TableRows
 from foreshore.update import DIFF, TIME, at_time
 
 
-async def stage(
-    context: StatementContext,
-    target: Target,
-    *,
-    deleted: TableRows | None = None,
-    inserted: TableRows | None = None,
-    updated: tuple[TableRows, TableRows] | None = None,
-) -> None:
-    """Let the transaction delete and insert rows, which have been checked, as one change.
-
-    `updated` are those that replace each other, in one order. Raises what `stage_rows` does, and
-    ForeignKeyViolation.
-    """
-    staging = Staging(target, deleted, inserted, updated)
-    if context.staging is not None:
-        context.staging.append(staging)
-    else:
-        await stage_all(context, (staging,))
-
-
-async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:
-    """Stage several changes, and then follow foreign keys."""
-    state = context.planner.state
-    followed = []
-    for each in changes:
-        await stage_rows(context, each.target, deleted=each.deleted, inserted=each.inserted)
-        id = each.target.id
-        if state.foreign_keys_of(id) or state.references_to(id):
-            followed.append(each)
-    if followed:
-        await _Following(context).run(followed)
+async def follow(context: StatementContext, changes: Sequence[Staging]) -> None:
+    """Follow the foreign keys of, or to, the tables of `changes`, which are staged."""
+    await _Following(context).run(changes)
 
 
 Pairs: TypeAlias = tuple[TableRows, TableRows]  # old and new rows, in one order

@@ -8,11 +8,10 @@ from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.session.side_effects import results_of
-from foreshore.adapter.write.foreign_keys import stage
 from foreshore.adapter.write.on_conflict import stage_on_conflict
 from foreshore.adapter.write.returning import returned
 from foreshore.adapter.write.source import queried_rows, with_row_outputs
-from foreshore.adapter.write.stage import checked
+from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import (
     Target,
     lock_before_nextval,

@@ -12,8 +12,7 @@ import pyarrow as pa
 from foreshore.adapter.read.keys.key_lookup import locks_of_rows
 from foreshore.adapter.read.timestamp import move_forward, read_time
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.write.foreign_keys import stage
-from foreshore.adapter.write.stage import checked, key_index
+from foreshore.adapter.write.stage import checked, key_index, stage
 from foreshore.adapter.write.target import Target, require_unaltered
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded

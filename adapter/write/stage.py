@@ -162,6 +162,45 @@ class Staging:
 # --- keys ----------------------------------------------------------------------------------
 
 
+async def stage(
+    context: StatementContext,
+    target: Target,
+    *,
+    deleted: TableRows | None = None,
+    inserted: TableRows | None = None,
+    updated: tuple[TableRows, TableRows] | None = None,
+) -> None:
+    """Let the transaction delete and insert rows, which have been checked, as one change.
+
+    `updated` are those that replace each other, in one order. Raises what `stage_rows` does, and
+    ForeignKeyViolation.
+    """
+    staging = Staging(target, deleted, inserted, updated)
+    if context.staging is not None:
+        context.staging.append(staging)
+    else:
+        await stage_all(context, (staging,))
+
+
+async def stage_all(context: StatementContext, changes: Sequence[Staging]) -> None:
+    """Stage several changes, and then follow foreign keys."""
+    followed = []
+    for each in changes:
+        await stage_rows(context, each.target, deleted=each.deleted, inserted=each.inserted)
+        if has_foreign_keys(context, each.target.id):
+            followed.append(each)
+    if followed:
+        from foreshore.adapter.write.foreign_keys import follow
+
+        await follow(context, followed)
+
+
+def has_foreign_keys(context: StatementContext, id: GlobalId) -> bool:
+    """Whether a table refers to another one, or is referred to."""
+    state = context.planner.state
+    return bool(state.foreign_keys_of(id) or state.references_to(id))
+
+
 async def stage_rows(
     context: StatementContext,
     target: Target,

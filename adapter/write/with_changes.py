@@ -12,9 +12,8 @@ from foreshore.adapter.read.select import selected
 from foreshore.adapter.read.timestamp import tables_below
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.change import delete, merge, update
-from foreshore.adapter.write.foreign_keys import stage_all
 from foreshore.adapter.write.insert import insert
-from foreshore.adapter.write.stage import Staging
+from foreshore.adapter.write.stage import Staging, stage_all
 from foreshore.compute.engine import rows_schema
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.plan import Delete, Insert, Merge, Select, Update, WithChanges
