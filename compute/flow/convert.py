@@ -143,7 +143,7 @@ def _shown_words(column: pa.Array, type: SqlType, interner: Numbering) -> tuple[
         months, days, micros = (integers(field.fill_null(0)) for field in column.flatten())
         return (months << 32) | ((days & np.int64(0xFFFFFFFF)) ^ np.int64(1 << 31)), micros
     signs = [
-        None if datum is None else bytes(map(_is_negative_zero, datum))
+        bytes(map(_is_negative_zero, datum)) if isinstance(datum, tuple) else None
         for datum in from_array(column, type)
     ]
     return (interner.numbers(pa.array(signs, pa.binary())),)
