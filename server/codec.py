@@ -10,18 +10,17 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from struct import Struct
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore.errors import ProtocolViolation
 from foreshore.expr.datum import from_array
 from foreshore.number_text import REG_NAMES
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
-from foreshore.server.binary_columns import binary_column, with_lengths
+from foreshore.server.binary_columns import binary_column
 from foreshore.server.cells import Cell, binary_cell, text_cell
-from foreshore.server.text_columns import text_column
+from foreshore.server.row_messages import field_messages
+from foreshore.server.text_columns import text_pieces
 from foreshore.table_rows import Row
 from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
@@ -123,26 +122,13 @@ class RowEncoder:
 
     def chunk(self, batch: pa.RecordBatch, style: OutputStyle) -> message.Bytes:
         """Return the DataRow messages of a batch of at most `CHUNK` rows."""
-        rows = batch.num_rows
-        sizes = np.full(rows, 6, np.int64)
-        parts: list[pa.Array] = []
-        for column, type, format in zip(batch.columns, self._types, self._formats, strict=True):
-            values = (
-                binary_column(column, type)
-                if format == BINARY_FORMAT
-                else text_column(column, type, style).cast(pa.binary())
-            )
-            lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
-            sizes += lengths
-            sizes += 4
-            parts += with_lengths(values)
-        header = np.zeros(rows, [("code", "S1"), ("size", ">i4"), ("width", ">i2")])
-        header["code"] = b"D"
-        header["size"] = sizes
-        header["width"] = len(self._types)
-        headers = pa.Array.from_buffers(pa.binary(7), rows, [None, pa.py_buffer(header)])
-        joined = _joined([headers.cast(pa.binary()), *parts])
-        return joined if len(joined) > message.PIECE else bytes(joined)  # copying would take long
+        columns = [
+            [binary_column(column, type)]
+            if format == BINARY_FORMAT
+            else text_pieces(column, type, style)
+            for column, type, format in zip(batch.columns, self._types, self._formats, strict=True)
+        ]
+        return field_messages(b"D", columns, batch.num_rows)
 
 
 def _messages(rows: Iterable[Iterable[bytes]], width: int) -> bytes:
@@ -153,20 +139,3 @@ def _messages(rows: Iterable[Iterable[bytes]], width: int) -> bytes:
         parts.append(_ROW.pack(b"D", len(body) + 6, width))
         parts.append(body)
     return b"".join(parts)
-
-
-def joined_bytes(columns: Sequence[pa.Array]) -> bytes:
-    """Return the columns' binary values concatenated row by row; NULLs are empty."""
-    return bytes(_joined(columns))
-
-
-def _joined(columns: Sequence[pa.Array]) -> message.Bytes:
-    joined = pc.binary_join_element_wise(
-        *columns, b"", null_handling="replace", null_replacement=b""
-    )
-    data = joined.buffers()[2]
-    if data is None:
-        return b""
-    offsets = np.frombuffer(joined.buffers()[1], np.int32)
-    first, last = offsets[joined.offset], offsets[joined.offset + len(joined)]
-    return memoryview(data)[first:last]

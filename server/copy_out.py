@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 from foreshore.adapter.client import CopyOptions
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
-from foreshore.server.binary_columns import binary_column, with_lengths
-from foreshore.server.codec import joined_bytes
-from foreshore.server.text_columns import text_column
+from foreshore.server.binary_columns import binary_column
+from foreshore.server.row_messages import Pieces, field_messages, line_messages
+from foreshore.server.text_columns import text_column, text_pieces
 from foreshore.types import RelationDesc
 
 BINARY_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + b"\0" * 8
+_HEADER = 5  # bytes before the body of a message
 BINARY_TRAILER = b"\xff\xff"
 
 _ESCAPES = (
@@ -23,6 +24,8 @@ _ESCAPES = (
     ("\r", "\\r"), ("\t", "\\t"), ("\v", "\\v"),
 )  # fmt: skip
 
+
+_ESCAPED = "".join(plain for plain, _ in _ESCAPES)
 
 # The texts of these types consist of these characters only, so that they never need quotes.
 _PLAIN_CHARACTERS = frozenset("0123456789+-.: abcdefghijklmnopqrstuvwxyzCINTB")
@@ -44,14 +47,13 @@ class CopyFormatter:
         self._forced = [forced == "*" or name in forced for name in desc.names]
         special = re.escape(options.delimiter)
         self._needs_quotes = f"[{special}{re.escape(options.quote)}\\n\\r]"
-        self._needs_escapes = f"[\\\\\\x08\\f\\n\\r\\t\\v{special}]"
         self._signature = BINARY_SIGNATURE if options.format == "binary" else b""  # not yet sent
         plain = options.delimiter + options.quote
         null = options.null if options.format == "csv" else ""
         safe = not set(plain) & _PLAIN_CHARACTERS and (not null or set(null) - _PLAIN_CHARACTERS)
         safe = safe and (style.dates, style.intervals) == ("ISO", "postgres")
         self._plain = [bool(safe) and type.name in _PLAIN_TYPES for type in self._types]
-        self._rows: Callable[[pa.RecordBatch], list[pa.Array]] = {
+        self._rows: Callable[[pa.RecordBatch], message.Bytes] = {
             "text": self._text_rows,
             "csv": self._csv_rows,
             "binary": self._binary_rows,
@@ -81,7 +83,7 @@ class CopyFormatter:
             names = [self._quoted(name, False) for name in names]
         else:
             names = [self._escaped(name) for name in names]
-        return self._messages([self._joined(names)], 1)
+        return bytes(self._lines(list(map(_piece, names)), 1))
 
     def end(self) -> bytes:
         """Return the messages that come after the rows."""
@@ -90,51 +92,35 @@ class CopyFormatter:
         signature, self._signature = self._signature, b""
         return message.copy_data(signature + BINARY_TRAILER)
 
-    def rows(self, batch: pa.RecordBatch) -> bytes:
+    def rows(self, batch: pa.RecordBatch) -> message.Bytes:
         """Return the messages of the rows."""
         if batch.num_rows == 0:
             return b""
         if not self._signature:
-            return self._messages(self._rows(batch), batch.num_rows)
+            return self._rows(batch)
         # The first row shares a message with the signature.
         signature, self._signature = self._signature, b""
-        first = message.copy_data(signature + joined_bytes(self._rows(batch.slice(0, 1))))
-        return first + self.rows(batch.slice(1))
+        row = bytes(self._rows(batch.slice(0, 1)))[_HEADER:]
+        return message.copy_data(signature + row) + bytes(self.rows(batch.slice(1)))
 
-    def _messages(self, parts: list[pa.Array], rows: int) -> bytes:
-        sizes = np.full(rows, 4, np.int64)
-        for part in parts:
-            sizes += pc.fill_null(pc.binary_length(part), 0).to_numpy(zero_copy_only=False)
-        header = np.zeros(rows, [("code", "S1"), ("size", ">i4")])
-        header["code"] = b"d"
-        header["size"] = sizes
-        headers = pa.Array.from_buffers(pa.binary(5), rows, [None, pa.py_buffer(header)])
-        return joined_bytes([headers.cast(pa.binary()), *parts])
+    def shared(self, batch: pa.RecordBatch) -> bytes:
+        """Return what `rows` returns, to be kept."""
+        return bytes(self.rows(batch))
 
-    def _joined(self, columns: list[pa.Array]) -> pa.Array:
-        """Return the lines: the columns joined by delimiters, each with a newline at its end."""
-        if not columns:
-            return pa.array([b"\n"])
-        line = pc.binary_join_element_wise(*columns, self._options.delimiter)
-        return pc.binary_join_element_wise(line, "\n", "").cast(pa.binary())
+    def _lines(self, columns: list[Pieces], rows: int) -> message.Bytes:
+        return line_messages(columns, self._options.delimiter, self._options.null, rows)
 
-    def _texts(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [
-            text_column(column, type, self._style)
-            for column, type in zip(batch.columns, self._types, strict=True)
-        ]
-
-    def _text_rows(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        if not self._types:
-            return [pa.array([b"\n"] * batch.num_rows)]
-        columns = [
-            pc.fill_null(texts if plain else self._escaped(texts), self._options.null)
-            for texts, plain in zip(self._texts(batch), self._plain, strict=True)
-        ]
-        return [self._joined(columns)]
+    def _text_rows(self, batch: pa.RecordBatch) -> message.Bytes:
+        columns: list[Pieces] = []
+        for column, type, plain in zip(batch.columns, self._types, self._plain, strict=True):
+            if plain:
+                columns.append(text_pieces(column, type, self._style))
+            else:
+                columns.append(_piece(self._escaped(text_column(column, type, self._style))))
+        return self._lines(columns, batch.num_rows)
 
     def _escaped(self, texts: pa.Array) -> pa.Array:
-        if not pc.any(pc.match_substring_regex(texts, self._needs_escapes)).as_py():
+        if not _has_any(texts, _ESCAPED + self._options.delimiter):
             return texts
         for plain, escaped in _ESCAPES:
             texts = pc.replace_substring(texts, plain, escaped)
@@ -143,19 +129,22 @@ class CopyFormatter:
             texts = pc.replace_substring(texts, delimiter, f"\\{delimiter}")
         return texts
 
-    def _csv_rows(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        if not self._types:
-            return [pa.array([b"\n"] * batch.num_rows)]
-        columns = [
-            pc.fill_null(
-                self._quoted(text_column(c, type, self._style), forced), self._options.null
-            )
-            for c, type, forced in zip(batch.columns, self._types, self._forced, strict=True)
-        ]
-        return [self._joined(columns)]
+    def _csv_rows(self, batch: pa.RecordBatch) -> message.Bytes:
+        columns: list[Pieces] = []
+        for column, type, plain, forced in zip(
+            batch.columns, self._types, self._plain, self._forced, strict=True
+        ):
+            if plain and not forced and len(self._types) > 1:
+                columns.append(text_pieces(column, type, self._style))
+            else:
+                texts = text_column(column, type, self._style)
+                columns.append(_piece(self._quoted(texts, forced)))
+        return self._lines(columns, batch.num_rows)
 
     def _quoted(self, texts: pa.Array, forced: bool) -> pa.Array:
         quote, escape = self._options.quote, self._options.escape
+        if not forced and not self._may_need_quotes(texts):
+            return texts
         need = pc.or_(
             pc.match_substring_regex(texts, self._needs_quotes),
             pc.equal(texts, self._options.null),
@@ -171,13 +160,30 @@ class CopyFormatter:
         quoted = pc.binary_join_element_wise(quote, inner, quote, "")
         return quoted if forced else pc.if_else(need, quoted, texts)
 
-    def _binary_rows(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        width = np.full(batch.num_rows, len(self._types), ">i2")
-        parts = [
-            pa.Array.from_buffers(pa.binary(2), len(width), [None, pa.py_buffer(width)]).cast(
-                pa.binary()
-            )
+    def _may_need_quotes(self, texts: pa.Array) -> bool:
+        options = self._options
+        if len(self._types) == 1 or _has_any(texts, f"{options.delimiter}{options.quote}\n\r"):
+            return True
+        return bool(pc.any(pc.equal(texts, options.null)).as_py())
+
+    def _binary_rows(self, batch: pa.RecordBatch) -> message.Bytes:
+        columns = [
+            [binary_column(column, type)]
+            for column, type in zip(batch.columns, self._types, strict=True)
         ]
-        for column, type in zip(batch.columns, self._types, strict=True):
-            parts += with_lengths(binary_column(column, type))
-        return parts
+        return field_messages(b"d", columns, batch.num_rows)
+
+
+def _piece(texts: pa.Array) -> Pieces:
+    return [texts.cast(pa.binary())]
+
+
+def _has_any(texts: pa.Array, characters: str) -> bool:
+    """Whether one of some ASCII characters is in a text, perhaps in one that is masked as NULL."""
+    _, offsets, data = texts.buffers()
+    if data is None or not len(texts):
+        return False
+    places = np.frombuffer(offsets, np.int32)
+    first, last = places[texts.offset], places[texts.offset + len(texts)]
+    whole = bytes(memoryview(data)[first:last])
+    return any(each in whole for each in map(str.encode, characters))

@@ -46,7 +46,7 @@ async def copy_out(wire: Wire, copy: CopyOut, style: OutputStyle) -> str:
     async for batch in copy.batches:
         count += batch.num_rows
         if copy.streaming and batch.num_rows <= CHUNK and formatter.is_plain:
-            wire.put(await ENCODINGS.of(batch, formatter.form, formatter.rows))
+            wire.put(await ENCODINGS.of(batch, formatter.form, formatter.shared))
             wire.flush()
             await wire.relieve()
             continue

@@ -18,7 +18,7 @@ def numeric_columns(column: pa.Array, scale: int | None) -> pa.Array | None:
     Short are those whose digits without the point are a number below 2**63, with up to 16 of them
     after the point. If `scale` is None, each has as few fractional digits as its value needs.
     """
-    unscaled = _unscaled(column)
+    unscaled = unscaled_decimals(column)
     places = column.type.scale
     if unscaled is None or not 0 <= places <= _MOST_SCALE:
         return None
@@ -47,7 +47,7 @@ def numeric_columns(column: pa.Array, scale: int | None) -> pa.Array | None:
     return _strings(words, 4 + counts, column)
 
 
-def _unscaled(column: pa.Array) -> Words | None:
+def unscaled_decimals(column: pa.Array) -> Words | None:
     """Return the digits of decimals without the point, 0 for NULL; None if some are too many."""
     if not pa.types.is_decimal128(column.type):
         return None

@@ -7,6 +7,7 @@ more than four digits, infinities, very large and very small doubles. Comparison
 
 from collections.abc import Callable
 from datetime import UTC, tzinfo
+from functools import lru_cache
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from foreshore import calendar
 from foreshore.expr.datum import from_array
 from foreshore.output_style import OutputStyle
+from foreshore.server.numeric_columns import unscaled_decimals
 from foreshore.text import format_text
 from foreshore.types import NUMERIC_DIGITS, SqlType
 
@@ -24,12 +26,68 @@ _YEAR_1 = calendar.days_from_civil(1, 1, 1)
 _YEAR_2037 = calendar.days_from_civil(2037, 1, 1)
 _YEAR_10000 = calendar.days_from_civil(10_000, 1, 1)
 
+_MOST_TABLED = 4  # digits behind the point up to which there is a table of their texts
+
 Texts: TypeAlias = pa.Array  # of strings
 
 
 def text_column(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     """Return the column's values in text format, as an Arrow array of strings."""
     return _COLUMNS.get(type.name, _one_by_one)(column, type, style)
+
+
+def text_pieces(column: pa.Array, type: SqlType, style: OutputStyle) -> list[pa.Array]:
+    """Return what gives the column's values in text format joined, as arrays of binary values.
+
+    Where a value is NULL, all of them are.
+    """
+    pieces = None
+    if type.name == "numeric":
+        pieces = _number_pieces(column, type.trim)
+    elif type.name == "timestamptz" and style.dates == "ISO":
+        pieces = _utc_pieces(column, style)
+    if pieces is None:
+        pieces = [text_column(column, type, style)]
+    return [each.cast(pa.binary()) for each in pieces]
+
+
+def _utc_pieces(column: pa.Array, style: OutputStyle) -> list[pa.Array] | None:
+    """Return the texts of times in UTC and their offsets; None if some need more, or a zone."""
+    micros = column.view(pa.int64())
+    if calendar.zone_named(style.zone) is not UTC or not len(micros):
+        return None
+    lowest, highest = pc.min_max(micros).values()
+    if lowest.is_valid and not (
+        lowest.as_py() >= (_YEAR_1 + 1) * calendar.DAY
+        and highest.as_py() < (_YEAR_10000 - 1) * calendar.DAY
+    ):
+        return None
+    offsets = pa.repeat(pa.scalar("+00"), len(micros))
+    return [_trimmed(column.cast(pa.timestamp("us"))), _nulls_of(column, offsets)]
+
+
+def _number_pieces(column: pa.Array, trim: bool) -> list[pa.Array] | None:
+    """Return the texts of decimals up to the point, and from the point on; None if it is long."""
+    places = column.type.scale
+    unscaled = unscaled_decimals(column) if 0 < places <= _MOST_TABLED else None
+    if unscaled is None:
+        return None
+    size = np.abs(unscaled)
+    whole, part = np.divmod(size, 10**places)
+    negative = unscaled < 0
+    texts = pa.array(np.where(negative, -whole, whole)).cast(pa.string())
+    below_one = negative & (whole == 0)
+    if below_one.any():
+        texts = pc.if_else(pa.array(below_one), "-0", texts)
+    fractions = _fractions(places, trim).take(pa.array(part))
+    return [_nulls_of(column, texts), _nulls_of(column, fractions)]
+
+
+@lru_cache
+def _fractions(places: int, trim: bool) -> pa.Array:
+    """Return the texts of all fractions with so many digits, each with its point before it."""
+    texts = [f".{number:0{places}}" for number in range(10**places)]
+    return pa.array([text.rstrip("0").rstrip(".") for text in texts] if trim else texts)
 
 
 def list_offsets(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":

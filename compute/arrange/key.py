@@ -26,7 +26,7 @@ from foreshore.types import Datum, SqlType
 Words = npt.NDArray[np.uint64]
 
 _SEED = secrets.randbits(64)
-_MASK = (1 << 64) - 1
+MASK = (1 << 64) - 1
 _A = 0x9E3779B97F4A7C15
 _B = 0xBF58476D1CE4E5B9
 _C = 0x94D049BB133111EB
@@ -46,10 +46,10 @@ def _fold(hashes: Words, words: Words) -> Words:
 
 
 def _fold_one(hash: int, word: int) -> int:
-    word = ((hash + _A) & _MASK) ^ word
-    word = ((word ^ (word >> 30)) * _B) & _MASK
-    word = ((word ^ (word >> 27)) * _C) & _MASK
-    return ((word ^ (word >> 31)) + hash * _A) & _MASK
+    word = ((hash + _A) & MASK) ^ word
+    word = ((word ^ (word >> 30)) * _B) & MASK
+    word = ((word ^ (word >> 27)) * _C) & MASK
+    return ((word ^ (word >> 31)) + hash * _A) & MASK
 
 
 def hash_columns(columns: Sequence[pa.Array], types: Sequence[SqlType] | None, rows: int) -> Words:
@@ -105,7 +105,7 @@ def datum_words(datum: Datum, type: SqlType) -> tuple[int, ...]:
             | "timestamptz"
         ):
             assert isinstance(datum, int)
-            return (datum & _MASK,)
+            return (datum & MASK,)
         case "text" | "varchar" | "bpchar" | "name" if isinstance(datum, str):
             data = datum.encode()
             if len(data) <= SHORT:
@@ -119,9 +119,9 @@ def _string_word(data: bytes) -> int:
     total = 0
     for start in range(0, len(data), 8):
         part = data[start : start + 8]
-        word = int.from_bytes(part, "little") << (64 - 8 * len(part)) & _MASK
-        total += _fold_one(start // 8 * _C & _MASK, word)
-    return _fold_one(total & _MASK, len(data))
+        word = int.from_bytes(part, "little") << (64 - 8 * len(part)) & MASK
+        total += _fold_one(start // 8 * _C & MASK, word)
+    return _fold_one(total & MASK, len(data))
 
 
 def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
-from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_words
+from foreshore.compute.arrange.key import MASK, Words, hash_columns, hash_words, key_words
 from foreshore.compute.arrange.run import Ints, Updates, sort_and_consolidate
 from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
@@ -67,6 +67,7 @@ class KeyLayout:
         self._desc = desc
         self._drops_nulls = constraint.nulls_distinct
         self.takes_tuples = takes_tuples(constraint, desc)
+        self._is_integer = [type.name in ("int2", "int4", "int8") for type in self.types] == [True]
         self._hashed: tuple[Row | None, int] = None, 0  # the last key: an UPDATE needs it again
 
     def arrangement(self, since: Timestamp) -> Arrangement:
@@ -140,9 +141,12 @@ class KeyLayout:
         last, hash = self._hashed
         if key == last:
             return hash
-        words = key_words(key, self.types)
-        assert words is not None, key
-        hash = hash_words(words)
+        if self._is_integer:
+            hash = hash_words((int(key[0]) & MASK,))  # type: ignore[arg-type]
+        else:
+            words = key_words(key, self.types)
+            assert words is not None, key
+            hash = hash_words(words)
         self._hashed = key, hash
         return hash
 

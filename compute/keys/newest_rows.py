@@ -183,11 +183,16 @@ class NewestRows:
 
     def _load(self, hash: int, key: Row) -> tuple[Entry, bool]:
         """Return the arrangement's newest row of a key, and whether no other key has its hash."""
+        updates = self._reader.under(hash)
+        if len(updates) == 1:  # nearly always
+            row, _, time, diff = updates[0]
+            if diff == 1 and self._layout.key(row) == key:
+                return Entry(key, row, time), True
         latest = 0
         alone = True
         counts: dict[int, int] = {}
         rows: dict[int, Row] = {}
-        for row, row_hash, time, diff in self._reader.under(hash):
+        for row, row_hash, time, diff in updates:
             latest = max(latest, time)
             if self._layout.key(row) != key:
                 alone = False
@@ -202,12 +207,10 @@ class NewestRows:
         self._entries[hash] = entry
         self._bytes += 200
         if entry.row is not None:
-            self._bytes += sum(
-                [
-                    32 if not isinstance(each, str | bytes | tuple) else 32 + len(each)
-                    for each in entry.row
-                ]
-            )
+            self._bytes += 32 * len(entry.row)
+            for each in entry.row:
+                if not isinstance(each, int):
+                    self._bytes += len(each) if isinstance(each, str | bytes | tuple) else 0
 
 
 def _summed(changes: Sequence[Change]) -> dict[Row, int]:

@@ -126,6 +126,8 @@ def batch_of(type: SqlType, data: list[Datum]) -> pa.RecordBatch:
 
 @example((TIMESTAMPTZ, [2_846_473_200_000_000]), "America/New_York", 0)  # after 2037
 @example((numeric(20, 4), ["0.0000"]), "UTC", 0)
+@example((numeric(20, 4), ["-0.0500", None, "-1.0001", "7.0000"]), "UTC", 0)
+@example((NUMERIC, ["-0.05", "100", None, "-0.5", "12.3456"]), "UTC", 0)
 @given(PICKED, st.sampled_from(ZONES), st.sampled_from([0, 1]))
 def test_few_rows_and_many_are_encoded_alike(
     picked: tuple[SqlType, list[Datum]], zone: str, format: int
@@ -250,3 +252,14 @@ def test_columns_of_any_size_are_encoded() -> None:
     got = cells(bytes(encoder.chunk(batch.slice(90_000, 10_000), OutputStyle())))
     assert got[-1] == [struct.pack("!q", 99_999)]
     assert len(got) == 10_000
+
+
+@pytest.mark.parametrize("format", [0, 1])
+def test_lengths_of_every_size_are_written(format: int) -> None:
+    texts = [
+        None if size is None else "x" * size for size in (0, None, 1, 255, 256, 65_536, 70_000)
+    ]
+    desc = RelationDesc(("x", "y"), (ColumnType(TEXT), ColumnType(TEXT)))
+    batch = pa.RecordBatch.from_arrays([pa.array(texts), pa.array(texts[::-1])], ["x", "y"])
+    encoder = RowEncoder(desc, (format, format))
+    assert bytes(encoder.chunk(batch, OutputStyle())) == encoder.few(batch, OutputStyle())

@@ -127,7 +127,7 @@ def test_copy_out_then_copy_in_round_trips(
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=desc.arrow_schema())
     formatter = CopyFormatter(desc, options, OutputStyle())
-    data = b"".join(messages(formatter.rows(batch)))
+    data = b"".join(messages(bytes(formatter.rows(batch))))
     wanted = [[None if a is None else str(a), b] for a, b in values]
     assert read(desc, options, data, step, bulk=True) == wanted
     assert read(desc, options, data, step, bulk=False) == wanted
