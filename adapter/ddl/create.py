@@ -79,6 +79,11 @@ async def create_table(context: StatementContext, plan: CreateTable) -> Complete
         id = add_table(context, plan)
         if plan.foreign_keys:
             await add_foreign_keys(context, id, plan.foreign_keys)
+        for text in plan.indexes:
+            (syntax,) = parse(text)
+            index = plan_statement(syntax, context.planner.reader())
+            assert isinstance(index, CreateIndex), index
+            create_index(context, index)
     return Completed("CREATE TABLE")
 
 

@@ -93,6 +93,7 @@ class CreateTableStatement(Syntax):
     temporary: bool = False
     on_commit: OnCommit | None = None
     foreign_keys: tuple[ForeignKeyDefinition, ...] = ()
+    indexes: tuple[tuple[str | None, str], ...] = ()  # names, and texts of the keys
 
     @property
     def columns(self) -> tuple[ColumnDefinition, ...]:

@@ -221,20 +221,6 @@ class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinition
         self._key_order()
         return found
 
-    def _index_key(self) -> ast.Expression:
-        """Parse a key of an index; operator class and sort order are accepted without effect."""
-        key = self.expression()
-        self._key_order()
-        return key
-
-    def _key_order(self) -> None:
-        if self.token.kind == WORD and self.token.value.endswith("_ops"):
-            self.advance()
-        if not self.accept("asc"):
-            self.accept("desc")
-        if self.accept("nulls") and not self.accept("first"):
-            self.expect("last")
-
     # --- DROP, ALTER
 
     def _kind(self) -> str:

@@ -4,10 +4,10 @@ from typing import Literal as OneOf
 
 from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
-from foreshore.sql.parse.foreign_keys import ForeignKeyParser
 from foreshore.sql.parse.grammar.base import IS
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, add_option
+from foreshore.sql.parse.table_parts import TablePartParser
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 
@@ -29,7 +29,7 @@ _LOCK_MODES = (
 )
 
 
-class TableParser(ForeignKeyParser):
+class TableParser(TablePartParser):
     """Parse CREATE TABLE and ALTER TABLE."""
 
     # --- CREATE TABLE
@@ -46,9 +46,14 @@ class TableParser(ForeignKeyParser):
             self.unsupported("CREATE TABLE OF")
         columns: list[ast.ColumnDefinition | ast.LikeTable] = []
         constraints: list[ast.TableConstraint] = []
+        indexes: list[tuple[str | None, str]] = []
         self.expect_symbol("(")
         while not self.at_symbol(")"):
-            if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
+            if self._at_named_list("index"):
+                indexes.append(self._index_of_table())
+            elif self._at_named_list("family"):
+                self._family()
+            elif self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
                 constraints.append(self._table_constraint())
             elif self.at_word("like"):
                 columns.append(self._like())
@@ -64,8 +69,9 @@ class TableParser(ForeignKeyParser):
         foreign = tuple(each for each in constraints if isinstance(each, ast.ForeignKeyDefinition))
         own = tuple(each for each in constraints if isinstance(each, ast.ConstraintDefinition))
         return ast.CreateTableStatement(
-            name, tuple(columns), own, if_not_exists, retain, temporary, on_commit, foreign
-        )
+            name, tuple(columns), own, if_not_exists, retain, temporary, on_commit, foreign,
+            tuple(indexes),
+        )  # fmt: skip
 
     def _like(self) -> ast.LikeTable:
         """Parse `LIKE table [INCLUDING | EXCLUDING property] ...`."""
@@ -318,7 +324,7 @@ class TableParser(ForeignKeyParser):
             if not primary:
                 self.expect("unique")
             is_index = not primary and name is None and column is None and self.accept("index")
-            if is_index:  # the form in which the catalog keeps unique indexes
+            if is_index and not self.at_symbol("("):
                 name = self.name()
             distinct = True
             if not primary and self.accept("nulls"):
@@ -326,7 +332,10 @@ class TableParser(ForeignKeyParser):
                 self.expect("distinct")
             if self.at_words("using", "index"):
                 self.unsupported("a constraint USING INDEX")
-            columns = column or self.in_parentheses(self.name_at)
+            one = self._index_column if is_index else self.name_at
+            columns = column or self.in_parentheses(one)
+            if is_index and self.at_word("where"):
+                self.unsupported("a unique index with WHERE")
             if self.at_word("include", "using") or self.at_words("with"):
                 self.unsupported(f"{self.token.value.upper()} of a constraint")
             kind: OneOf["primary key", "unique"] = "primary key" if primary else "unique"

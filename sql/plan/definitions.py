@@ -132,6 +132,7 @@ class CreateTable(WritePlan):
     # the generated columns, with their values over the table's row
     computed: tuple[tuple[int, Scalar], ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()  # without oids; THIS_TABLE stands for its own id
+    indexes: tuple[str, ...] = ()  # statements that create indexes on it
 
 
 @dataclass(frozen=True, slots=True)

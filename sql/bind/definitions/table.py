@@ -76,8 +76,19 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
     foreign = bound_foreign_keys(
         planning, name, definition.desc, definition.constraints, statement.foreign_keys
     )
-    retain_ms = retention(statement.retain)
-    return replace(definition, retain_ms=retain_ms, on_commit=on_commit, foreign_keys=foreign)
+    return replace(
+        definition,
+        retain_ms=retention(statement.retain),
+        on_commit=on_commit,
+        foreign_keys=foreign,
+        indexes=tuple(_index_on(name, *each) for each in statement.indexes),
+    )
+
+
+def _index_on(table: Name, index: str | None, keys: str) -> str:
+    """Return the statement that creates an index; `keys` are in parentheses."""
+    name = quote_identifier(index) + " " if index else ""
+    return f"CREATE INDEX {name}ON {dotted(table.parts)} {keys}"
 
 
 def bound_on_commit(

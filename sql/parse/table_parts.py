@@ -1,0 +1,53 @@
+"""Parse INDEX and FAMILY within CREATE TABLE, as CockroachDB writes them, and keys of indexes."""
+
+from foreshore.sql import ast
+from foreshore.sql.parse.foreign_keys import ForeignKeyParser
+from foreshore.sql.parse.lexer import NUMBER, WORD
+
+
+class TablePartParser(ForeignKeyParser):
+    """Parse parts of CREATE TABLE that are neither columns nor constraints."""
+
+    def _at_named_list(self, word: str) -> bool:
+        """Whether `word [name] (` follows, and no number: that would be a column called `word`."""
+        if not self.at_word(word):
+            return False
+        opens = 1 if self.peek(1).value == "(" else 2
+        return self.peek(opens).value == "(" and self.peek(opens + 1).kind != NUMBER
+
+    def _index_of_table(self) -> tuple[str | None, str]:
+        """Parse `INDEX [name] (keys)`; return the name and the text of the keys."""
+        self.expect("index")
+        name = None if self.at_symbol("(") else self.name()
+        start = self.token.start
+        self.in_parentheses(self._index_key)
+        text = self.text[start : self.last_end]
+        if self.at_word("where", "include", "storing", "using", "with"):
+            self.unsupported(f"INDEX ... {self.token.value.upper()} in CREATE TABLE")
+        return name, text
+
+    def _family(self) -> None:
+        """Parse `FAMILY [name] (columns)`, CockroachDB's layout of rows, which has no effect."""
+        self.expect("family")
+        if not self.at_symbol("("):
+            self.name()
+        self.in_parentheses(self.name_at)
+
+    def _index_column(self) -> tuple[str, int]:
+        found = self.name_at()
+        self._key_order()
+        return found
+
+    def _index_key(self) -> ast.Expression:
+        """Parse a key of an index; operator class and sort order are accepted without effect."""
+        key = self.expression()
+        self._key_order()
+        return key
+
+    def _key_order(self) -> None:
+        if self.token.kind == WORD and self.token.value.endswith("_ops"):
+            self.advance()
+        if not self.accept("asc"):
+            self.accept("desc")
+        if self.accept("nulls") and not self.accept("first"):
+            self.expect("last")
