@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from foreshore.compute.flow.batch import Batch, Hashes, Ints
-from foreshore.compute.flow.kernels import groups, rows
+from foreshore.compute.flow.batch import Batch, Hashes, Ints, concat
+from foreshore.compute.flow.kernels import equal, groups, rows
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.sums import Points
 
+MANY = 1 << 13  # updates from which on equal ones are looked for first
 _NO_BYTES = np.zeros(0, np.uint8)
 _NO_INTS = np.zeros(0, np.int64)
 
@@ -36,8 +37,28 @@ def points_of(order: Ints, hashes: Hashes, updates: Batch, key: int, window: Win
 
 
 def consolidated(batch: Batch, seed: int) -> Batch:
-    """Return updates with equal ones added up."""
-    order, hashes = grouped(batch, batch.width, seed)
+    """Return updates with equal ones added up, in any order.
+
+    Of many updates only those that may have an equal one are compared.
+    """
+    hashes = np.empty(len(batch), np.uint64)
+    rows.hash_keys(batch.words, batch.width, np.uint64(seed), hashes)
+    if len(batch) < MANY:
+        return _added_up(batch, hashes)
+    places = equal.may_have_equal(hashes)
+    if 2 * len(places) > len(batch):
+        return _added_up(batch, hashes)
+    found = _added_up(batch.take(places), hashes[places])
+    alone = batch.diffs != 0
+    if len(found) == len(places) and alone.all():
+        return batch
+    alone[places] = False
+    return concat((batch.take(alone), found), batch.width)
+
+
+def _added_up(batch: Batch, hashes: Hashes) -> Batch:
+    """Return updates with equal ones added up, given the hashes of all words."""
+    order = groups.group_rows(hashes, batch.words, batch.times, batch.width)
     _, words, times, diffs = rows.gather_consolidated(
         order, hashes, batch.words, batch.times, batch.diffs, np.int64(-(1 << 63))
     )
