@@ -13,7 +13,7 @@ from foreshore.compute.flow.float_sums import Comoments, FloatSums
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Place, composed, layout_of
 from foreshore.compute.flow.operators.listed import Listed
-from foreshore.compute.flow.operators.reduce import Distinct, Extreme, Reduce, SumOf, Sums
+from foreshore.compute.flow.operators.reduce import Distinct, End, Extremes, Reduce, SumOf, Sums
 from foreshore.compute.flow.sums import SumTable, width_of_sum
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
@@ -86,7 +86,11 @@ class _ReduceBuilder:
         """Build the operator."""
         plain: list[tuple[Aggregate, Place]] = []
         distinct: list[Distinct] = []
-        ordered: list[Extreme | Listed] = []
+        ordered: list[Extremes | Listed] = []
+        # By value and filter, and whether the order is descending: a maximum of values that are
+        # equal and look different is the first of them, for all others the last of what a minimum
+        # is the first of.
+        ends: dict[tuple[Scalar, Scalar | None, bool], list[End]] = {}
         for number, aggregate in enumerate(self._reduce.aggregates):
             place = self.layout.places[len(self._key.places) + number]
             match kind_of_aggregate(aggregate):
@@ -95,9 +99,14 @@ class _ReduceBuilder:
                 case "sums":
                     plain.append((aggregate, place))
                 case "extreme":
-                    ordered.append(self._extreme(aggregate, place))
+                    (arg,) = aggregate.args
+                    is_max = aggregate.function == "max"
+                    descending = is_max and shows_least(place.type)
+                    end = End(place, is_last=is_max and not descending)
+                    ends.setdefault((arg, aggregate.filter, descending), []).append(end)
                 case "listed":
                     ordered.append(self._listed(aggregate, place))
+        ordered += [self._extremes(*of, found) for of, found in ends.items()]
         for scalar, place in zip(self._reduce.group_key, self._key.places, strict=True):
             if shows_least(place.type):
                 ordered.append(self._least_shown(scalar, place))
@@ -144,38 +153,42 @@ class _ReduceBuilder:
         table = SumTable(self._key.words, np.array(kinds, np.int64))
         return Sums(compiler.program(), table, sums)
 
-    def _extreme(self, aggregate: Aggregate, place: Place) -> Extreme:
-        (arg,) = aggregate.args
+    def _extremes(
+        self, arg: Scalar, filter: Scalar | None, descending: bool, ends: Sequence[End]
+    ) -> Extremes:
+        """Return minima and maxima of a value, which share their ordered rows."""
         compiler = self._compiler()
-        compiler.filter(_conditions(aggregate))
+        compiler.filter([is_not_null(arg), *(() if filter is None else (filter,))])
         self._put_key(compiler)
         value = compiler.resolved(arg)
         try:
-            compiler.put_order(value, descending=aggregate.function == "max", nulls=1)
+            compiler.put_order(value, descending=descending, nulls=1)
         except NotOrderable as error:
-            raise Unsupported(f"{aggregate.function} of {error}") from error
+            raise Unsupported(f"minima and maxima of {error}") from error
         if shows_least(type_of(arg)):
-            return self._first(compiler, value, place)
-        return self._first_of(compiler, value, "key", place)
+            return self._first(compiler, value, ends)
+        return self._ends_of(compiler, value, "key", ends)
 
-    def _least_shown(self, key: Scalar, place: Place) -> Extreme:
+    def _least_shown(self, key: Scalar, place: Place) -> Extremes:
         """Return what gives a column of the key the least of the equal values of a group."""
         compiler = self._compiler()
         compiler.filter([is_not_null(key)])
         self._put_key(compiler)
-        return self._first(compiler, compiler.resolved(key), place)
+        return self._first(compiler, compiler.resolved(key), [End(place, is_last=False)])
 
-    def _first(self, compiler: Compiler, value: Scalar, place: Place) -> Extreme:
+    def _first(self, compiler: Compiler, value: Scalar, ends: Sequence[End]) -> Extremes:
         """Return what gives the first value in the order put out, of equal ones the least."""
         compiler.put_shown(value)
-        return self._first_of(compiler, value, "row", place)
+        return self._ends_of(compiler, value, "row", ends)
 
-    def _first_of(self, compiler: Compiler, value: Scalar, form: Form, place: Place) -> Extreme:
+    def _ends_of(
+        self, compiler: Compiler, value: Scalar, form: Form, ends: Sequence[End]
+    ) -> Extremes:
         at = len(compiler.texts)
         compiler.put((ColumnType(type_of(value), False),), (value,), form)
         program = compiler.program()
         spine = self._builder.spine(self._key.words, program.texts)
-        return Extreme(program, spine, at, place, self._builder.context)
+        return Extremes(program, spine, at, ends, self._builder.context)
 
     def _listed(self, aggregate: Aggregate, place: Place) -> Listed:
         compiler = self._compiler()

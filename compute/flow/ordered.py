@@ -144,6 +144,37 @@ class OrderedSpine(Spine):
             words[here] = run.words[places[here]]
         return points, words, counts
 
+    def ends(
+        self, points: Points, counts: Ints, *, first: bool, last: bool
+    ) -> tuple[tuple[Ints, Words], tuple[Ints, Words]]:
+        """Return the first and the last rows of the points' groups: points, words.
+
+        Those that nobody asks for are left out. Where `counts` is 0 the group has no rows.
+        """
+        padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
+        interner = self.interner
+        runs, places = (np.empty((len(points), 2), np.int64) for _ in range(2))
+        kernels.group_ends(
+            points.rows, points.times, points.first, np.ascontiguousarray(counts),
+            points.hashes, points.words, self.key, first, last,
+            tuple(run.hashes for run in padded),
+            tuple(run.words for run in padded),
+            tuple(run.times for run in padded),
+            tuple(run.diffs for run in padded),
+            self.texts, interner.arena, interner.starts, interner.lengths, runs, places,
+        )  # fmt: skip
+        return self._taken(runs[:, 0], places[:, 0]), self._taken(runs[:, 1], places[:, 1])
+
+    def _taken(self, runs: Ints, places: Ints) -> tuple[Ints, Words]:
+        """Return the numbers of the rows whose run is not -1, and their words."""
+        found = np.flatnonzero(runs >= 0)
+        runs, places = runs[found], places[found]
+        words = np.empty((len(found), self.width), np.int64)
+        for number, run in enumerate(self.runs):
+            here = runs == number
+            words[here] = run.words[places[here]]
+        return found, words
+
     def rows_near(self, points: Points, region: Region) -> Near:
         """Return the rows of the points' groups near the changed rows of each group."""
         padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))

@@ -117,6 +117,19 @@ def place_of(hashes, words, hash, bounds, row, texts, arena, starts, lengths, be
 
 
 @inlined
+def end_of(hashes, words, hash, keys, row, width, begin):
+    """Return the place after the last row of a group, which begins at `begin` or before it."""
+    high = len(hashes)
+    if hash != np.uint64(0xFFFFFFFFFFFFFFFF):
+        high = first_at(hashes, hash + np.uint64(1))
+    if begin >= high or same_words(words, high - 1, keys, row, width):
+        return high
+    while begin < high and same_words(words, begin, keys, row, width):
+        begin += 1  # other groups have the same hash, which is rare
+    return begin
+
+
+@inlined
 def next_run(
     keys, row, width, hash, run_hashes, run_words, at, sign, texts, arena, starts, lengths
 ):
@@ -238,3 +251,56 @@ def rows_near(
             size += 1
         ends[p] = inside
     return size
+
+
+@kernel
+def group_ends(
+    point_rows, point_times, point_first, counts, wanted, keys, width, with_first, with_last,
+    run_hashes, run_words, run_times, run_diffs, texts, arena, starts, lengths, runs, places,
+):  # fmt: skip
+    """Set the run and the place of the first and of the last row of each point's group.
+
+    They are in columns 0 and 1 of `runs` and `places`; the run is -1 if there is none, as where
+    `counts` is 0, or if nobody asks for that end. Where a group begins and ends is found once for
+    all of its points.
+    """
+    begins = np.empty(MOST_RUNS, np.int64)
+    ends = np.empty(MOST_RUNS, np.int64)
+    at = np.empty(MOST_RUNS, np.int64)
+    for p in range(len(point_rows)):
+        row, time = point_rows[p], point_times[p]
+        hash = wanted[row]
+        if point_first[p]:
+            for r in range(MOST_RUNS):
+                begin = first_at(run_hashes[r], hash)
+                while (
+                    begin < len(run_hashes[r])
+                    and run_hashes[r][begin] == hash
+                    and not same_words(keys, row, run_words[r], begin, width)
+                ):
+                    begin += 1
+                begins[r] = begin
+                if with_last:
+                    ends[r] = end_of(run_hashes[r], run_words[r], hash, keys, row, width, begin)
+        for end in range(2):
+            runs[p, end] = -1
+            if counts[p] <= 0 or not (with_last if end else with_first):
+                continue
+            sign = -1 if end else 1
+            for r in range(MOST_RUNS):
+                at[r] = ends[r] - 1 if end else begins[r]
+            while True:
+                found = next_run(
+                    keys, row, width, hash, run_hashes, run_words, at, sign,
+                    texts, arena, starts, lengths,
+                )  # fmt: skip
+                if found < 0:
+                    break
+                place = at[found]
+                total = pass_row(
+                    found, hash, run_hashes, run_words, run_times, run_diffs, at, sign, time,
+                    len(texts),
+                )  # fmt: skip
+                if total > 0:
+                    runs[p, end], places[p, end] = found, place
+                    break

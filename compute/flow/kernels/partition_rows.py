@@ -7,22 +7,9 @@ the merged order. So reading costs little more than copying.
 import numpy as np
 
 from foreshore.compute.flow.kernels.jit import inlined, kernel
-from foreshore.compute.flow.kernels.ordered import MOST_RUNS, next_run, pass_row, place_of
+from foreshore.compute.flow.kernels.ordered import MOST_RUNS, end_of, next_run, pass_row, place_of
 from foreshore.compute.flow.kernels.probing import first_at
 from foreshore.compute.flow.kernels.rows import compare_rows, same_words
-
-
-@inlined
-def _end_of(hashes, words, hash, keys, row, width, begin):
-    """Return the place after the last row of a group, which begins at `begin` or before it."""
-    high = len(hashes)
-    if hash != np.uint64(0xFFFFFFFFFFFFFFFF):
-        high = first_at(hashes, hash + np.uint64(1))
-    if begin >= high or same_words(words, high - 1, keys, row, width):
-        return high
-    while begin < high and same_words(words, begin, keys, row, width):
-        begin += 1  # other groups have the same hash, which is rare
-    return begin
 
 
 @kernel
@@ -61,9 +48,7 @@ def find_extents(
                     )  # fmt: skip
                 middles[group, r] = middle
                 begins[group, r] = middle
-                ends[group, r] = _end_of(
-                    run_hashes[r], run_words[r], hash, keys, row, width, middle
-                )
+                ends[group, r] = end_of(run_hashes[r], run_words[r], hash, keys, row, width, middle)
         points += 1
         if before > 0 and not whole:
             for r in range(MOST_RUNS):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from foreshore.compute.bulk.exact import comoment_float
-from foreshore.compute.flow.batch import Batch, Words
+from foreshore.compute.flow.batch import Batch, Ints, Words
 from foreshore.compute.flow.convert import column_at, words_of_values
 from foreshore.compute.flow.layout import Layout, Place
 from foreshore.compute.flow.operators.rows import put_null
@@ -47,7 +47,7 @@ class Listed(StagedRows):
         self._place = place
         self._context = context
 
-    def put(self, points: Points, input: Batch, words: Words) -> None:
+    def put(self, points: Points, count: Ints, input: Batch, words: Words) -> None:
         """Write the words of this aggregate for each point, given the input's updates."""
         self._stage(self._program.run(input, self._context))
         found, rows, counts = self._spine.rows_at(

@@ -117,31 +117,51 @@ class Sums:
                 each.floats.restore()
 
 
-class Extreme(StagedRows):
-    """The least or the greatest value of each group: the first of ordered rows."""
+@dataclass(frozen=True, slots=True)
+class End:
+    """A minimum, or a maximum if `is_last`, of ordered values: its column of the output."""
+
+    place: Place
+    is_last: bool
+
+
+class Extremes(StagedRows):
+    """The least and the greatest value of each group: the first and the last of ordered rows."""
 
     def __init__(
-        self, program: Program, spine: OrderedSpine, value: int, place: Place, context: Context
+        self,
+        program: Program,
+        spine: OrderedSpine,
+        value: int,
+        ends: Sequence[End],
+        context: Context,
     ) -> None:
         super().__init__(spine)
         self._program = program
         self._value = value  # the value's first word in the spine's rows
-        self._place = place
+        self._ends = tuple(ends)
         self._context = context
 
-    def put(self, points: Points, input: Batch, words: Words) -> None:
-        """Write the words of this aggregate for each point, given the input's updates."""
+    def put(self, points: Points, count: Ints, input: Batch, words: Words) -> None:
+        """Write the words of these aggregates for each point, given the input's updates.
+
+        `count` is how many rows a group has: where it has none, none are looked for.
+        """
         self._stage(self._program.run(input, self._context))
-        found, there, _ = self._spine.rows_at(
-            points.rows, points.times, points.hashes, points.words, 0, 1
+        both = self._spine.ends(
+            points,
+            count,
+            first=any(not end.is_last for end in self._ends),
+            last=any(end.is_last for end in self._ends),
         )
-        place = self._place
-        null = np.ones(len(points), np.bool_)
-        null[found] = False
-        for k in range(place.width):
-            words[found, place.word + k] = there[:, self._value + k]
-        if place.bit >= 0:  # else a group without a value is not there
-            put_null(words, null, place)
+        for end in self._ends:
+            found, there = both[end.is_last]
+            null = np.ones(len(points), np.bool_)
+            null[found] = False
+            for k in range(end.place.width):
+                words[found, end.place.word + k] = there[:, self._value + k]
+            if end.place.bit >= 0:  # else a group without a value is not there
+                put_null(words, null, end.place)
 
 
 class Distinct:
@@ -207,7 +227,7 @@ class Reduce:
         layout: Layout,
         key: Layout,
         sums: Sums,
-        ordered: Sequence[Extreme | Listed],
+        ordered: Sequence[Extremes | Listed],
         distinct: Sequence[Distinct],
         context: Context,
         bulk: Bulk | None,
@@ -244,7 +264,7 @@ class Reduce:
         words[:, : self._key] = updates.words[points.rows, : self._key]
         count = self._sums.put(points, order, hashes, updates, words)
         for each in self._ordered:
-            each.put(points, inputs[0], words)
+            each.put(points, count, inputs[0], words)
         for distinct in self._distinct:
             distinct.put(points, inputs[0], words, window)
         return self._changes(points, count, words)
@@ -286,7 +306,7 @@ class Reduce:
         )
 
     @property
-    def _parts(self) -> tuple[Extreme | Listed | Distinct, ...]:
+    def _parts(self) -> tuple[Extremes | Listed | Distinct, ...]:
         return (*self._ordered, *self._distinct)
 
     def commit(self) -> None:
