@@ -12,14 +12,13 @@ from foreshore.compute.bulk.framed import FloatComoments, FloatSums
 from foreshore.compute.flow.batch import Ints, Words
 from foreshore.compute.flow.convert import column_at, nulls_at, words_of_values
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels import frames
 from foreshore.compute.flow.layout import Place
 from foreshore.compute.flow.operators.rows import put_null
 from foreshore.compute.flow.partitions import Part, Partitions
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.ir import WindowFunction
 from foreshore.types import Datum
-
-_MASK, _SHIFT = np.int64(0xFFFFFFFF), np.int64(32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,10 +41,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Before:
-    """A running count, and a sum in limbs of 32 bits, over the rows before those that are here."""
+    """A running count, by row, and a sum by partition, over the rows before those that are here.
+
+    The sum is of 128 bits: its low and high words.
+    """
 
     count: Ints
-    limbs: tuple[Ints, ...] = ()
+    low: Ints
+    high: Ints
 
 
 def before_of(
@@ -60,19 +63,14 @@ def before_of(
     counted = _counted(rows, filter)
     for arg in args:
         counted = counted & ~rows.null(arg)
-    points = len(count)
-
-    def rest(whole: Ints, here: Ints) -> Ints:
-        found = np.zeros(points, np.int64)
-        np.add.at(found, partition, here)
-        return (whole - found)[partition]
-
-    counts = rest(count, counted.astype(np.int64))
+    counts = (count - np.bincount(partition[counted], minlength=len(count)))[partition]
     if total is None:
-        return Before(counts)
-    whole = _limbs(total[:, 0], total[:, 1])
-    here = _limbs_at(rows, args[0], counted)
-    return Before(counts, tuple(map(rest, whole, here)))
+        none = np.zeros(len(count), np.int64)
+        return Before(counts, none, none)
+    low, high = total[:, 0].copy(), total[:, 1].copy()
+    (arg,) = args
+    frames.subtract_rows(rows.words, arg.word, arg.width, counted, partition, low, high)
+    return Before(counts, low, high)
 
 
 def _counted(rows: Rows, filter: Place | None) -> Any:
@@ -222,18 +220,6 @@ def _over(parts: Sequence[Part], prefix: Ints) -> Ints:
     return total
 
 
-def _limbs(low: Ints, high: Ints) -> tuple[Ints, ...]:
-    """Return integers of 128 bits as four of 32 bits, whose sums do not overflow."""
-    return low & _MASK, (low >> _SHIFT) & _MASK, high & _MASK, high >> _SHIFT
-
-
-def _limbs_at(rows: Rows, arg: Place, counted: Any) -> tuple[Ints, ...]:
-    """Return the values of an argument, 0 where they do not count."""
-    low = rows.words[:, arg.word]
-    high = rows.words[:, arg.word + 1] if arg.width == 2 else low >> np.int64(63)
-    return tuple(np.where(counted, limb, 0) for limb in _limbs(low, high))
-
-
 def _put_sums(
     rows: Rows,
     arg: Place,
@@ -244,16 +230,16 @@ def _put_sums(
     before: Before | None,
 ) -> None:
     """Write sums of integers of 64 or 128 bits, in 128 bits."""
-    shift = _SHIFT
-    sums = [_over(parts, _prefix(limb)) for limb in _limbs_at(rows, arg, counted)]
-    if before is not None:
-        sums = [here + there for here, there in zip(sums, before.limbs, strict=True)]
-    for k in range(3):
-        sums[k + 1] = sums[k + 1] + (sums[k] >> shift)
-        sums[k] = sums[k] & _MASK
-    words[:, place.word] = sums[0] | (sums[1] << shift)
-    if place.width == 2:
-        words[:, place.word + 1] = sums[2] | (sums[3] << shift)
+    partition = rows.partitions.partition
+    if before is None:
+        low = high = np.zeros(int(partition[-1]) + 1, np.int64)
+    else:
+        low, high = before.low, before.high
+    firsts, ends = map(np.stack, zip(*parts, strict=True))
+    frames.put_sums(
+        rows.words, arg.word, arg.width, counted, firsts, ends,
+        partition, low, high, words, place.word, place.width,
+    )  # fmt: skip
 
 
 def _put_extremes(

@@ -22,6 +22,7 @@ Count = Callable[[FrameBound], int]
 class Partitions:
     """For each row, the first row of its partition and of its peers, and the rows after them."""
 
+    partition: Ints  # its number
     rows: Ints
     start: Ints
     end: Ints
@@ -54,7 +55,7 @@ class Partitions:
             here = np.bincount(partition[differs], minlength=len(before))
             groups_before = all_groups - here
         return cls(
-            rows, start, end, first_peer, after_peers, group,
+            partition, rows, start, end, first_peer, after_peers, group,
             before[partition], groups_before[partition],
         )  # fmt: skip
 
