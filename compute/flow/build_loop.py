@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from foreshore.compute.flow.errors import Port, may_be_negative
+from foreshore.compute.flow.contents import Contents
+from foreshore.compute.flow.errors import ERROR_LAYOUT, Port, may_be_negative
 from foreshore.compute.flow.iteration import Iteration
-from foreshore.compute.flow.layout import layout_of
+from foreshore.compute.flow.layout import Layout, layout_of
 from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.loop import Loop, LoopValue
 from foreshore.compute.flow.operators.operator import Source
@@ -80,10 +81,11 @@ class _LoopBuilder:
         given = [id for id in inner.sources if id not in previous]
         limit = loop.limit or MOST_ROUNDS
         port = outer.port_of(loop, Port(signed=False))
+        inputs = [self._input(inner, id) for id in given]
         operator = Loop(
-            [self._input(inner, id) for id in given], given, previous, layouts, fresh,
+            inputs, given, previous, layouts, fresh,
             self._unsettled(previous) if loop.fails else None,
-            limit, port, outer.context,
+            limit, port, self._contents(inputs, layouts), outer.context,
         )  # fmt: skip
         made = outer.add(outer.context.own(operator))
         for place, (number, layout) in enumerate(zip(loop.numbers, layouts, strict=True)):
@@ -91,6 +93,14 @@ class _LoopBuilder:
             outer.built_as(get, outer.add(LoopValue(made, operator, place, layout)))
             outer.bind(number, get, negative=signed)
         return BuiltLoop(made, self.outside, inner, previous, results, limit)
+
+    def _contents(self, inputs: Sequence[int], values: Sequence[Layout]) -> Contents | None:
+        """Return what is kept to compute the values anew, None if that may not be."""
+        given = [self.outer.operators[number].layout for number in inputs]
+        layouts = [*given, *values, ERROR_LAYOUT]
+        if not inputs or not all(layout.words for layout in layouts):
+            return None
+        return Contents(layouts, self.outer.context)
 
     def _input(self, inner: "Builder", id: GlobalId) -> int:
         """Return the outer operator of a collection that iterations read."""

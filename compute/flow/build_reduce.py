@@ -101,7 +101,7 @@ class _ReduceBuilder:
                 case "extreme":
                     (arg,) = aggregate.args
                     is_max = aggregate.function == "max"
-                    descending = is_max and shows_least(place.type)
+                    descending = is_max and shows_least(type_of(arg))
                     end = End(place, is_last=is_max and not descending)
                     ends.setdefault((arg, aggregate.filter, descending), []).append(end)
                 case "listed":

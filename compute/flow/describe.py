@@ -20,7 +20,7 @@ from foreshore.compute.flow.linear_chain import linear_chain
 from foreshore.compute.flow.operators.exchange import Exchange
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
-from foreshore.compute.flow.operators.loop import Loop, LoopValue
+from foreshore.compute.flow.operators.loop import ANEW_LEAST, ANEW_SHARE, Loop, LoopValue
 from foreshore.compute.flow.operators.operator import Constant, Linear, Operator, Source, Union
 from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.operators.spread_join import SpreadJoin
@@ -152,8 +152,8 @@ class _Description:
                 return f"{explain_operator(window)} {on}", (*lines, _reached(operator.reach))
             case Threshold(), _:
                 return f"Threshold {on}", ("Arrangement: counts of rows",)
-            case Loop(), _:
-                return self._loop(number, on)
+            case Loop() as loop, _:
+                return self._loop(number, on, loop)
             case LoopValue(), _:
                 return f"Value {operator.place + 1} of recursion {on}", ()
             case TemporalFilter(), _ if relation is not None:
@@ -162,7 +162,7 @@ class _Description:
                 return f"{explain_operator(relation)} {on}", ()
         raise AssertionError(operator)
 
-    def _loop(self, number: int, on: str) -> tuple[str, Sequence[str]]:
+    def _loop(self, number: int, on: str, loop: Loop) -> tuple[str, Sequence[str]]:
         """Return the title of a recursion, and the operators of one of its iterations."""
         built = self._loops[number]
         outside = {get.id: self._built(relation) for relation, get in built.outside.items()}
@@ -174,7 +174,14 @@ class _Description:
 
         limit = f", at most {built.limit} iterations"
         inner = _Description(built.inner, name_of)
-        return f"Recursion {on}{limit}", [*inner.lines(built.results)]
+        lines = [*inner.lines(built.results)]
+        if loop.may_be_anew:
+            lines += [
+                "Arrangement: rows of the inputs and of the values",
+                f"Computed anew: if {ANEW_LEAST:,} rows change or more, at one time, that are"
+                f" 1/{ANEW_SHARE} of the inputs' rows or more",
+            ]
+        return f"Recursion {on}{limit}", lines
 
     def _built(self, relation: ir.Relation) -> str:
         return f"operator {self._numbers[relation]}"

@@ -16,6 +16,7 @@ from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.errors import ErrorOutput
 from foreshore.compute.flow.kernels import rows
 from foreshore.compute.flow.operators.grouping import consolidated
+from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.operator import Operator, Window
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.row_counts import Excess, RowCounts
@@ -48,6 +49,17 @@ class Iteration:
     def copy(self) -> Self:
         """Return another iteration in the same state."""
         return deepcopy(self)
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether a value has more rows than can be counted."""
+        return self._counts.exceeds
+
+    def clear_shared(self) -> None:
+        """Stage that what all iterations share is inserted anew."""
+        for operator in self._operators:
+            if isinstance(operator, Join):
+                operator.clear_shared()
 
     def step(self, window: Window, given: Mapping[GlobalId, Batch]) -> list[Batch]:
         """Return the changes of the values in a window, consolidated.

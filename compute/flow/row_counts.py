@@ -30,6 +30,11 @@ class RowCounts:
         self._counts = [0] * values
         self._staged = self._counts
 
+    @property
+    def exceeds(self) -> bool:
+        """Whether a value has too many rows."""
+        return any(abs(count) > MOST_ROWS for count in self._counts)
+
     def step(self, updates: Sequence[Batch], before: int) -> list[Excess]:
         """Count the rows of a window; return each value that has too many at a time in it.
 

@@ -208,6 +208,12 @@ class Spine:
         if self.tail.used > mark.used:
             self.tail.cut(mark.used)
 
+    def clear(self) -> None:
+        """Remove all updates, until a mark that was made before is restored."""
+        self.runs, self._merge = (), None
+        self.tail = Tail(self.width, len(self.keys), 64)
+        self._full = CROWDED
+
     def save(self, to: Writer) -> None:
         """Write all updates, and the keys."""
         to.numbers("since", self.since)

@@ -72,7 +72,29 @@ class ArrangedOnce(Shared, Arranged):
     All of them insert the same updates in a window, of which those of the first are kept.
     """
 
+    def __init__(self, program: Program, spine: Spine, context: Context) -> None:
+        super().__init__(program, spine, context)
+        self._cleared = False
+
     def insert(self, updates: Batch) -> None:
         """Stage updates of the input, unless they are staged already."""
-        if self._mark is None:
+        if self._mark is None or self._cleared:
+            self._cleared = False
             super().insert(updates)
+
+    def clear(self) -> None:
+        """Stage that there are no rows but those that are inserted from now on."""
+        if not self._cleared:
+            self._mark = self.spine.mark()
+            self.spine.clear()
+            self._cleared = True
+
+    def commit(self) -> None:
+        """Keep what was staged."""
+        self._cleared = False
+        super().commit()
+
+    def restore(self) -> None:
+        """Forget what was staged."""
+        self._cleared = False
+        super().restore()

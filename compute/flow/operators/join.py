@@ -100,6 +100,12 @@ class Join:
         """Whether an input is looked up in a collection that others read too."""
         return not isinstance(self._arranged[input], Arranged | None)
 
+    def clear_shared(self) -> None:
+        """Stage that what it shares with other iterations of a recursion is inserted anew."""
+        for _, arranged in self._own:
+            if isinstance(arranged, ArrangedOnce):
+                arranged.clear()
+
     def _insert(self, inputs: Sequence[Batch]) -> None:
         for number, arranged in self._own:
             if len(inputs[number]):

@@ -11,6 +11,12 @@ two iterations do not agree at each time of a window, another one is added. Befo
 would have been in the state of the last one, because the inputs of both were the same, so it is a
 copy of that.
 
+A change of many rows costs more than all iterations anew, each of which it goes through. So the
+rows of the inputs and of the values are kept as well, and from `ANEW_LEAST` changed rows on, if
+they are a part of the inputs' rows of 1 / `ANEW_SHARE`, all is computed anew and the values are
+compared with those before. That is left out where rows may fail, for changes at several times, and
+if a limit is met.
+
 It is an error of the plan if a value has more rows in a round than can be counted: their number
 would wrap around, and the rounds might agree by that.
 """
@@ -23,8 +29,10 @@ import numpy as np
 from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
+from foreshore.compute.flow.contents import Contents
 from foreshore.compute.flow.iteration import Iteration, are_equal, with_text
 from foreshore.compute.flow.layout import Layout
+from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.operator import Stateless, Window
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.row_counts import changes
@@ -34,7 +42,16 @@ from foreshore.ids import GlobalId
 MOST_ROWS = 20_000_000  # updates of all iterations in a step
 TOO_MANY = "a recursive query has too many rows"
 LEAST_ROWS = 100  # for which an iteration counts
+ANEW_LEAST = 1_000
+ANEW_SHARE = 8
 SPARE = 2  # iterations that are kept although fewer would do, at least
+
+
+class TooManyRows(DatabaseError):
+    """The iterations of a step have more rows than they may."""
+
+    def __init__(self) -> None:
+        super().__init__(TOO_MANY, sqlstate="54000")
 
 
 class Loop:
@@ -43,6 +60,8 @@ class Loop:
     `inputs` are the operators of the collections `given`, of which the iterations read; `previous`
     are their ids for the values of the round before. `fresh` is an iteration without any state.
     `unsettled` gives the rows in which the last two rounds differ, for a limit that is an error.
+    `contents` has the rows of the inputs, of the values and of the errors, if it may be computed
+    anew.
     """
 
     def __init__(
@@ -55,6 +74,7 @@ class Loop:
         unsettled: Iteration | None,
         limit: int,
         port: int,
+        contents: Contents | None,
         context: Context,
     ) -> None:
         self.inputs: tuple[int, ...] = tuple(inputs)
@@ -67,9 +87,11 @@ class Loop:
         self._unsettled = unsettled
         self._limit = limit
         self._port = port
+        self._contents = contents
         self._context = context
         self._iterations: list[Iteration] = []
         self._kept = 0  # iterations before the step
+        self._replaced: list[Iteration] | None = None  # by those that were computed anew
         self._stepped = False
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
@@ -80,15 +102,76 @@ class Loop:
         if self._kept and not any(map(len, inputs)):
             return self._nothing[0]
         self._stepped = True
+        if self._contents is not None:
+            for place, updates in enumerate(inputs):
+                self._contents.insert(place, updates)
+        found = self._anew(inputs)
+        if found is None:
+            found = self._changed(window, inputs)
+        *self.values, errors = found
+        self._context.fail(self._port, errors)
+        if self._contents is not None:
+            for place, updates in enumerate(found, len(inputs)):
+                self._contents.insert(place, updates)
+        return self._nothing[0]
+
+    @property
+    def may_be_anew(self) -> bool:
+        """Whether it is computed anew if many rows change."""
+        return self._contents is not None
+
+    def _anew(self, inputs: Sequence[Batch]) -> list[Batch] | None:
+        """Return what `_changed` does from computing all anew, None if that is not done."""
+        contents = self._contents
+        if contents is None or not self._kept or not self._pays(sum(map(len, inputs))):
+            return None
+        time = next(int(each.times[0]) for each in inputs if len(each))
+        if self._kept == self._limit or any((each.times != time).any() for each in inputs):
+            return None
+        if any(each.exceeds for each in self._iterations):
+            return None
+        given = {id: contents.rows(place, time) for place, id in enumerate(self._given)}
+        self._replaced, self._iterations, self._kept = self._iterations, [], 0
+        self._fresh.clear_shared()
+        try:
+            _, values = self._rounds(Window(time, time + 1), given)
+        except TooManyRows:
+            values = []
+        is_last = len(self._iterations) == self._limit
+        if not values or is_last or any(each.excess for each in self._iterations):
+            self._put_back()
+            return None
+        found = [*values, self._iterations[-1].errors]
+        old = [contents.rows(len(inputs) + place, time).negated() for place in range(len(found))]
+        return [
+            consolidated(concat((new, before), new.width), self._context.seed)
+            for new, before in zip(found, old, strict=True)
+        ]
+
+    def _pays(self, changed: int) -> bool:
+        """Whether so many changes of the inputs, of which there are some, cost more than all."""
+        if changed < ANEW_LEAST:
+            return False
+        assert self._contents is not None
+        return ANEW_SHARE * changed >= self._contents.count(range(len(self.inputs)))
+
+    def _put_back(self) -> None:
+        """Return to the iterations that were there before all was computed anew."""
+        if self._replaced is not None:
+            for each in self._iterations:
+                each.restore()
+            self._fresh.restore()
+            self._iterations, self._replaced = self._replaced, None
+            self._kept = len(self._iterations)
+
+    def _changed(self, window: Window, inputs: Sequence[Batch]) -> list[Batch]:
+        """Return the changes of the values, and of the errors, from those of each iteration."""
         given = dict(zip(self._given, inputs, strict=True))
         before, values = self._rounds(window, given)
-        self.values = values
-        last = self._iterations[-1]
-        self._context.fail(self._port, last.errors)
         self._note_excess()
         if self._unsettled is not None and len(self._iterations) == self._limit:
             self._note_unsettled(window, before, values)
-        return self._nothing[0]
+        return [*values, self._iterations[-1].errors]
 
     def _rounds(
         self, window: Window, given: Mapping[GlobalId, Batch]
@@ -107,7 +190,7 @@ class Loop:
             number, last_read = number + 1, read
             rows += max(LEAST_ROWS, sum(map(len, values)))
             if rows > MOST_ROWS:
-                raise DatabaseError(TOO_MANY, sqlstate="54000")
+                raise TooManyRows
             self._context.check()
             if number == self._limit:
                 return before, values
@@ -149,7 +232,9 @@ class Loop:
         """Keep what the last step staged, and no more iterations than are of use."""
         if not self._stepped:
             return
-        self._stepped = False
+        self._stepped, self._replaced = False, None
+        if self._contents is not None:
+            self._contents.commit()
         for each in self._all():
             each.commit()
         needed = self._needed()
@@ -165,9 +250,12 @@ class Loop:
     def restore(self) -> None:
         """Return to the state before the last step."""
         if self._stepped:
+            self._put_back()
             del self._iterations[self._kept :]
             for each in self._all():
                 each.restore()
+            if self._contents is not None:
+                self._contents.restore()
         self._stepped = False
         self.values = self._nothing
 
@@ -193,6 +281,8 @@ class Loop:
         to.numbers("iterations", len(self._iterations))
         for number, each in enumerate(self._all()):
             each.save(to.part(number))
+        if self._contents is not None:
+            self._contents.save(to.part("contents"))
 
     def load(self, saved: Reader) -> None:
         """Take saved iterations over."""
@@ -200,6 +290,8 @@ class Loop:
         self._iterations = [self._fresh.copy() for _ in range(count)]
         for number, each in enumerate(self._all()):
             each.load(saved.part(number))
+        if self._contents is not None:
+            self._contents.load(saved.part("contents"))
 
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the sizes of all iterations' arrangements, added up by their names."""
@@ -214,6 +306,8 @@ class Loop:
                     bytes=known.bytes + size.bytes,
                 )
         yield from found.values()
+        if self._contents is not None:
+            yield from self._contents.sizes()
 
 
 class LoopValue(Stateless):

@@ -1,7 +1,7 @@
 """Recursions, maintained by iterations, are at every time what computing them anew gives."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from time import process_time
@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
+from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.operators import loop
 from foreshore.compute.flow.operators.loop import Loop
+from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.spine import Spine
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.protocol import DataflowDescription
@@ -262,6 +265,59 @@ def test_recursion_is_exact_at_every_time(engine: FlowEngine, name: str) -> None
         history = graphs(random, nodes, times := random.randint(2, 14), nodes + 2)
         cuts = frozenset(random.sample(range(2, times + 1), random.randint(0, times - 1)))
         check_maintained(engine, Case(LOOPS[name], history, cuts))
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_recursion_computed_anew_at_some_times_is_exact(
+    own_engine: FlowEngine, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    random = Random(name)
+    anew = []
+
+    def rounds(loop: Loop, inputs: Sequence[Batch]) -> list[Batch] | None:
+        found = compute(loop, inputs)
+        anew.append(found is not None)
+        return found
+
+    compute = Loop._anew
+    monkeypatch.setattr(Loop, "_anew", rounds)
+    monkeypatch.setattr(Loop, "_pays", lambda loop, changed: random.random() < 0.5)
+    for _ in range(examples(20)):
+        nodes = random.randint(2, 6)
+        history = graphs(random, nodes, times := random.randint(4, 14), nodes + 2)
+        spared = random.randint(2, times)  # a window of two times, which is not computed anew
+        cuts = frozenset(range(2, times + 1)) - {spared}
+        check_maintained(own_engine, Case(LOOPS[name], history, cuts))
+    assert any(anew) == (name not in ("counted to a limit", "constant"))  # without inputs
+    assert not all(anew)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_many_changes_make_a_recursion_anew(
+    own_engine: FlowEngine, monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    """What decides are the numbers of changes and of rows; a step that fails changes nothing."""
+    monkeypatch.setattr(loop, "ANEW_LEAST", 8 if anew else 9)
+    edges: Rows = Counter({(node, node + 1): 1 for node in range(20)})
+    moved: Rows = Counter({(node, node + 2 if node < 4 else node + 1): 1 for node in range(20)})
+    versions = [{EDGES.id: each, ROOTS.id: Counter({(0,): 1})} for each in (edges, moved)]
+    case = Case(REACHED, [versions[0], versions[1], versions[0], versions[0]], frozenset({2, 3}))
+    ages = []
+    step = Loop.step
+
+    def noted(self: Loop, window: Window, inputs: Sequence[Batch]) -> Batch:
+        before = list(self._iterations)
+        first = step(self, window, inputs)
+        if before and any(map(len, inputs)):
+            ages.append(self._iterations[0] is before[0])
+            self.restore()
+            assert self._iterations == before
+            first = step(self, window, inputs)
+        return first
+
+    monkeypatch.setattr(Loop, "step", noted)
+    check_maintained(own_engine, case)
+    assert ages == [not anew] * 2
 
 
 @st.composite
