@@ -90,11 +90,14 @@ MORE_VIEWS = {
         SELECT c_custkey, count(o_orderkey) AS orders, sum(o_totalprice) AS total
         FROM customer LEFT JOIN orders ON c_custkey = o_custkey GROUP BY c_custkey""",
     "extremes": """
-        SELECT l_suppkey, min(l_quantity) AS least, max(l_quantity) AS most
+        SELECT l_suppkey, min(l_extendedprice) AS least, max(l_extendedprice) AS most
         FROM lineitem GROUP BY l_suppkey""",
     "window": """
         SELECT l_orderkey, l_linenumber, sum(l_quantity) OVER (
             PARTITION BY l_orderkey ORDER BY l_linenumber) AS so_far FROM lineitem""",
+    "share": """
+        SELECT o_orderkey, o_totalprice, sum(o_totalprice) OVER (PARTITION BY o_orderdate) AS day
+        FROM orders""",
     "groups": """
         SELECT o_orderkey, o_orderdate, sum(l_quantity) AS quantity
         FROM orders, lineitem WHERE l_orderkey = o_orderkey GROUP BY o_orderkey, o_orderdate""",
