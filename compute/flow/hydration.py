@@ -82,11 +82,15 @@ class Hydration:
         return any(part.num_rows for part in self._parts(relation))
 
     def _covers(self, reduce: Reduce) -> bool:
-        """Whether all below a reduction needs no hydration but that in bulk."""
+        """Whether all below a reduction needs no hydration, or is joins that have theirs in bulk.
+
+        A reduction below has groups of its own, which its output is made with.
+        """
         below = list(reduce.inputs)
         while below:
             operator = self._operators[number := below.pop()]
-            if not isinstance(operator, Source | Linear) and number not in self._bulky:
+            is_joined = isinstance(operator, Join) and number in self._bulky
+            if not isinstance(operator, Source | Linear) and not is_joined:
                 return False
             below += operator.inputs
         return True

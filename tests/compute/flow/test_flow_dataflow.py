@@ -14,6 +14,7 @@ from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.operators import reduce
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr.ir import Constant, Join, LetRec, Reduce, count_all
+from foreshore.types import INT8
 from tests.compute.cases import Case, check_maintained, random_history
 from tests.compute.plans import PLANS, U2, column
 from tests.compute.without_bulk import WithoutBulk
@@ -97,6 +98,16 @@ def test_counts_over_a_recursion_that_is_not_read(hydrated: None, engine: FlowEn
     unread = LetRec((0,), (U2.columns,), (none,), U2, limit=1, fails=False)
     counted = Reduce(unread, (), (count_all(),))
     check_maintained(engine, Case(counted, random_history(Random(1))))
+
+
+def test_groups_of_groups_hydrated_in_bulk_follow_changes(
+    monkeypatch: pytest.MonkeyPatch, engine: FlowEngine
+) -> None:
+    monkeypatch.setattr(hydration, "BULK_ROWS", 0)
+    rows = [(1, 1), (2, 2), (3, 1)]
+    history = [{U2.id: Counter(some)} for some in (rows[:2], rows, rows[2:], rows[:1])]
+    groups = Reduce(U2, (column(1),), (count_all(),))
+    check_maintained(engine, Case(Reduce(groups, (column(1, INT8),), (count_all(),)), history))
 
 
 def test_often_changed_row_joins_once(engine: FlowEngine) -> None:
