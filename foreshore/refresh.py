@@ -17,7 +17,7 @@ from foreshore.update import Timestamp
 
 NEVER: Timestamp = 1 << 61  # beyond all times of refreshes
 
-RefreshPolicy = OneOf["incremental", "full"]
+RefreshPolicy = OneOf["auto", "incremental", "full"]
 
 
 class Refresh(msgspec.Struct, frozen=True):
@@ -25,7 +25,8 @@ class Refresh(msgspec.Struct, frozen=True):
 
     With `is_lag` it was given as a target lag, which is aligned to 1970, so that views with the
     same lag are refreshed together. With the `policy` full, the view is computed anew at each
-    refresh and takes no memory in between; otherwise the changes since the last one are applied.
+    refresh and takes no memory in between; with incremental the changes since the last one are
+    applied, with auto one or the other, as it costs less.
     """
 
     every_ms: int | None = None

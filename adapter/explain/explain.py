@@ -74,14 +74,24 @@ async def explain_maintained(context: StatementContext, plan: ExplainMaintained)
     described = await _maintenance(context, Block(relation), cluster)
     text = explain_relation(relation, name)
     where = _where(context, item.cluster)
-    refreshed = f", {_refreshed(item.refresh)}" if item.refresh else ""
+    refreshed = f", {_refreshed(context, item.id, item.refresh)}" if item.refresh else ""
     kind = item.type.capitalize()
     return shown(f"{kind}, {where}{refreshed}\n{text}\n\nMaintained:\n{described}")
 
 
-def _refreshed(refresh: Refresh) -> str:
+def _refreshed(context: StatementContext, id: GlobalId, refresh: Refresh) -> str:
     """Return when and how a view is refreshed."""
-    how = "computed anew" if refresh.policy == "full" else "by the changes since the last refresh"
+    changes, anew = "by the changes since the last refresh", "computed anew"
+    how = anew if refresh.policy == "full" else changes
+    if refresh.policy == "auto":
+        cost = context.coordinator.compute.refresh_cost(id)
+        known = [
+            f"{what} took {ns / 1e6:.1f} ms"
+            for what, ns in (("changes", cost.changes_ns), ("all of it", cost.anew_ns))
+            if ns is not None
+        ]
+        how = f"{anew if cost.is_anew else changes}, as that costs less CPU"
+        how += f" ({', '.join(known)})" if known else ""
     return f"refreshed{statement_heads.view_options(None, None, refresh)}, {how}"
 
 

@@ -40,6 +40,7 @@ from foreshore.compute.controller.outputs import Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
 from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.controller.readiness import Readiness
+from foreshore.compute.controller.refresh_costs import RefreshCost
 from foreshore.compute.controller.refreshes import Refreshes, readable_imports
 from foreshore.compute.controller.responses import Responses
 from foreshore.compute.controller.sinks import Sinks
@@ -377,6 +378,10 @@ class ComputeController:
     def schedule(self, id: GlobalId) -> Refresh | None:
         """Return the schedule of refreshes of a view, with those that were added."""
         return self._refreshes.schedule(id)
+
+    def refresh_cost(self, id: GlobalId) -> RefreshCost:
+        """Return what refreshes of a view with the policy auto cost, and how the next is done."""
+        return self._refreshes.cost(id)
 
     def refresh_now(self, id: GlobalId, at_least: Timestamp) -> Timestamp:
         """Let a view with a schedule be refreshed at `at_least` or soon after; return the time."""

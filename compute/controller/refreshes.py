@@ -3,7 +3,8 @@
 Between two refreshes a view does not change. So its shard advances with its inputs up to the next
 refresh, whether or not a replica runs, and reads do not wait. A replica that starts in between
 begins at the next refresh: the shard has the contents until then. With the policy full, all
-replicas drop the dataflow after each refresh, and begin anew at the next one.
+replicas drop the dataflow after each refresh, and begin anew at the next one; with the policy auto
+they do so while that costs less (`refresh_costs.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from foreshore.compute.controller.maintained import Dataflow
+from foreshore.compute.controller.refresh_costs import RefreshCost, RefreshCosts
 from foreshore.compute.protocol import AddRefresh, AllowCompaction
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.ids import GlobalId
@@ -26,6 +28,7 @@ class Refreshes:
         self._storage = storage
         self._dataflows = dataflows
         self._listens: dict[GlobalId, list[Listen]] = {}  # by dataflow
+        self._costs = RefreshCosts()
 
     def add(self, dataflow: Dataflow) -> None:
         """Advance the sinks of a dataflow with its imports, and start it when it can begin."""
@@ -50,6 +53,7 @@ class Refreshes:
 
     def remove(self, dataflow: Dataflow) -> None:
         """Forget a dataflow."""
+        self._costs.forget(dataflow.description.id)
         for listen in self._listens.pop(dataflow.description.id, ()):
             listen.cancel()
 
@@ -57,6 +61,10 @@ class Refreshes:
         """Return the schedule of a dataflow, with the refreshes that were added."""
         dataflow = self._dataflows.get(id)
         return None if dataflow is None else dataflow.description.refresh
+
+    def cost(self, id: GlobalId) -> RefreshCost:
+        """Return what refreshes of a view with the policy auto cost, and how the next is done."""
+        return self._costs.of(id)
 
     def refresh_now(self, id: GlobalId, at_least: Timestamp) -> Timestamp:
         """Let a view be refreshed as soon as it can, at `at_least` or later; return the time.
@@ -98,7 +106,7 @@ class Refreshes:
             if reached > upper:
                 writer.errors.add(reached, reached, None, initial=False)
                 writer.progress(reached)
-            if schedule.policy == "full":
+            if schedule.policy == "full" or self._is_anew(dataflow, schedule, upper):
                 self._end_after_refresh(dataflow, shard, upper)
         for entry, cluster in zip(dataflow.entries, dataflow.clusters, strict=True):
             for shard in dataflow.writers:
@@ -107,6 +115,16 @@ class Refreshes:
                     cluster.history.allow_compaction(shard, begins)
             if known > entry.since:
                 cluster.create(entry)
+
+    def _is_anew(self, dataflow: Dataflow, schedule: Refresh, upper: Timestamp) -> bool:
+        """Whether the policy auto computes the next refresh anew, with the shard at `upper`."""
+        if schedule.policy != "auto":
+            return False
+        id, refreshed = dataflow.description.id, schedule.at_or_before(upper - 1)
+        for cluster in dataflow.clusters:
+            for replica in cluster.replicas.values():
+                self._costs.note(id, replica.name, refreshed, replica.operators)
+        return self._costs.of(id).is_anew
 
     def _end_after_refresh(self, dataflow: Dataflow, shard: GlobalId, upper: Timestamp) -> None:
         """Let replicas that began before `upper` forget a dataflow, if its shard is written."""
