@@ -3,18 +3,24 @@
 For each view of the harness (`cases.py`): the CPU to hydrate it, and of a step in which 1, 100, ...
 rows change, with the merges of runs that follow, beside those of DuckDB computing the view anew
 over the same tables, in turns. The last table has all views, milliseconds of CPU.
+
+`together` hydrates the six views of TPC-H in one replica from Arrow tables, `files` from the
+Parquet files in which tables are stored, beside DuckDB computing all of them from its own tables.
 """
 
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
@@ -30,13 +36,15 @@ from foreshore.ids import GlobalId
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CreateView
 from foreshore.sql.planner import plan_statement
+from foreshore.storage.batch import ROW_GROUP_ROWS, column_names
 from tests.bench import cases, tpch
 from tests.bench.cases import Case, at
 from tests.sql.catalog import TestCatalog
 
 START = 1
 TOGETHER = "together"  # all of `tpch.VIEWS` in one replica
-BATCHES = {1: 100, 100: 40, 1_000: 20, 10_000: 8, 100_000: 4}
+FILES = "files"  # the same, over tables in Parquet files
+BATCHES = {1: 60, 100: 30, 1_000: 12, 10_000: 6, 100_000: 3}
 APART = 1_000  # milliseconds from one change to the next
 ANEW = 3  # times that a view is computed anew for each size of a batch
 
@@ -61,11 +69,16 @@ def main() -> None:
     warm()  # as a replica does before it is ready
     scale = float(sys.argv[1]) if len(sys.argv) > 1 else 0.1
     lines = []
+    data: Data | None = None
     for name in sys.argv[2:] or [*cases.NAMES, TOGETHER]:
-        if name == TOGETHER:
-            run_together(scale)
+        together = name in (TOGETHER, FILES)
+        case = cases.case("q1" if together else name, scale)
+        if data is None or data.case.tables is not case.tables:
+            data = Data(case)
+        if together:
+            run_together(data, in_files=name == FILES)
         else:
-            lines.append(run_view(cases.case(name, scale)))
+            lines.append(run_view(case, data))
     print("\n| view | anew | " + " | ".join(f"{count:,}" for count in BATCHES) + " |")
     print("|---|---|" + "---|" * len(BATCHES))
     print("\n".join(lines))
@@ -73,7 +86,7 @@ def main() -> None:
 
 def hydrated(
     relation: Relation,
-    typed: Mapping[GlobalId, pa.Table],
+    tables: Mapping[GlobalId, Input],
     bulk: DuckDbEngine,
     collections: Collections,
 ) -> tuple[FlowDataflow, tuple[float, float]]:
@@ -81,49 +94,81 @@ def hydrated(
     sources = tuple(sorted(sources_of(relation)))
     description = DataflowDescription(GlobalId("t1"), relation, sources, (), START)
     dataflow = FlowDataflow(description, bulk, collections)
-    inputs = {s: Input(typed[s].schema, (), (at(typed[s], START, 1),)) for s in sources}
+    inputs = {s: tables[s] for s in sources}
     return dataflow, cost(lambda: dataflow.hydrate(inputs))
 
 
-def run_together(scale: float) -> None:
+def in_memory(tables: Mapping[GlobalId, pa.Table]) -> dict[GlobalId, Input]:
+    """Return tables as inputs that are in memory."""
+    return {id: Input(rows.schema, (), (at(rows, START, 1),)) for id, rows in tables.items()}
+
+
+def stored(tables: Mapping[GlobalId, pa.Table], folder: Path) -> dict[GlobalId, Input]:
+    """Return tables as inputs in files as the storage writes them."""
+    found = {}
+    for id, rows in tables.items():
+        updates, path = at(rows, START, 1), folder / f"{id}.parquet"
+        updates = updates.rename_columns(column_names(updates.schema))
+        pq.write_table(updates, path, ROW_GROUP_ROWS, compression="zstd")
+        found[id] = Input(rows.schema, (str(path),), ())
+    return found
+
+
+def run_together(data: "Data", *, in_files: bool) -> None:
     """Print the figures of views that share their collections, hydrated one after the other."""
-    case = cases.case("q1", scale)
-    catalog = TestCatalog(*case.ddl)
-    typed = _typed(case, catalog)
-    relations = [planned(catalog, sql) for sql in tpch.VIEWS.values()]
+    views = tpch.VIEWS.values()
+    spent = [
+        cost(lambda: [data.peer.execute(sql).to_arrow_table() for sql in views]) for _ in range(5)
+    ]
+    anew = statistics.median(cpu for cpu, _ in spent)
+    relations = [planned(data.catalog, sql) for sql in views]
     collections = Collections(Interner(), 1)
     expected: defaultdict[GlobalId, set[int]] = defaultdict(set)  # as a replica does
     for relation in relations:
         for id, picked in columns_imported(relation).items():
             expected[id] |= picked
     collections.expect({id: frozenset(picked) for id, picked in expected.items()})
-    bulk = DuckDbEngine(memory_limit="8GB")
-    found = [hydrated(relation, typed, bulk, collections) for relation in relations]
+    with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder:
+        bulk = DuckDbEngine(memory_limit="8GB", directories=(folder,))
+        tables = stored(data.tables, Path(folder)) if in_files else in_memory(data.tables)
+        found = [hydrated(relation, tables, bulk, collections) for relation in relations]
+        bulk.close()
     cpu, wall = (sum(each) for each in zip(*(spent for _, spent in found), strict=True))
     shared = sum(s.nbytes for spines in collections.sizes().values() for s in spines)
     own = sum(size.bytes for dataflow, _ in found for size in dataflow.sizes())
     print(
-        f"all six in one replica: hydration {cpu:.2f} s CPU, {wall:.2f} wall;"
+        f"all six in one replica: hydration {cpu:.2f} s CPU, {wall:.2f} wall,"
+        f" {cpu / anew:.1f} of anew ({anew:.2f} s);"
         f" state {shared / 1e6:.0f} MB shared, {own / 1e6:.0f} MB of their own"
     )
 
 
-def run_view(case: Case) -> str:
-    """Print the figures of one view; return its line of the table."""
-    catalog = TestCatalog(*case.ddl)
-    ids = {name: catalog.resolve_item((name,)).id for name in case.tables}
-    bulk = DuckDbEngine(memory_limit="8GB")
-    relation = planned(catalog, case.sql)
-    dataflow, (cpu, _) = hydrated(relation, _typed(case, catalog), bulk, Collections(Interner(), 1))
-    print(f"{case.name}: hydration {cpu:.2f} s CPU, at a load of {os.getloadavg()[0]:.0f}")
-    with duckdb.connect() as peer:
-        peer.execute("SET threads = 2")
+class Data:
+    """The tables of a case, for Foreshore and in DuckDB."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.catalog = TestCatalog(*case.ddl)
+        self.ids = {name: self.catalog.resolve_item((name,)).id for name in case.tables}
+        self.tables = typed(case, self.catalog)
+        self.peer = duckdb.connect()
+        self.peer.execute("SET threads = 2")
         for name, rows in case.tables.items():
-            peer.register("loaded", rows)
-            peer.execute(f"CREATE TABLE {name} AS FROM loaded")
-            peer.unregister("loaded")
-        measurement = Measurement(case, catalog, ids, dataflow, peer)
-        shown = [measurement.batch(*each) for each in BATCHES.items()]
+            self.peer.register("loaded", rows)
+            self.peer.execute(f"CREATE TABLE {name} AS FROM loaded")
+            self.peer.unregister("loaded")
+
+
+def run_view(case: Case, data: Data) -> str:
+    """Print the figures of one view; return its line of the table."""
+    bulk = DuckDbEngine(memory_limit="8GB")
+    relation = planned(data.catalog, case.sql)
+    dataflow, (cpu, _) = hydrated(
+        relation, in_memory(data.tables), bulk, Collections(Interner(), 1)
+    )
+    print(f"{case.name}: hydration {cpu:.2f} s CPU, at a load of {os.getloadavg()[0]:.0f}")
+    measurement = Measurement(case, data, dataflow)
+    shown = [measurement.batch(*each) for each in BATCHES.items()]
     dataflow.close()
     bulk.close()
     anew = statistics.median(measurement.anew) * 1e3
@@ -133,22 +178,16 @@ def run_view(case: Case) -> str:
 class Measurement:
     """The steps of a dataflow and the recomputations of its view, in turns."""
 
-    def __init__(
-        self,
-        case: Case,
-        catalog: TestCatalog,
-        ids: Mapping[str, GlobalId],
-        dataflow: FlowDataflow,
-        peer: duckdb.DuckDBPyConnection,
-    ) -> None:
+    def __init__(self, case: Case, data: Data, dataflow: FlowDataflow) -> None:
         self.anew: list[float] = []
         self._case = case
-        self._catalog = catalog
-        self._ids = ids
+        self._data = data
         self._dataflow = dataflow
-        self._peer = peer
         self._random = np.random.default_rng(1)
         self._now = START + 1
+
+    def _compute_anew(self) -> None:
+        self._data.peer.execute(self._case.peer_sql).to_arrow_table()
 
     def batch(self, count: int, times: int) -> str:
         """Measure changes of `count` rows; return the CPU of one, and its share of anew."""
@@ -159,9 +198,7 @@ class Measurement:
         merges: list[float] = []
         for number in range(times):
             if number * ANEW // times >= len(anew):
-                anew.append(
-                    cost(lambda: self._peer.execute(self._case.peer_sql).to_arrow_table())[0]
-                )
+                anew.append(cost(self._compute_anew)[0])
             change = self._case.change(count, self._random)
             for is_back in (False, True):
                 spent = self._step(change, is_back=is_back)
@@ -184,10 +221,10 @@ class Measurement:
         self._now += APART
         deltas = {}
         for table, (old, new) in change.items():
-            rows = [cases.cast(each, self._catalog, table) for each in (old, new)]
+            rows = [cases.cast(each, self._data.catalog, table) for each in (old, new)]
             signs = (1, -1) if is_back else (-1, 1)
             parts = [at(each, now, sign) for each, sign in zip(rows, signs, strict=True)]
-            deltas[self._ids[table]] = pa.concat_tables(parts).combine_chunks()
+            deltas[self._data.ids[table]] = pa.concat_tables(parts).combine_chunks()
         step = cost(lambda: self._dataflow.step(now, now + 1, deltas))
         merge = cost(self._merge)
         return step[0], merge[0]
@@ -197,7 +234,8 @@ class Measurement:
             self._dataflow.maintain()
 
 
-def _typed(case: Case, catalog: TestCatalog) -> dict[GlobalId, pa.Table]:
+def typed(case: Case, catalog: TestCatalog) -> dict[GlobalId, pa.Table]:
+    """Return the tables of a case with the types that they have in Foreshore."""
     return {
         catalog.resolve_item((name,)).id: cases.cast(rows, catalog, name)
         for name, rows in case.tables.items()
