@@ -174,6 +174,8 @@ class Item(Described, frozen=True):
     # COMMENT ON COLUMN texts by column position, from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     constraints: tuple[NamedConstraint, ...] = ()  # of a table
+    # COMMENT ON CONSTRAINT texts by the constraints' oids.
+    constraint_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     # The earliest readable time: when a table's columns changed, or a materialized view's AS OF.
     since: int = 0
     # Stored as `promised`: earliest time at which all rows of a table satisfy its constraints, if

@@ -542,6 +542,17 @@ class Transaction:
             comments[position] = text
         return self._put(msgspec.structs.replace(item, column_comments=comments or msgspec.UNSET))
 
+    def comment_constraint(self, table: Item, oid: int, text: str | None) -> Item:
+        """Set the comment on the constraint `oid` of a table; None removes it."""
+        self._check_not_system(table)
+        keys = {each.oid for each in (*table.constraints, *(table.foreign_keys or ()))}
+        kept = {at: said for at, said in (table.constraint_comments or {}).items() if at in keys}
+        kept.pop(oid, None)
+        comments = {**kept, oid: text} if text else kept
+        return self._put(
+            msgspec.structs.replace(table, constraint_comments=comments or msgspec.UNSET)
+        )
+
     def _check_not_system(self, target: Object) -> None:
         if is_required(target):
             raise InsufficientPrivilege(

@@ -31,6 +31,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
 
 PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
+CONSTRAINT_OID, TYPE_OID = 2606, 1247
 C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
 
@@ -364,6 +365,13 @@ def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             yield {**of_item, "description": item.comment}
         for position, text in (item.column_comments or {}).items():
             yield {**of_item, "objsubid": position, "description": text}
+        constraints = {each.oid for each in (*item.constraints, *(item.foreign_keys or ()))}
+        for oid, text in (item.constraint_comments or {}).items():
+            if oid in constraints:
+                yield {"objoid": oid, "classoid": CONSTRAINT_OID, "description": text}
+    for item in snapshot.types:
+        if item.comment:
+            yield {"objoid": item.oid, "classoid": TYPE_OID, "description": item.comment}
 
 
 def _shdescription(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -526,8 +526,12 @@ class RetainStatement(Syntax):
 
 
 class CommentStatement(Syntax):
-    """COMMENT ON; the name of a column follows its relation's. `text` None is IS NULL."""
+    """COMMENT ON; the name of a column follows its relation's. `text` None is IS NULL.
+
+    The `name` of a `constraint` is its table's.
+    """
 
     kind: str
     name: TableRef
     text: str | None
+    constraint: str | None = None

@@ -236,6 +236,15 @@ class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinition
     def comment(self) -> ast.StatementSyntax:
         """Parse COMMENT ON."""
         self.expect("comment", "on")
+        if self.accept("constraint"):
+            constraint = self.name()
+            self.expect("on")
+            if self.at_word("domain"):
+                self.unsupported("COMMENT ON a constraint of a domain")
+            table = self.table_name()
+            self.expect("is")
+            text = None if self.accept("null") else self.string()
+            return ast.CommentStatement("constraint", table, text, constraint)
         kind = (
             "column" if self.accept("column") else "role" if self.accept("role") else self._kind()
         )

@@ -37,7 +37,18 @@ from foreshore.sql.plan import (
     Truncate,
 )
 
-_RELATIONS = ("table", "view", "materialized view", "index", "sequence", "subscription", "column")
+_RELATIONS = frozenset(
+    (
+        "table",
+        "view",
+        "materialized view",
+        "index",
+        "sequence",
+        "subscription",
+        "column",
+        "constraint",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

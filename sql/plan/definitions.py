@@ -394,7 +394,10 @@ class SetSchema(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class Comment(WritePlan):
-    """COMMENT ON an object or, if `column` is given, on that column of the relation `name`."""
+    """COMMENT ON an object or, if `column` is given, on that column of the relation `name`.
+
+    If the kind is a constraint, `column` is its name.
+    """
 
     kind: ObjectKind
     name: Name

@@ -67,6 +67,7 @@ ObjectKind = OneOf[
     "cluster replica",
     "role",
     "column",  # COMMENT ON only
+    "constraint",  # COMMENT ON only
 ]
 
 

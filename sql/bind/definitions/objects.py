@@ -345,6 +345,9 @@ def bind_retain(planning: Planning, statement: ast.RetainStatement) -> Retain:
 
 def bind_comment(planning: Planning, statement: ast.CommentStatement) -> Comment:
     """Return the plan of COMMENT ON."""
+    if statement.kind == "constraint":
+        name = name_of(planning, "table", statement.name)
+        return Comment("constraint", name, statement.constraint, statement.text or None)
     kind, ref = _KINDS[statement.kind], statement.name
     column = None
     if kind == "column":
