@@ -26,7 +26,7 @@ from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.flow.operators.spread_join import SpreadJoin
 from foreshore.compute.flow.operators.temporal import TemporalFilter
 from foreshore.compute.flow.operators.topk import Threshold, TopK
-from foreshore.compute.flow.operators.window import WindowFunctions
+from foreshore.compute.flow.operators.window import WHOLE_LEAST, WHOLE_SHARE, WindowFunctions
 from foreshore.compute.flow.peers import NoPeers, can_be_shared
 from foreshore.compute.flow.reach import Reach
 from foreshore.expr import ir
@@ -248,7 +248,10 @@ def _reached(reach: Reach | None) -> str:
     if reach.to_end:
         after = f", and {2 * reach.rows} rows before" if reach.rows else ""
         return f"Changes: read from {first} on{after}"
-    return f"Changes: read {2 * reach.rows} rows before and after"
+    return (
+        f"Changes: read {2 * reach.rows} rows before and after; {WHOLE_LEAST:,} changes or more:"
+        f" the partitions, if 1/{WHOLE_SHARE} of their rows or more are between changes"
+    )
 
 
 def _chain(relation: ir.Relation | None) -> list[str]:

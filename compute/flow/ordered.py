@@ -203,6 +203,36 @@ class OrderedSpine(Spine):
             words[here] = run.words[places[:size][here]]
         return Near(found[:size], words, counts[:size], begins, ends)
 
+    def extent(self, points: Points, lows: Ints, highs: Ints) -> tuple[int, int]:
+        """Return how many updates there are from rows `lows` to `highs` of the points' words.
+
+        Those are the first and the last changed ones of each point's group. Also returns how many
+        updates all groups have.
+        """
+        first = self._extents(points, lows, self.width, 0)[1]
+        last = self._extents(points, highs, self.width, 0)[1]
+        begins, _, ends, _ = self._extents(points, points.rows, self.key, 0)
+        return int((last - first).sum()), int((ends - begins).sum())
+
+    def _extents(
+        self, points: Points, lows: Ints, low_words: int, before: int
+    ) -> tuple[Ints, Ints, Ints, int]:
+        """Return where groups begin, have the row of `following`, and end, by group and run.
+
+        Also returns how many rows there are at most at all points.
+        """
+        runs = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
+        interner, groups = self.interner, int(np.count_nonzero(points.first))
+        begins, middles, ends = (np.empty((groups, len(runs)), np.int64) for _ in range(3))
+        room = partition_rows.find_extents(
+            points.rows, points.times, points.first, points.hashes, points.words, self.key,
+            lows, low_words, before, low_words == self.key,
+            tuple(r.hashes for r in runs), tuple(r.words for r in runs),
+            tuple(r.times for r in runs), tuple(r.diffs for r in runs),
+            self.texts, interner.arena, interner.starts, interner.lengths, begins, middles, ends,
+        )  # fmt: skip
+        return begins, middles, ends, room
+
     def following(self, points: Points, lows: Ints, low_words: int, before: int) -> Following:
         """Return the rows of each point's group that are not before a row.
 
@@ -210,17 +240,11 @@ class OrderedSpine(Spine):
         those of the key, which gives all rows of the group. `before` rows more are read before it.
         """
         runs = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
-        hashes, words = tuple(r.hashes for r in runs), tuple(r.words for r in runs)
+        words = tuple(r.words for r in runs)
         times, diffs = tuple(r.times for r in runs), tuple(r.diffs for r in runs)
         interner, texts = self.interner, self.texts
         strings = interner.arena, interner.starts, interner.lengths
-        groups = int(np.count_nonzero(points.first))
-        begins, middles, ends = (np.empty((groups, len(runs)), np.int64) for _ in range(3))
-        room = partition_rows.find_extents(
-            points.rows, points.times, points.first, points.hashes, points.words, self.key,
-            lows, low_words, before, low_words == self.key, hashes, words, times, diffs,
-            texts, *strings, begins, middles, ends,
-        )  # fmt: skip
+        begins, middles, ends, room = self._extents(points, lows, low_words, before)
         longest = int((ends - begins).sum(axis=1).max(initial=0))
         found, rows, counts = (np.empty(room, np.int64) for _ in range(3))
         copied = np.empty((room, self.width), np.int64)

@@ -30,6 +30,8 @@ from foreshore.compute.flow.reach import Reach
 from foreshore.compute.flow.sums import Points, SumTable
 from foreshore.expr.ir import WindowFunction
 
+WHOLE_LEAST = 1_000  # changes from which on partitions may be read as a whole
+WHOLE_SHARE = 2  # the part of them between changes from which on they are: 1 / WHOLE_SHARE
 ALL: Any = slice(None)
 Frames = Callable[[Rows], list[Part]]
 
@@ -136,7 +138,7 @@ class WindowFunctions(StagedRows):
             sums = self._totals.table.at(points, order, hashes, given)
         is_new = not self._spine.runs
         self._stage(updates)
-        if is_new or self.reach is None:
+        if is_new or self.reach is None or self._reaches_most(points, updates):
             read = self._whole(points)
         else:
             read = replace(self._near(points, updates), sums=sums, groups=peer_groups)
@@ -161,6 +163,14 @@ class WindowFunctions(StagedRows):
         return Batch(*partition_rows.differences(found, rows, values, points.times, points.first))
 
     # --- rows
+
+    def _reaches_most(self, points: Points, updates: Batch) -> bool:
+        """Whether reading the partitions as a whole costs less than what many changes reach."""
+        if self.reach is None or self.reach.to_end or len(updates) < WHOLE_LEAST:
+            return False
+        lows, highs = self._changed(points, updates)
+        between, rows = self._spine.extent(points, lows, highs)
+        return WHOLE_SHARE * between >= rows
 
     def _whole(self, points: Points) -> _Read:
         """Return all rows of the points' partitions."""

@@ -10,8 +10,12 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.operators import window
+from foreshore.compute.flow.operators.window import WindowFunctions
 from foreshore.compute.flow.ordered import OrderedSpine
+from foreshore.compute.flow.sums import Points
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr.ir import (
     Frame,
@@ -109,6 +113,45 @@ def test_what_changes_reach_is_exact(engine: FlowEngine, name: str, descending: 
         random = Random(seed)
         cuts = frozenset(random.sample(range(2, 6), random.randint(0, 4)))
         check_maintained(engine, Case(window, changing(random), cuts))
+
+
+def test_many_changes_read_partitions_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, engine: FlowEngine
+) -> None:
+    whole: list[bool] = []
+    reaches = WindowFunctions._reaches_most
+
+    def noted(self: WindowFunctions, points: Points, updates: Batch) -> bool:
+        whole.append(reaches(self, points, updates))
+        return whole[-1]
+
+    monkeypatch.setattr(WindowFunctions, "_reaches_most", noted)
+    monkeypatch.setattr(window, "WHOLE_LEAST", 3)
+    rows = Counter({(0, i, "a"): 1 for i in range(100)})
+    changes = {  # by the first and the last place of three added rows
+        (0, 90): True, (20, 75): True, (20, 60): False, (97, 99): False,
+    }  # fmt: skip
+    for places, is_whole in changes.items():
+        added = Counter({(0, i, "b"): 1 for i in (*places, places[1] - 1)})
+        history = [
+            {**{table.id: Counter() for table in TABLES}, U1.id: each}
+            for each in (rows, rows + added, rows)
+        ]
+        relation = Window(U1, (0,), (OrderKey(VALUE),), NEIGHBOURS)
+        check_maintained(engine, Case(relation, history, frozenset({2})))
+        assert whole[-2:] == [is_whole] * 2, places
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_neighbours_in_partitions_read_as_a_whole_are_exact(
+    monkeypatch: pytest.MonkeyPatch, engine: FlowEngine, whole: bool
+) -> None:
+    monkeypatch.setattr(WindowFunctions, "_reaches_most", lambda *_: whole)
+    relation = Window(U1, (0,), (OrderKey(VALUE),), NEIGHBOURS)
+    for seed in range(examples(10)):
+        random = Random(seed)
+        cuts = frozenset(random.sample(range(2, 6), random.randint(0, 4)))
+        check_maintained(engine, Case(relation, changing(random), cuts))
 
 
 @pytest.mark.parametrize(("name", "most"), [("neighbours", 24), ("running", 24)])
