@@ -10,7 +10,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from foreshore.adapter.read.access_path import PeekPlan
-from foreshore.adapter.read.bind import Given, bind_peek, call_side_effects, counted_each
+from foreshore.adapter.read.bind import (
+    BoundPeek,
+    Given,
+    bind_peek,
+    call_side_effects,
+    counted_each,
+)
 from foreshore.adapter.read.execute import computed
 from foreshore.adapter.read.in_process import grows_long_values
 from foreshore.adapter.read.keys.key_lookup import locked_by_key, locked_rows, rows_over
@@ -23,11 +29,13 @@ from foreshore.adapter.write.target import Target, lock_before_nextval, target_o
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.constraint import Unique
+from foreshore.expr.block import Block
+from foreshore.expr.cost import is_long
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.rows import counted, split_diffs
 from foreshore.sql.plan import AsOf, ChangedKeys
-from foreshore.sql.rewrite.bind_parameters import bind_relation
+from foreshore.sql.rewrite.bind_parameters import bind_block, bind_relation
 
 
 async def queried_rows(
@@ -80,8 +88,6 @@ def changed_key(
     """Return the unique constraint by which the rows of a change are found and locked, if any."""
     if changed is None or table not in context.coordinator.state.objects:
         return None
-    if not can_evaluate_locally(changed.source):
-        return None
     unique = target_of(context, table).planned.unique
     return next((each for each in unique if set(each.columns) <= set(changed.columns)), None)
 
@@ -98,12 +104,14 @@ async def _rows_by_keys(
     None, if no unique constraint has only columns that are known, or there are too many keys to
     lock them one by one.
     """
-    coordinator, transaction = context.coordinator, context.transaction
+    transaction = context.transaction
     constraint = changed_key(context, table, changed)
     if constraint is None:
         return None
-    source = bind_relation(changed.source, context.bindings(coordinator.oracle.read_ts()))
-    columns, _ = split_diffs(evaluate_linear(source, counted_each(given)))
+    source = await _source_rows(context, peek, changed, given)
+    if source is None:
+        return None
+    columns, _ = split_diffs(source)
     columns = [columns[changed.columns.index(i)] for i in constraint.columns]
     named = pa.table(columns, names=[str(i) for i in constraint.columns])
     present = named.drop_null()
@@ -124,6 +132,24 @@ async def _rows_by_keys(
     if bound.block.sources() <= bound.given.keys():
         return await rows_over(context, bound)
     return await computed(context, bound)
+
+
+async def _source_rows(
+    context: StatementContext, peek: PeekPlan, changed: ChangedKeys, given: Given
+) -> pa.Table | None:
+    """Return the rows, with `__diff`, of the source of keys: it reads nothing, or what is given.
+
+    None if there may be many.
+    """
+    now = context.coordinator.oracle.read_ts()
+    bindings = context.bindings(now)
+    block = bind_block(Block(changed.source), bindings)
+    if can_evaluate_locally(block.relation):
+        return evaluate_linear(block.relation, counted_each(given))
+    if any(map(is_long, context.args)):
+        return None
+    bound = BoundPeek(peek, now, block, peek.query.finishing, bindings, given, False, False)
+    return await rows_over(context, bound)
 
 
 async def with_row_outputs(

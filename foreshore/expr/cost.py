@@ -9,15 +9,17 @@ over its arguments. Functions not listed here make one pass and return no more t
 """
 
 import re
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from math import prod
 
-from foreshore.expr.columns import type_of
+from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.registry import scalar_function
 from foreshore.expr.ir import (
     Call,
+    Column,
     Constant,
     FlatMap,
     Join,
@@ -29,6 +31,7 @@ from foreshore.expr.ir import (
     Union,
 )
 from foreshore.expr.scalars import scalars_of
+from foreshore.expr.split import columns_used
 from foreshore.expr.traversal import inputs_of, operands_of, walk_relations, walk_scalars
 from foreshore.types import Datum
 
@@ -311,6 +314,41 @@ def _has_long_datum(constant: Constant) -> bool:
     return any(is_long(datum) for row, _ in constant.rows for datum in row)
 
 
+def _joined_counts(join: Join, counts: list[int]) -> list[int]:
+    """Return the numbers of rows of a join's inputs, 1 for those joined by WITH ORDINALITY.
+
+    A number is there once, so such an input adds at most one row to each of the others.
+    """
+    starts = list(accumulate((len(columns_of(each)) for each in join.inputs), initial=0))
+    numbers = {
+        starts[i] + place: i
+        for i, each in enumerate(join.inputs)
+        if (place := _number_column(each)) is not None
+    }
+    for equivalence in join.equivalences:
+        used = [columns_used(each) for each in equivalence]
+        linked = {bisect(starts, min(each)) - 1 for each in used if each}
+        bare = {each.index for each in equivalence if isinstance(each, Column)}
+        numbered = {numbers[index] for index in bare & numbers.keys()}
+        if numbered and len(linked) > 1:
+            if linked == numbered:
+                numbered.remove(max(numbered, key=counts.__getitem__))
+            return [1 if i in numbered else count for i, count in enumerate(counts)]
+    return counts
+
+
+def _number_column(relation: Relation) -> int | None:
+    """Return the column of a relation that numbers the rows of arrays, if there is one."""
+    match relation:
+        case FlatMap(input=Join(inputs=()), is_numbered=True, columns=columns):
+            return len(columns) - 1
+        case Project(input=input, outputs=outputs):
+            place = _number_column(input)
+            return outputs.index(place) if place in outputs else None
+        case _:
+            return None
+
+
 def cost_of_relation(relation: Relation) -> tuple[int, int]:
     """Return the estimated number of rows of `relation`, and the cost of computing them.
 
@@ -327,7 +365,10 @@ def cost_of_relation(relation: Relation) -> tuple[int, int]:
     work = sum(work for _, work in parts)
     if isinstance(relation, Union):
         return sum(rows for rows, _ in parts), work
-    rows = min(prod(rows for rows, _ in parts), MOST)
+    counts = [rows for rows, _ in parts]
+    if isinstance(relation, Join):
+        counts = _joined_counts(relation, counts)
+    rows = min(prod(counts), MOST)
     if isinstance(relation, FlatMap):
         costs = [cost_of(array) for array in relation.arrays]
         longest = max(cost.size for cost in costs) // SMALL

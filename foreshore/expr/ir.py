@@ -51,14 +51,18 @@ def _plain(value: Any) -> Any:
     All NaNs become one object, because NaN equals only itself by identity.
     """
     if isinstance(value, list | tuple):
+        if _ALWAYS_PLAIN.issuperset(map(type, value)):  # a long array takes no Python per element
+            return tuple(value)
         return tuple(map(_plain, value))
     return value if value == value else math.nan
 
 
 def _same_zeros(a: Any, b: Any) -> bool:
     """Whether data that Python considers equal have the same signs of zero."""
+    if a is b:
+        return True
     if isinstance(a, tuple):
-        return all(map(_same_zeros, a, b))
+        return _ALWAYS_PLAIN.issuperset(map(type, a)) or all(map(_same_zeros, a, b))
     return not isinstance(a, float) or math.copysign(1, a) == math.copysign(1, b)
 
 

@@ -102,6 +102,16 @@ def test_arrays_of_rows_are_not_heavy_as_drivers_send_them() -> None:
     assert is_heavy(rows(100_000, TEXT))
 
 
+def test_arrays_joined_by_their_order_are_not_heavy() -> None:
+    array = Literal(tuple(range(2000)), array_of(INT4))
+    columns = (ColumnType(INT4), ColumnType(INT8, False))
+    rows = FlatMap(Join(()), "unnest(anyarray)", (array,), columns)
+    by_order = tuple(Column(i, INT8, False) for i in (1, 3, 5))
+    assert not is_heavy(Join((rows, rows, rows), (by_order,)))
+    by_value = tuple(Column(i, INT4) for i in (0, 2, 4))
+    assert is_heavy(Join((rows, rows, rows), (by_value,)))
+
+
 def test_long_datum_is_heavy_where_something_is_made_of_it() -> None:
     rows = Constant((((("a" * 1_000_000),), 1),), (ColumnType(TEXT),))
     assert not is_heavy(rows)

@@ -42,6 +42,11 @@ WHOLE = ["  foreshore.public.t", "    read whole"]
             [*KEY, "    look-up of (k) = given rows"],
         ),
         (
+            "UPDATE t SET x = q FROM unnest(ARRAY[1, 2]) WITH ORDINALITY AS a (k, i)"
+            " JOIN unnest(ARRAY[3, 4]) WITH ORDINALITY AS b (q, i) USING (i) WHERE t.k = a.k",
+            [*KEY, "    look-up of (k) = given rows"],
+        ),
+        (
             "MERGE INTO t USING (VALUES (1, 2)) AS s (k, x) ON t.k = s.k"
             " WHEN MATCHED THEN UPDATE SET x = s.x",
             [*KEY, "    look-up of (k) = given rows"],
