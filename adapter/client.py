@@ -33,6 +33,8 @@ from foreshore.sql.plan import CopyOptions as CopyOptions
 from foreshore.table_rows import Row
 from foreshore.types import Datum, RelationDesc, SqlType
 
+FEWEST_TOGETHER = 24  # executions of a statement from which on they are cheaper together
+
 
 @dataclass(frozen=True, slots=True)
 class Startup:
@@ -56,6 +58,16 @@ class Notice:
 
 
 # --- results of a statement -----------------------------------------------------------------
+
+
+class RanTogether(NamedTuple):
+    """The tags of the executions that ran together, the first ones.
+
+    The next `singly` ones have to run one by one.
+    """
+
+    tags: Sequence[str]
+    singly: int
 
 
 class Completed(Struct, frozen=True):
@@ -288,6 +300,18 @@ class Session(Protocol):
 
         If `last`, a Sync follows. If it is also the first statement of its transaction, it commits
         before it returns anything, and so can run again after a conflict.
+        """
+
+    def together(self, statement: str) -> Statement | None:
+        """Return a prepared statement whose executions may run together; None if it is none."""
+
+    async def execute_together(
+        self, statement: str, many: Sequence[Sequence[Datum]]
+    ) -> RanTogether:
+        """Bind the unnamed portal to each of `many` arguments and run it, as far as they may.
+
+        It raises the error of an interruption only: after others nothing has happened, and they
+        have to be run one by one. They should be at least `FEWEST_TOGETHER`.
         """
 
     async def close_statement(self, name: str) -> None:

@@ -142,14 +142,11 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
     Raises RelationRedefined if a relation that it names is another one than at the time at which
     its transaction reads.
     """
-    plan, transaction = context.prepared.plan, context.transaction
+    plan = context.prepared.plan
     assert plan is not None
     kind = type(plan)
     if kind not in NO_QUERY:
-        transaction.settled = True
-        if transaction.time is not None:
-            since = max(transaction.time, transaction.began)
-            context.coordinator.catalog.check_defined(context.prepared.used, since)
+        settle(context)
     if statement := ROWS.get(kind):
         outcome = statement(context, plan)
     elif statement := DEFINITIONS.get(kind):
@@ -157,6 +154,15 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
     else:
         outcome = SESSION[kind](session, context, plan)
     return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def settle(context: StatementContext) -> None:
+    """Note that the transaction has a query; raises RelationRedefined as `run` does."""
+    transaction = context.transaction
+    transaction.settled = True
+    if transaction.time is not None:
+        since = max(transaction.time, transaction.began)
+        context.coordinator.catalog.check_defined(context.prepared.used, since)
 
 
 async def _define(context: StatementContext, statement: Statement, plan: plans.Plan) -> Outcome:

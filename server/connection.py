@@ -35,6 +35,7 @@ from foreshore.garbage import collection_paused
 from foreshore.server import copying, message, metrics
 from foreshore.server.answers import Answers
 from foreshore.server.at_hand import AnswersAtHand
+from foreshore.server.batches import Batches
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
 from foreshore.server.parameters import arguments
@@ -62,6 +63,7 @@ class Conversation:
         session.when_noticed(self._send_notices)
         wire.interruptible = session.interruptible
         self._answers = AnswersAtHand(wire, session, self._encoder, answers)
+        self._batches = Batches(wire, session)
 
     async def run(self) -> None:
         """Handle messages until the client terminates; raises Disconnected or FramingError."""
@@ -72,6 +74,7 @@ class Conversation:
                     return
                 case message.Sync():
                     self._skipping = False
+                    self._batches.forget()
                     await self._sync()
                 case message.Query(sql):
                     # Only the extended protocol starts skipping, but a Query is skipped too.
@@ -99,9 +102,13 @@ class Conversation:
                         try:
                             await self._extended(received)
                         except Exception as error:
-                            await self._failed(error)
-                            self._skipping, self._describe_later = True, None
-                            self._wire.flush()  # a Flush that follows will be skipped
+                            await self._extended_failed(error)
+
+    async def _extended_failed(self, error: Exception) -> None:
+        """Send an error of the extended protocol, after which all is skipped up to a Sync."""
+        await self._failed(error)
+        self._skipping, self._describe_later = True, None
+        self._wire.flush()  # a Flush that follows will be skipped
 
     async def _next(self) -> message.Message:
         """Return the next message that is not answered at once; raises Disconnected."""
@@ -111,6 +118,15 @@ class Conversation:
         is_left = answers.answer()
         while True:
             if is_left and answers.paused:
+                await asyncio.sleep(0)
+                is_left = answers.answer()
+                continue
+            try:
+                ran = is_left and await self._batches.run()
+            except Exception as error:
+                await self._extended_failed(error)
+                return await wire.next()
+            if ran:
                 await asyncio.sleep(0)
                 is_left = answers.answer()
                 continue

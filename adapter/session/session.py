@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import blocking
 from foreshore.adapter import dispatch
-from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
+from foreshore.adapter.client import (
+    Completed,
+    CopyIn,
+    CopyOut,
+    EmptyQuery,
+    Execution,
+    Notice,
+    RanTogether,
+)
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
@@ -36,14 +44,17 @@ from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.session.prepare import Statements, with_object_ids
 from foreshore.adapter.session.prepared import NO_STATEMENT, Prepared
 from foreshore.adapter.session.transactions import Transactions
+from foreshore.adapter.together import may_run_together, run_together
 from foreshore.adapter.write.nextval import LastValues
 from foreshore.catalog.builtin.object_names import object_names
 from foreshore.catalog.item import Role
 from foreshore.errors import (
+    AdminShutdown,
     Conflict,
     DatabaseError,
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
+    QueryCanceled,
     TableAltered,
     TableDropped,
 )
@@ -371,6 +382,51 @@ class Session:
                 return outcome
             case CopyIn() | CopyOut():
                 return outcome
+
+    def together(self, statement: str) -> Prepared | None:
+        """Return a prepared statement whose executions may run together; None if it is none."""
+        prepared = self.statements.get(statement)
+        if prepared is None or prepared.is_empty or prepared.takes_names:
+            return None
+        if self.transactions.failed or self.interrupts.active:
+            return None
+        return prepared if may_run_together(prepared) else None
+
+    async def execute_together(
+        self, statement: str, many: Sequence[Sequence[Datum]]
+    ) -> RanTogether:
+        """Run a statement with each of `many` arguments, as far as they may run together."""
+        singly = RanTogether((), len(many))
+        prepared = self.statements.named(statement)
+        assert prepared.syntax is not None
+        self._begin_statement(prepared.syntax.text)
+        is_new = self.transactions.running is None
+        transaction = self.transactions.begin()
+        staged, reads = transaction.staged, transaction.reads
+        try:
+            await self.planner.ready(prepared)
+            if not may_run_together(prepared):
+                return singly
+            context = self.context(prepared)
+            with self.interrupts.running():
+                dispatch.settle(context)
+                ran = await run_together(context, many)
+        except (QueryCanceled, AdminShutdown):
+            raise
+        except DatabaseError:  # of one of them, which gets it when they run one by one
+            ran = singly
+            self.notice.drain()
+        finally:
+            self.activity.end()
+        if ran.tags:
+            done = BoundPortal("", prepared, many[len(ran.tags) - 1], done=True, desc=prepared.desc)
+            self.portals.add(done)
+        elif is_new:
+            await self.transactions.rollback()
+        else:
+            transaction.staged = staged
+            transaction.read_only(reads)
+        return ran
 
     def _rows(self, selected: Selected, max_rows: int) -> Execution:
         return taken(selected, max_rows, self.interrupts, self.activity.end)

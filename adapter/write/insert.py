@@ -41,7 +41,7 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
     if plan.on_conflict is None:
         await stage(context, target, inserted=rows)
     else:
-        rows = await stage_on_conflict(context, target, plan.on_conflict, rows)
+        rows, _ = await stage_on_conflict(context, target, plan.on_conflict, rows)
     if plan.returning is None:
         return Completed(f"INSERT 0 {rows.count}")
     return returned(context, "INSERT 0", plan.returning, rows)
@@ -56,7 +56,7 @@ async def _rows(
         most = None if plan.on_conflict is None else most_rows(peek.query.relation)
         whole = plan.on_conflict is not None and (most is None or most > MANY)
         await lock_before_nextval(context, target, whole=whole)
-    tuples = None if template is None else await _tuples(context, template)
+    tuples = None if template is None else await rows_of_template(context, template)
     if tuples is not None:
         return TableRows.inserted(target.desc, tuples)
     rows = await queried_rows(context, (target.id,), as_of=as_of)
@@ -68,7 +68,7 @@ async def _rows(
     return TableRows.of_columns(target.desc, columns[: target.width], diffs)
 
 
-async def _tuples(context: StatementContext, template: Template) -> list[Row] | None:
+async def rows_of_template(context: StatementContext, template: Template) -> list[Row] | None:
     """Return the rows of a template; None if they take too long to make on the event loop."""
     given = template.givens.values(context.args, context.session_value(context.now))
     if template.calls:

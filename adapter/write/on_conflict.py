@@ -30,8 +30,11 @@ from foreshore.table_rows import TableRows
 
 async def stage_on_conflict(
     context: StatementContext, target: Target, conflict: OnConflict, rows: TableRows
-) -> TableRows:
-    """Stage checked rows, or updates of those that exist; return the inserted and updated rows.
+) -> tuple[TableRows, Ints]:
+    """Stage checked rows, or updates of those that exist.
+
+    Returns the inserted and updated rows, and the place among `rows` of the one that each is of,
+    where equal rows count each.
 
     Raises ConcurrentUpdate if the rows under the keys have changed since the time at which the
     transaction reads.
@@ -50,7 +53,7 @@ async def stage_on_conflict(
     inserted = _table_rows(target, proposed.take(pa.array(first)))
     if conflict.update is None:
         await stage(context, target, inserted=inserted)
-        return inserted
+        return inserted, first
     if len(first) < len(new):
         raise _twice()
     places, updated = _updated(context, target, conflict, proposed, there, existing)
@@ -58,12 +61,13 @@ async def stage_on_conflict(
         raise _twice()
     updated = checked(context, target, updated)
     replaced = _table_rows(target, existing.take(pa.array(there[places])))
-    order = np.argsort(np.concatenate([first, places]), kind="stable")
+    done = np.concatenate([first, places])
+    order = np.argsort(done, kind="stable")
     whole = pa.concat_tables([inserted.table, updated.table]).take(pa.array(order))
     written = TableRows.of_table(target.desc, whole)
     pairs = (replaced, updated)
     await stage(context, target, deleted=replaced, inserted=written, updated=pairs)
-    return written
+    return written, done[order]
 
 
 def _table_rows(target: Target, rows: pa.RecordBatch) -> TableRows:

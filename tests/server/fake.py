@@ -20,6 +20,7 @@ from foreshore.adapter.client import (
     EmptyQuery,
     Execution,
     Notice,
+    RanTogether,
     Rows,
     Session,
     Startup,
@@ -314,6 +315,14 @@ class FakeSession:
             if name not in self._portals:
                 raise InvalidCursorName(f'portal "{name}" does not exist')
             return self._portals[name]
+
+    def together(self, statement: str) -> None:
+        """Return no statement: all run one by one."""
+
+    async def execute_together(
+        self, statement: str, many: Sequence[Sequence[Datum]]
+    ) -> RanTogether:
+        raise AssertionError(statement)
 
     async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
         found = self.portal(portal)

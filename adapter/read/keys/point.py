@@ -60,7 +60,7 @@ def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan
 
 async def row_by_key(context: StatementContext, point: PointPlan) -> list[Row] | None:
     """Return the selected columns of the row under a key, if there is one."""
-    index = (await _indexes(context, point)).get(point.constraint.name)
+    index = (await indexes_of_point(context, point)).get(point.constraint.name)
     if index is None:
         return None
     time = read_time(context, (point.table,), None, by_key=True, at_once=True)
@@ -87,7 +87,7 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
     point = context.prepared.point
     if point is None:
         return None
-    indexes = await _indexes(context, point)
+    indexes = await indexes_of_point(context, point)
     index = indexes.get(point.constraint.name)
     if index is None:
         return None
@@ -121,7 +121,7 @@ async def locked_row(context: StatementContext) -> list[tuple[Row, Row]] | None:
     return [] if selected is None else [(row, selected)]
 
 
-async def _indexes(context: StatementContext, point: PointPlan) -> Mapping[str, KeyIndex]:
+async def indexes_of_point(context: StatementContext, point: PointPlan) -> Mapping[str, KeyIndex]:
     """Return the indexes of the table's keys; none if the table is not as it was planned."""
     coordinator = context.coordinator
     if context.transaction.catalog is not None:

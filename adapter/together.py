@@ -1,0 +1,221 @@
+"""Executions of one statement in a row, staged as one change: `executemany` of a driver.
+
+A change of many rows costs a tenth of as many changes of one row. Executions may be staged together
+if none can see what another one does:
+
+    INSERT ... VALUES            each adds rows of its own; a key that is there twice is an error
+    ... ON CONFLICT              no key is proposed twice
+    UPDATE, DELETE by a key      each reads and changes the row under a key of its own, which stays
+
+    tables of foreign keys       none refers to the table, so nothing follows from a change
+
+So the first executions that fulfil this run together. If anything fails, all is undone, and they
+run one by one: then the right one gets the error. Between them the transaction stays at one time.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+from msgspec.structs import replace
+
+from foreshore.adapter.client import FEWEST_TOGETHER, RanTogether
+from foreshore.adapter.read.keys.key_lookup import locked_rows
+from foreshore.adapter.read.keys.point import indexes_of_point
+from foreshore.adapter.session.context import StatementContext
+from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.write.insert import rows_of_template
+from foreshore.adapter.write.on_conflict import stage_on_conflict
+from foreshore.adapter.write.stage import checked, key_index, stage
+from foreshore.adapter.write.target import (
+    Target,
+    lock_before_nextval,
+    lock_shared_against_ddl,
+    target_of,
+)
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
+from foreshore.expr.ir import Arguments, Parameter
+from foreshore.expr.scalars import scalars_of
+from foreshore.expr.traversal import walk_relations, walk_scalars
+from foreshore.rows import counted
+from foreshore.sql.plan import Delete, Insert, OnConflict, Update
+from foreshore.table_rows import Row, TableRows, columns_of_rows
+from foreshore.types import Datum
+
+_REPEATABLE = frozenset(("nextval", RANDOM, RANDOM_UUID))  # calls that may be made again in vain
+
+Many = Sequence[Sequence[Datum]]  # the arguments of each execution
+
+
+def may_run_together(prepared: Prepared) -> bool:
+    """Whether executions of a planned statement may be staged as one change."""
+    match prepared.plan:
+        case Insert(returning=None, as_of=None, on_conflict=conflict):
+            template = prepared.template
+            if template is None or any(e.function not in _REPEATABLE for e in template.calls):
+                return False
+            return conflict is None or not _has_parameters(conflict)
+        case Update(returning=None) | Delete(returning=None):
+            return prepared.point is not None
+        case _:
+            return False
+
+
+def _has_parameters(conflict: OnConflict) -> bool:
+    """Whether the new values of existing rows depend on the arguments."""
+    if conflict.update is None:
+        return False
+    scalars = chain.from_iterable(map(scalars_of, walk_relations(conflict.update)))
+    parts = chain.from_iterable(map(walk_scalars, scalars))
+    return any(isinstance(each, Parameter | Arguments) for each in parts)
+
+
+async def run_together(context: StatementContext, many: Many) -> RanTogether:
+    """Run executions of a statement together, as far as they do not see each other.
+
+    After an error nothing is staged.
+    """
+    plan = context.prepared.plan
+    assert isinstance(plan, Insert | Update | Delete), plan
+    if context.planner.state.references_to(plan.table):
+        return RanTogether((), len(many))
+    if isinstance(plan, Insert):
+        return await _insert(context, plan, many)
+    return await _change(context, plan, many)
+
+
+# --- INSERT --------------------------------------------------------------------------------
+
+
+async def _insert(context: StatementContext, plan: Insert, many: Many) -> RanTogether:
+    peek, template = context.prepared.peek, context.prepared.template
+    assert peek is not None
+    assert template is not None
+    target = target_of(context, plan.table, "INSERT")
+    await lock_shared_against_ddl(context, target)
+    if peek.calls_nextval:
+        await lock_before_nextval(context, target)
+    parts: list[Sequence[Row]] = []
+    for args in many:
+        rows = await rows_of_template(replace(context, args=args), template)
+        if rows is None:
+            return RanTogether((), len(many))
+        parts.append(rows)
+    if plan.on_conflict is not None:
+        arbiters = plan.on_conflict.arbiters
+        kept = _without_repeated(_proposed(context, target, arbiters, parts))
+        if plan.on_conflict.update is not None and kept < len(parts):
+            if kept < FEWEST_TOGETHER:
+                return RanTogether((), kept + 1)
+            parts = parts[:kept]
+    whole = TableRows.inserted(target.desc, [row for part in parts for row in part])
+    whole = checked(context, target, whole)
+    if plan.on_conflict is None:
+        await stage(context, target, inserted=whole)
+        counts = [len(part) for part in parts]
+    else:
+        _, places = await stage_on_conflict(context, target, plan.on_conflict, whole)
+        ends = np.cumsum([len(part) for part in parts])
+        at = np.searchsorted(ends, places, side="right")
+        counts = np.bincount(at, minlength=len(parts)).tolist()
+    return RanTogether([f"INSERT 0 {count}" for count in counts], 0)
+
+
+def _proposed(
+    context: StatementContext,
+    target: Target,
+    arbiters: Sequence[str],
+    parts: Sequence[Sequence[Row]],
+) -> Iterator[Sequence[object]]:
+    """Yield the keys that each execution proposes, with the name of their constraint."""
+    unique = [each for each in target.planned.unique if each.name in arbiters]
+    layouts = [key_index(context, target, each).layout for each in unique]
+    for part in parts:
+        yield [
+            (layout.constraint.name, key)
+            for layout in layouts
+            if layout.takes_tuples
+            for row in part
+            if (key := layout.key(row)) is not None
+        ]
+
+
+def _without_repeated(keys: Iterator[Sequence[object]]) -> int:
+    """Return how many executions come before the first that repeats a key of an earlier one."""
+    seen: set[object] = set()
+    count = 0
+    for each in keys:
+        if not seen.isdisjoint(each):
+            break
+        seen.update(each)
+        count += 1
+    return count
+
+
+# --- UPDATE and DELETE ---------------------------------------------------------------------
+
+
+async def _change(context: StatementContext, plan: Update | Delete, many: Many) -> RanTogether:
+    point = context.prepared.point
+    assert point is not None
+    verb = "UPDATE" if isinstance(plan, Update) else "DELETE"
+    target, selection = target_of(context, plan.table, verb), point.selection
+    indexes = await indexes_of_point(context, point)
+    index = indexes.get(point.constraint.name)
+    if index is None:
+        return RanTogether((), len(many))
+    now = context.session_value(context.coordinator.oracle.read_ts())
+    keys = [selection.key(selection.givens.values(args, now)) for args in many]
+    kept = _without_repeated(iter([(each,) if each is not None else () for each in keys]))
+    if kept < len(many):
+        if kept < FEWEST_TOGETHER:
+            return RanTogether((), kept + 1)
+        many, keys = many[:kept], keys[:kept]
+    there = await _rows_under(context, target, index, [key for key in keys if key is not None])
+    if there is None:
+        return RanTogether((), len(many))
+    time = context.transaction.time
+    assert time is not None
+    value = context.session_value(time)
+    old: list[Row] = []
+    selected: list[Row] = []
+    tags = []
+    for key, args in zip(keys, many, strict=True):
+        row = None if key is None else there.get(key)
+        given = selection.givens.values(args, value)
+        if row is not None and not selection.may_be_selected(given, row):
+            return RanTogether((), len(many))
+        found = None if row is None else selection.selected(given, row)
+        if row is not None and found is not None:
+            old.append(row)
+            selected.append(found)
+        tags.append(f"{verb} 1" if found is not None else f"{verb} 0")
+    deleted = TableRows.inserted(target.desc, old)
+    if isinstance(plan, Delete):
+        await stage(context, target, deleted=deleted)
+        return RanTogether(tags, 0)
+    new = [row[target.width :] for row in selected]
+    layouts = [each.layout for each in indexes.values()]
+    if any(each.key(a) != each.key(b) for each in layouts for a, b in zip(old, new, strict=True)):
+        return RanTogether((), len(many))
+    inserted = checked(context, target, TableRows.inserted(target.desc, new))
+    pairs = (deleted, inserted)
+    await stage(context, target, deleted=deleted, inserted=inserted, updated=pairs)
+    return RanTogether(tags, 0)
+
+
+async def _rows_under(
+    context: StatementContext, target: Target, index: KeyIndex, keys: Sequence[Row]
+) -> dict[Row, Row] | None:
+    """Return the rows under keys, which are locked, by key; None as `locked_rows` does."""
+    if not keys:
+        return None
+    constraint, layout = index.constraint, index.layout
+    types = [target.desc.columns[i] for i in constraint.columns]
+    columns = columns_of_rows(keys, types)
+    found = await locked_rows(context, target.id, constraint, columns)
+    if found is None:
+        return None
+    rows = TableRows.of_table(target.desc, counted(found)).tuples
+    return {key: row for row in rows if (key := layout.key(row)) is not None}

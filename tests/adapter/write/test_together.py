@@ -1,0 +1,147 @@
+"""Executions of one statement in a row say and do the same together as one by one."""
+
+import asyncio
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from foreshore.adapter import together
+from foreshore.adapter.session.session import Session
+from foreshore.errors import DatabaseError
+from foreshore.types import Datum
+from tests.adapter.harness import TestEnvironment, told
+
+TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 40), w numeric(6, 2)
+    NOT NULL DEFAULT 0.5, s serial, g int GENERATED ALWAYS AS (n * 2) STORED,
+    CONSTRAINT {t}_code UNIQUE (code))"""
+
+STATEMENTS = """INSERT INTO {t} (id, n) VALUES ($1, $2)
+INSERT INTO {t} (id, code, n) VALUES ($1, $3, 10 / $2)
+INSERT INTO {t} (id, n) VALUES ($1, $2), ($1 + 100, $2)
+INSERT INTO {t} (id, n) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET n = {t}.n + excluded.n
+INSERT INTO {t} (id, n) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET n = 1 WHERE {t}.n > $2
+INSERT INTO {t} (id, code) VALUES ($1, $3) ON CONFLICT (code) DO UPDATE SET id = excluded.id
+INSERT INTO {t} (id, n) VALUES ($1, $2), ($1 + 1, $2) ON CONFLICT DO NOTHING
+INSERT INTO {t} (id, code) VALUES ($1, $3) ON CONFLICT DO NOTHING
+UPDATE {t} SET n = n + $2 WHERE id = $1
+UPDATE {t} SET n = n + 1, w = w / $2 WHERE id = $1 AND n < 30
+UPDATE {t} SET id = id + $2 WHERE id = $1
+UPDATE {t} SET code = $3 WHERE id = $1
+UPDATE {t} SET n = 3 WHERE code = $3 AND n > $2
+DELETE FROM {t} WHERE id = $1
+DELETE FROM {t} WHERE id = $1 AND n > $2
+DELETE FROM {t} WHERE code = $3""".splitlines()
+
+SERIAL = re.compile(r"\((.*), \d+, (\S+)\)\.")  # in a row with an error; what failed leaves gaps
+
+DO_NOTHING = " ON CONFLICT DO NOTHING"
+
+Arguments = Sequence[Sequence[Datum]]
+
+
+def drawn(rng: random.Random, sql: str) -> Arguments:
+    """Return arguments of some executions; sometimes no key is there twice."""
+    keys = [rng.randrange(12) for _ in range(rng.randrange(2, 14))]
+    keys = keys if rng.random() < 0.5 else list(dict.fromkeys(keys))
+    used = max(int(digit) for digit in "123" if f"${digit}" in sql)
+    zero = 0 if rng.random() < 0.3 else 1
+    return [
+        (key if rng.random() < 0.98 else None, rng.randrange(zero, 5), f"c{key % 7}")[:used]
+        for key in keys
+    ]
+
+
+async def piped(
+    session: Session, sql: str, many: Arguments, ran: Counter[str], *, by_one: bool
+) -> list[str]:
+    """Return what executions between two Syncs say, as a connection runs them."""
+    lines: list[str] = []
+    try:
+        await session.parse("", sql, (23, 23, 25)[: len(many[0])])
+        left = list(many)
+        while left:
+            singly = 1
+            if not by_one and session.together("") is not None:
+                done = await session.execute_together("", left)
+                ran["together"] += len(done.tags)
+                lines += done.tags
+                left, singly = left[len(done.tags) :], done.singly
+            for args in left[:singly]:
+                await session.bind("", "", args, ())
+                lines += await told(await session.execute("", 0))
+            left = left[singly:]
+        await session.sync()
+    except DatabaseError as error:
+        await session.fail()
+        await session.sync()
+        lines += [f"ERROR {error.sqlstate}: {error.message}", error.detail or ""]
+    return [*lines, session.transaction_status]
+
+
+def test_executions_agree_together_and_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "FEWEST_TOGETHER", 2)
+    ran: Counter[str] = Counter()
+
+    async def main() -> None:
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        for seed in range(10):
+            rng = random.Random(seed)
+            tables = f"one{seed}", f"two{seed}"
+            for each in tables:
+                await env.ran("a", TABLE.format(t=each))
+            done: list[object] = []
+            for _ in range(25):
+                sql = rng.choice(STATEMENTS)
+                if rng.random() < 0.25:
+                    sql = rng.choice(["BEGIN", "SAVEPOINT s", "ROLLBACK TO s", "COMMIT"])
+                    told_each = [await env.query(t, sql) for t in ("one", "two")]
+                else:
+                    many = drawn(rng, sql)
+                    done.append(many)
+                    told_each = []
+                    for t, name in zip(("one", "two"), tables, strict=True):
+                        session = await env.session(t)
+                        said = await piped(
+                            session, sql.format(t=name), many, ran, by_one=t == "one"
+                        )
+                        text = "\n".join(said).replace("two", "one")
+                        told_each.append(SERIAL.sub(r"(\1, _, \2).", text))
+                done.append(sql)
+                assert told_each[0] == told_each[1], (seed, done)
+                if rng.random() < 0.2:  # somebody else writes meanwhile, but waits for no lock
+                    key = rng.randrange(200, 400)
+                    for name in tables:
+                        await env.ran("x", f"INSERT INTO {name} (id) VALUES ({key})" + DO_NOTHING)
+            for each in ("one", "two"):
+                await env.query(each, "ROLLBACK")
+            rows = [
+                await env.query("a", f"SELECT id, code, n, w, g FROM {t} ORDER BY id")
+                for t in tables
+            ]
+            assert rows[0] == rows[1], (seed, done)
+        await env.close()
+
+    asyncio.run(main())
+    assert ran["together"] > 300
+
+
+async def test_executions_wait_for_locked_key(own_env: TestEnvironment) -> None:
+    await own_env.ran("a", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+    await own_env.ran("a", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 50) i")
+    await own_env.ran("a", "BEGIN; UPDATE t SET v = 7 WHERE id = 30")
+    session = await own_env.session("b")
+    await session.parse("s", "UPDATE t SET v = v + 1 WHERE id = $1", ())
+    running = asyncio.create_task(session.execute_together("s", [(i,) for i in range(1, 51)]))
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    assert await own_env.query("a", "COMMIT", alone=False) == "COMMIT"
+    assert (await running).tags == ["UPDATE 1"] * 50
+    await session.sync()
+    assert await own_env.query("a", "SELECT sum(v), max(v) FROM t") == "57|8\nSELECT 1"
