@@ -37,7 +37,7 @@ from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
-from foreshore.sql.optimize.key_steps import Step, WholeStep
+from foreshore.sql.optimize.key_steps import RangeStep, Step, WholeStep
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain, ExplainMaintained
 from foreshore.sql.rewrite import statement_heads
@@ -173,6 +173,8 @@ def _step(context: StatementContext, step: Step) -> str:
     by = step.by
     name = quote_identifier(by.name) if by.index is None else name_of(context, by.index)
     lines = [f"  {name} of {name_of(context, step.table)}"]
+    if isinstance(step, RangeStep):
+        return "\n".join([*lines, _range(key, step.range)])
     if step.keys or not step.sources:
         lines.append(_values(context, key, step.keys))
     for source in step.sources:

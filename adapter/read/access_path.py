@@ -19,7 +19,7 @@ from foreshore.adapter.session.side_effects import call_nextval, calls_in
 from foreshore.compute.local.given_arrays import reads_arrays
 from foreshore.compute.local.linear import can_evaluate_locally
 from foreshore.expr.cost import is_heavy, is_large
-from foreshore.expr.ir import Column, Get, Relation, Scalar, single_input
+from foreshore.expr.ir import Column, Get, OrderKey, Relation, Scalar, single_input
 from foreshore.expr.keys import Key, KeyRange
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId, is_builtin, is_user
@@ -27,6 +27,7 @@ from foreshore.sql.optimize.key_range import key_range
 from foreshore.sql.optimize.key_steps import KeysOf, KeyStep, Step, TableKey, TableKeys
 from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.optimize.restrict import restricted
+from foreshore.sql.optimize.table_range import range_of_table, selectivity
 from foreshore.sql.plan import Query
 from foreshore.sql.rewrite.bind_parameters import environment_names, is_open
 
@@ -222,6 +223,9 @@ def plan_peek(query: Query, indexes: Indexes, keys: KeysOf, *, by_keys: bool = T
         if by_keys and not calls:
             given = read - sources | {each.id for each in query.changes}
             few = restricted(query.relation, lambda id: GIVEN_ROWS if id in given else keys(id))
+            if isinstance(path, Bulk) and not given:
+                order = _cut_order(query)
+                few = range_of_table(query.relation, keys, order, few) or few
             if few is not None:
                 path = KeyLookup(few.steps, few.relation, path)
             elif isinstance(path, Bulk) and not query.changes and not query.init_plans:
@@ -262,10 +266,9 @@ def find_index(query: Query, indexes: Indexes, *, by_keys: bool) -> IndexRead | 
         return max(lookups, key=lambda each: each[0])[1]
     if not ready:
         return None
-    is_cut = query.limit is not None or query.finishing.limit is not None
-    order = query.finishing.order_by if is_cut and not query.row_outputs else ()
+    order = _cut_order(query)
     ranges = [
-        (_selectivity(part), IndexRead(index.id, get.id, None, relation, relation, part))
+        (selectivity(part), IndexRead(index.id, get.id, None, relation, relation, part))
         for index in (ready if by_keys else ())
         if (part := key_range(relation, index.key, order)) is not None
     ]
@@ -300,7 +303,7 @@ def _is_whole(step: KeyStep) -> bool:
     return step.by.index is None or step.columns == step.by.columns
 
 
-def _selectivity(found: KeyRange) -> tuple[int, int, bool]:
-    """Return how few rows a range probably has: more for fewer."""
-    ends = sorted((len(found.low.values), len(found.high.values)))
-    return ends[0], ends[1], found.is_ordered
+def _cut_order(query: Query) -> Sequence[OrderKey]:
+    """Return the order that LIMIT cuts off, if any."""
+    is_cut = query.limit is not None or query.finishing.limit is not None
+    return query.finishing.order_by if is_cut and not query.row_outputs else ()

@@ -7,7 +7,7 @@ import numpy as np
 from foreshore.compute.arrange.key import Words
 from foreshore.compute.arrange.run import Updates
 from foreshore.compute.keys.layout import FEW, Change, KeyedRows, KeyLayout, SecondaryName
-from foreshore.compute.keys.secondary import LARGE
+from foreshore.compute.keys.per_run import LARGE
 from foreshore.ids import GlobalId
 
 # Rows on their way into a table, for each of its unique constraints.

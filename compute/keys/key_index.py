@@ -8,6 +8,7 @@ collide with are left out.
     overdrawn   keys of which some writes delete more rows than there are
     find        the rows under some keys
     look_up_by  the rows by other columns (secondary.py)
+    in_order    the rows in the order of some columns (ordered.py)
 
 Few rows are looked up as tuples (`newest`), many as columns (`arrangement`), and both have the same
 rows: `settle` puts into the arrangement what only `newest` has. Callers know one form, `KeyedRows`.
@@ -30,8 +31,9 @@ from foreshore.compute.arrange.run import Ints, Updates, concat
 from foreshore.compute.keys.layout import FEW, MANY, Change, KeyedRows, KeyLayout, changes_of
 from foreshore.compute.keys.look_up import LookUp
 from foreshore.compute.keys.newest_rows import NewestRows
+from foreshore.compute.keys.ordered import OrderedKey, OrderedView
 from foreshore.compute.keys.own_rows import OwnRows
-from foreshore.compute.keys.secondary import HashedRun, SecondaryKey
+from foreshore.compute.keys.secondary import SecondaryKey
 from foreshore.constraint import Unique
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
@@ -61,6 +63,7 @@ class KeyIndex:
         self.arrangement = self.layout.arrangement(since)
         self.newest = NewestRows(self.layout, self.arrangement)
         self._secondary: dict[tuple[int, ...], SecondaryKey] = {}
+        self._ordered: dict[tuple[int, ...], OrderedKey] = {}
         self._merging: set[asyncio.Task[None]] = set()  # at most one
 
     @property
@@ -227,6 +230,16 @@ class KeyIndex:
         found = tuple(view for view in views if view is not None)
         return LookUp(secondary.layout, found) if len(found) == len(views) else None
 
+    async def prepare_order(self, columns: tuple[int, ...], executor: Executor) -> None:
+        """Sort rows by some columns, as far as that may take long."""
+        await self._ordered_by(columns).prepare(executor)
+
+    def in_order(self, columns: tuple[int, ...], own: OwnRows | None) -> OrderedView | None:
+        """Return the rows in the order of some columns; None if they have to be prepared."""
+        ordered = self._ordered_by(columns)
+        self.newest.settle()
+        return ordered.view(None if own is None else own.arrangement)
+
     def changed_by(self, columns: tuple[int, ...], hashes: Words, time: Timestamp) -> bool:
         """Whether a row in which other columns have one of `hashes` changed after `time`.
 
@@ -240,6 +253,13 @@ class KeyIndex:
         if found is None:
             layout = self.layout.by(columns)
             found = self._secondary[columns] = SecondaryKey(layout, self.arrangement)
+        return found
+
+    def _ordered_by(self, columns: tuple[int, ...]) -> OrderedKey:
+        found = self._ordered.get(columns)
+        if found is None:
+            layout = self.layout.by(columns)
+            found = self._ordered[columns] = OrderedKey(layout, self.arrangement)
         return found
 
     # --- following
@@ -276,13 +296,14 @@ class KeyIndex:
 
     async def _merge(self, executor: ThreadPoolExecutor, merge: Merge) -> None:
         run = await blocking.run(executor, merge.result)
-        secondary = list(self._secondary.values())
-        layouts = [each.layout for each in secondary]
-        hashed = [await blocking.run(executor, HashedRun.of, run, layout) for layout in layouts]
+        hashed = [(each, await each.made(run, executor)) for each in [*self._secondary.values()]]
+        ordered = [(each, await each.made(run, executor)) for each in [*self._ordered.values()]]
         self.arrangement.install(merge, run)
         self.newest.merged()
-        for each, by_hash in zip(secondary, hashed, strict=True):
-            each.add(by_hash)
+        for secondary, by_hash in hashed:
+            secondary.add(by_hash)
+        for key, in_order in ordered:
+            key.add(in_order)
 
 
 def _net(parts: Sequence[Updates]) -> tuple[Words, Ints]:

@@ -81,6 +81,11 @@ class KeyLayout:
 
     # --- as columns
 
+    def nothing(self) -> pa.RecordBatch:
+        """Return no rows."""
+        arrays = [pa.array([], field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
     def key_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
         """Return the columns of the key."""
         return [rows.column(i) for i in self.constraint.columns]

@@ -50,14 +50,10 @@ class LookUp:
         parts = [part for source in self.sources for part in source.parts()]
         past = [part.take(np.flatnonzero(part.times <= time)) for part in parts]
         if not past:
-            return self._nothing()
+            return self.layout.nothing()
         updates = concat(past)
         every = np.arange(len(updates))
-        return _added_up(np.zeros(len(updates), np.int64), updates, every)[1]
-
-    def _nothing(self) -> pa.RecordBatch:
-        arrays = [pa.array([], field.type) for field in self.layout.schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.layout.schema)
+        return added_up(np.zeros(len(updates), np.int64), updates, every)[1]
 
     def count(self, hashes: Words) -> int:
         """Return about how many updates there are under `hashes`."""
@@ -81,17 +77,17 @@ class LookUp:
                 if past.any():
                     found.append((places[past], updates.take(at[past])))
         if not found:
-            return np.empty(0, np.int64), self._nothing()
+            return np.empty(0, np.int64), self.layout.nothing()
         places = np.concatenate([each for each, _ in found])
         updates = concat([each for _, each in found])
         same = np.ones(len(places), np.bool_)
         there = layout.key_of(updates.rows)
         for sought, column, type in zip(keys, there, layout.types, strict=True):
             same &= pairs_equal(column, sought.take(pa.array(places)), type)
-        return _added_up(places, updates, np.flatnonzero(same))
+        return added_up(places, updates, np.flatnonzero(same))
 
 
-def _added_up(places: Ints, updates: Updates, at: Ints) -> tuple[Ints, pa.RecordBatch]:
+def added_up(places: Ints, updates: Updates, at: Ints) -> tuple[Ints, pa.RecordBatch]:
     """Return the rows that the updates `at` some positions add up to, in the order of places."""
     order = at[np.lexsort((updates.row_hashes[at], places[at]))]
     places, row_hashes = places[order], updates.row_hashes[order]

@@ -11,9 +11,7 @@ with each merge. They are never changed. A view of the key, made on the event lo
 any thread.
 """
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from weakref import finalize
@@ -21,13 +19,12 @@ from weakref import finalize
 import numpy as np
 from prometheus_client import Gauge
 
-from foreshore import blocking
 from foreshore.compute.arrange.arrangement import Arrangement, spread
 from foreshore.compute.arrange.key import Words
 from foreshore.compute.arrange.run import Ints, Run, Updates
 from foreshore.compute.keys.layout import KeyLayout
+from foreshore.compute.keys.per_run import PerRun
 
-LARGE = 65_536  # rows above which hashing and sorting them do not belong on the event loop
 FEW_HASHES = 8  # hashes up to which a tail is compared with one after the other
 
 BYTES = Gauge("compute_secondary_keys_bytes", "Memory of the secondary keys of tables.")
@@ -122,52 +119,27 @@ def _in_tail(tail: Words, hashes: Words) -> tuple[Ints, Ints]:
     return places[sorting], found[sorting]
 
 
-class SecondaryKey:
+class SecondaryKey(PerRun[HashedRun]):
     """The rows of `arrangement` by the columns of `layout`; owned by the event loop."""
 
     def __init__(self, layout: KeyLayout, arrangement: Arrangement) -> None:
+        super().__init__(arrangement, partial(HashedRun.of, layout=layout))
         self.layout = layout
-        self._arrangement = arrangement
-        self._runs: tuple[HashedRun, ...] = ()
         self._tail: tuple[Updates, ...] = ()
         self._tail_hashes: tuple[Words, ...] = ()
-        self._preparing = asyncio.Lock()
-
-    def add(self, hashed: HashedRun) -> None:
-        """Add a run, if the arrangement has it still, and forget those that it has no more."""
-        runs = self._arrangement.runs
-        kept = [each for each in self._runs if each.run in runs and each.run is not hashed.run]
-        self._runs = (*kept, *([hashed] if hashed.run in runs else []))
-
-    async def prepare(self, executor: Executor) -> None:
-        """Hash the large runs on a thread."""
-        async with self._preparing:
-            while large := [run for run in self._missing() if len(run) > LARGE]:
-                run = large[0]
-                self.add(await blocking.run(executor, partial(HashedRun.of, run, self.layout)))
 
     def view(self) -> SecondaryView | None:
         """Return all rows; None if large runs have to be hashed first."""
-        missing = self._missing()
-        if any(len(run) > LARGE for run in missing):
+        runs = self.of_all()
+        if runs is None:
             return None
-        for run in missing:
-            self.add(HashedRun.of(run, self.layout))
-        runs, tail = self._arrangement.runs, self._arrangement.tail
-        if len(self._runs) > len(runs):
-            self._runs = tuple(each for each in self._runs if each.run in runs)
-        assert len(self._runs) == len(runs), self._arrangement.name
+        tail = self.arrangement.tail
         if tail is not self._tail:
             self._hash_tail(tail)
         hashes = self._tail_hashes
         return SecondaryView(
-            self._runs, tail, np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
+            runs, tail, np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
         )
-
-    def _missing(self) -> Sequence[Run]:
-        """Return the runs that are not hashed yet."""
-        known = [each.run for each in self._runs]
-        return [run for run in self._arrangement.runs if run not in known]
 
     def _hash_tail(self, tail: tuple[Updates, ...]) -> None:
         known = len(self._tail)

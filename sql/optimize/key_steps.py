@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from foreshore.constraint import Unique
 from foreshore.expr.ir import Environment, Relation, Scalar
-from foreshore.expr.keys import Elements, Key
+from foreshore.expr.keys import Elements, Key, KeyRange
 from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
 from foreshore.ids import GlobalId
@@ -87,7 +87,17 @@ class WholeStep:
     table: GlobalId
 
 
-Step: TypeAlias = KeyStep | WholeStep
+@dataclass(frozen=True, slots=True)
+class RangeStep:
+    """The rows of `table` in a range of the columns, the first ones of `by`, in their order."""
+
+    table: GlobalId
+    by: TableKey
+    columns: tuple[int, ...]
+    range: KeyRange
+
+
+Step: TypeAlias = KeyStep | WholeStep | RangeStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from foreshore.adapter.read.bind import (
     with_arrays_given,
 )
 from foreshore.adapter.read.in_process import grows_long_values, rows_in_process
+from foreshore.adapter.read.keys.key_ranges import rows_in_range
 from foreshore.adapter.read.small import small_over, stored_rows
 from foreshore.adapter.read.timestamp import move_forward, note_tables_read, read_time
 from foreshore.adapter.session.context import StatementContext
@@ -54,7 +55,7 @@ from foreshore.expr.block import Block
 from foreshore.expr.ir import Finishing
 from foreshore.ids import GlobalId
 from foreshore.rows import split_diffs
-from foreshore.sql.optimize.key_steps import SMALL, KeyStep, Step, WholeStep
+from foreshore.sql.optimize.key_steps import SMALL, KeyStep, RangeStep, Step, WholeStep
 from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.types import SqlType
 from foreshore.update import Timestamp
@@ -104,6 +105,11 @@ async def look_up(context: StatementContext, bound: BoundPeek, lookup: KeyLookup
             raise TableAltered()
         elif isinstance(step, WholeStep):
             found = _all_rows(context, bound, index)
+        elif isinstance(step, RangeStep):
+            own = _own_rows(context, index) if bound.own else None
+            if bound.own:
+                note_tables_read(context, (step.table,))
+            found = await rows_in_range(context, bound, index, step, own, _most(index))
         else:
             found = await _found_rows(context, bound, index, step, given)
         if found is None:
@@ -147,7 +153,7 @@ async def _found_rows(
         await _index(context, step)
     columns = await bound_keys(context, bound, step, source.layout.types, given)
     if step.constraint is None:
-        most = max(index.arrangement.rows // SCANNED_SHARE, SCANNED_ROWS)
+        most = _most(index)
         count = await _run(context, columns, partial(_count, source, columns))
         if count > most:
             return None
@@ -159,6 +165,11 @@ async def _found_rows(
             note_tables_read(context, (step.table,))
     _, rows = await _run(context, columns, partial(source.find, columns, bound.time))
     return rows
+
+
+def _most(index: KeyIndex) -> int:
+    """Return how many rows are read before a scan of the table is cheaper."""
+    return max(index.arrangement.rows // SCANNED_SHARE, SCANNED_ROWS)
 
 
 def _count(source: LookUp, columns: KeyColumns) -> int:

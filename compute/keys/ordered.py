@@ -1,0 +1,208 @@
+"""Ordered keys: the rows of a key index in the order of some columns, from one value to another.
+
+    PRIMARY KEY (a, b)      rows WHERE a = 1 AND b > 5, the first ten rows ORDER BY a, b
+
+An ordered key shares the runs of the key index's arrangement and adds, for each run, the places of
+its rows in the order of the columns: 8 bytes a row. A span is found in each run by bisection. The
+updates of one row have one key, so what is read up to a key is all that its rows add up to. The
+types of the columns are those whose data compare like their values (`sql/optimize/table_range.py`;
+`compute/flow/in_order.py` does the same for indexes of a cluster).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import TypeAlias
+from weakref import finalize
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.arrange.run import Ints, Run, Updates, concat
+from foreshore.compute.keys.layout import KeyLayout
+from foreshore.compute.keys.look_up import added_up
+from foreshore.compute.keys.per_run import PerRun
+from foreshore.compute.keys.secondary import BYTES
+from foreshore.compute.span import Span, Values
+from foreshore.expr.datum import from_array
+from foreshore.types import SqlType
+from foreshore.update import Timestamp
+
+Value: TypeAlias = tuple[tuple[int, object], ...]  # of the first columns; NULL comes last
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sorted:
+    """Updates, and the places of these in the order of the key's columns."""
+
+    updates: Updates
+    order: Ints
+    layout: KeyLayout
+
+    @classmethod
+    def of(cls, updates: Updates, layout: KeyLayout) -> "Sorted":
+        """Sort updates; may take long."""
+        return cls(updates, _order(layout.key_of(updates.rows)), layout)
+
+    def value(self, place: int, width: int) -> Value:
+        """Return the first columns of the key at a place of the order."""
+        at = int(self.order[place])
+        columns = self.layout.constraint.columns[:width]
+        rows, types = self.updates.rows, self.layout.types
+        return tuple(
+            _comparable(from_array(rows.column(i).slice(at, 1), type)[0])
+            for i, type in zip(columns, types, strict=False)
+        )
+
+    def first(self, value: Value, *, after: bool) -> int:
+        """Return the first place from which keys are `value` or greater, or come after it."""
+        low, high = 0, len(self.order)
+        while low < high:
+            middle = (low + high) // 2
+            key = self.value(middle, len(value))
+            if key < value or (after and key == value):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class SortedRun:
+    """A run in the order of some columns."""
+
+    run: Run
+    sorted: Sorted
+
+    def __post_init__(self) -> None:
+        BYTES.inc(self.sorted.order.nbytes)
+        finalize(self, BYTES.dec, self.sorted.order.nbytes)
+
+    @classmethod
+    def of(cls, run: Run, layout: KeyLayout) -> "SortedRun":
+        """Sort the rows of a run; may take long."""
+        return cls(run, Sorted.of(run.updates, layout))
+
+
+class OrderedKey(PerRun[SortedRun]):
+    """The rows of `arrangement` in the order of the columns of `layout`; of the event loop."""
+
+    def __init__(self, layout: KeyLayout, arrangement: Arrangement) -> None:
+        super().__init__(arrangement, partial(SortedRun.of, layout=layout))
+        self.layout = layout
+
+    def view(self, own: Arrangement | None) -> "OrderedView | None":
+        """Return all rows, with a transaction's own; None if large runs have to be sorted first."""
+        runs = self.of_all()
+        if runs is None:
+            return None
+        loose = [*self.arrangement.tail, *(own.parts() if own is not None else ())]
+        parts = [each.sorted for each in runs]
+        parts += [Sorted.of(concat(loose), self.layout)] if loose else []
+        return OrderedView(self.layout, tuple(parts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderedView:
+    """The rows of a moment; may be read on any thread."""
+
+    layout: KeyLayout
+    parts: tuple[Sorted, ...]
+
+    def count(self, span: Span) -> int:
+        """Return about how many rows are in a span."""
+        return sum(map(len, self._cursors(span)))
+
+    def slices(self, span: Span, time: Timestamp, few: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows at `time` in a span, slice after slice in its direction, at least one.
+
+        About `few` rows of each run are in the first slice, twice as many in each further one. If
+        the span is not ordered, the first has all.
+        """
+        cursors, width = self._cursors(span), len(self.layout.types)
+        while True:
+            cut = _cut(cursors, few, width, span) if span.is_ordered else None
+            taken = [part for each in cursors if len(part := each.take(cut))]
+            yield self._rows(taken, time)
+            if not any(map(len, cursors)):
+                return
+            few *= 2
+
+    def _cursors(self, span: Span) -> "list[_Cursor]":
+        low, high = _value_of(span.low), _value_of(span.high)
+        return [_Cursor(part, span, low, high) for part in self.parts]
+
+    def _rows(self, taken: list[Updates], time: Timestamp) -> pa.RecordBatch:
+        past = [part.take(np.flatnonzero(part.times <= time)) for part in taken]
+        if not past:
+            return self.layout.nothing()
+        updates = concat(past)
+        every = np.arange(len(updates))
+        return added_up(np.zeros(len(updates), np.int64), updates, every)[1]
+
+
+class _Cursor:
+    """The updates of one part that are still to be read: from `begin` to `end` of its order."""
+
+    def __init__(self, part: Sorted, span: Span, low: Value, high: Value) -> None:
+        self._part = part
+        self._descending = span.descending
+        self.begin = part.first(low, after=not span.low_inclusive) if low else 0
+        end = part.first(high, after=span.high_inclusive) if high else len(part.order)
+        self.end = max(self.begin, end)
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    def value(self, at: int, width: int) -> Value:
+        """Return the key of the update that is so far on in the direction."""
+        return self._part.value(self.end - 1 - at if self._descending else self.begin + at, width)
+
+    def take(self, cut: Value | None) -> Updates:
+        """Return the updates up to `cut`, all without one, which are taken then."""
+        begin, end = self.begin, self.end
+        if cut is not None and self._descending:
+            begin = min(max(self._part.first(cut, after=False), begin), end)
+        elif cut is not None:
+            end = max(min(self._part.first(cut, after=True), end), begin)
+        if self._descending:
+            self.end = begin
+        else:
+            self.begin = end
+        return self._part.updates.take(self._part.order[begin:end])
+
+
+def _cut(cursors: Sequence[_Cursor], few: int, width: int, span: Span) -> Value | None:
+    """Return up to which key updates are taken, None for all."""
+    ends = [each.value(few - 1, width) for each in cursors if len(each) > few]
+    if not ends:
+        return None
+    return max(ends) if span.descending else min(ends)
+
+
+def _order(columns: Sequence[pa.Array]) -> Ints:
+    if len(columns) == 1 and not columns[0].null_count and pa.types.is_integer(columns[0].type):
+        return np.argsort(columns[0].to_numpy(), kind="stable")
+    names = [str(i) for i in range(len(columns))]
+    keys = [(name, "ascending") for name in names]
+    places = pc.sort_indices(pa.table(list(columns), names), keys)
+    return places.to_numpy().astype(np.int64)
+
+
+def _value_of(values: Values) -> Value:
+    """Return the values of an end, to be compared with keys."""
+    return tuple(_comparable(_number(each.value, each.type)) for each in values)
+
+
+def _number(value: object, type: SqlType) -> object:
+    if type.name != "numeric" or value is None:
+        return value
+    number = Decimal(str(value))
+    return Decimal("Infinity") if number.is_nan() else number  # integers are less than both
+
+
+def _comparable(datum: object) -> tuple[int, object]:
+    return (1, 0) if datum is None else (0, datum)
