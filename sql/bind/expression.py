@@ -21,7 +21,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import NO_LITERAL, resolve
-from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Or, Scalar
+from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates
 from foreshore.sql.bind.coerce import (
@@ -35,6 +35,7 @@ from foreshore.sql.bind.coerce import (
 )
 from foreshore.sql.bind.columns import bind_column, resolve_qualifier
 from foreshore.sql.bind.grouping_sets import GroupingRef
+from foreshore.sql.bind.long_lists import any_of
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.predicates import (
     bind_between,
@@ -122,7 +123,7 @@ class ExpressionBinder:
                 return self._operation(operator, left, right, at)
             case ast.Connective(kind=kind, args=args):
                 scalars = tuple(self.boolean(arg, kind.upper()) for arg in args)
-                return And(scalars) if kind == "and" else Or(scalars)
+                return And(scalars) if kind == "and" else any_of(scalars)
             case ast.FunctionCall():
                 from foreshore.sql.bind.call import bind_call
 

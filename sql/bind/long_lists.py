@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.comparison import PLAIN
-from foreshore.expr.ir import Call, Literal, Scalar
+from foreshore.expr.ir import Call, Literal, Or, Scalar
 from foreshore.sql import ast
 from foreshore.sql.ast.constant_rows import ConstantRows
 from foreshore.sql.bind.argument_rows import are_compared_as_they_are, in_arguments
@@ -52,6 +52,25 @@ def over_array(
         return None
     array = Literal(tuple(dict.fromkeys(values)), array_of(type))
     return Call(_WHOLE[first.function], (left, array), BOOL)
+
+
+def any_of(scalars: Sequence[Scalar]) -> Scalar:
+    """Return the OR of `scalars`; many comparisons of one value with constants become one."""
+    if len(scalars) <= LONG_LIST:
+        return Or(tuple(scalars))
+    groups: dict[Scalar, list[Call]] = {}
+    rest: list[Scalar] = []
+    for each in scalars:
+        if isinstance(each, Call) and each.function == "eq" and isinstance(each.args[1], Literal):
+            groups.setdefault(each.args[0], []).append(each)
+        else:
+            rest.append(each)
+    for tests in groups.values():
+        whole = None
+        if len(tests) > LONG_LIST:
+            whole = over_array(tests[0], [test.args[1] for test in tests], tests)
+        rest += tests if whole is None else [whole]
+    return Or(tuple(rest)) if len(rest) > 1 else rest[0]
 
 
 def in_long_list(

@@ -273,6 +273,18 @@ CONTENTS = SmallRows(
 )
 
 
+def test_disjunction_of_many_equalities_is_a_long_list() -> None:
+    numbers = [str(number) for number in range(150)]
+    tests = " OR ".join(f"a = {number}" for number in numbers)
+    by_list = planned(f"SELECT 1 FROM t WHERE a IN ({', '.join(numbers)}) OR c = 'x'")
+    assert relation_of(planned(f"SELECT 1 FROM t WHERE {tests} OR c = 'x'")) in (
+        relation_of(by_list),
+        relation_of(planned(f"SELECT 1 FROM t WHERE c = 'x' OR a IN ({', '.join(numbers)})")),
+    )
+    few = relation_of(planned(f"SELECT 1 FROM t WHERE {tests} OR a = b"))
+    assert "eq_any" in str(few)
+
+
 def planned_with_parameters(text: str) -> tuple[Any, tuple[SqlType, ...]]:
     """Return the plan of a statement, and the types of its parameters."""
     types = ParameterTypes()
