@@ -188,8 +188,8 @@ def _order(columns: Sequence[pa.Array]) -> Ints:
         return np.argsort(columns[0].to_numpy(), kind="stable")
     names = [str(i) for i in range(len(columns))]
     keys = [(name, "ascending") for name in names]
-    places = pc.sort_indices(pa.table(list(columns), names), keys)
-    return places.to_numpy().astype(np.int64)
+    places: Ints = pc.sort_indices(pa.table(list(columns), names), keys).to_numpy().astype(np.int64)
+    return places
 
 
 def _value_of(values: Values) -> Value:

@@ -194,6 +194,7 @@ def found_by(plan: Restricted, rows: dict[GlobalId, Rows]) -> dict[GlobalId, Row
         if isinstance(step, WholeStep):
             known[step.table] = rows[step.table]
             continue
+        assert isinstance(step, KeyStep)
         wanted = keys_in(step, known)
         known[step.table] = Counter(
             {
