@@ -15,6 +15,7 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.keys.ordered import OrderedView
 from foreshore.compute.keys.own_rows import OwnRows
+from foreshore.compute.keys.per_run import LARGE
 from foreshore.compute.local.linear import can_evaluate_locally, evaluate_linear
 from foreshore.compute.span import Span
 from foreshore.expr.ir import Filter
@@ -34,10 +35,15 @@ async def rows_in_range(
     own: OwnRows | None,
     most: int,
 ) -> pa.RecordBatch | None:
-    """Return the rows of a table in a range that the query needs; None: more than `most`."""
+    """Return the rows of a table in a range that the query needs.
+
+    None if they are more than `most`, or if the transaction has written many itself.
+    """
     span = bound_span(step.range, bound.bindings)
     if span is None:
         return index.layout.nothing()
+    if own is not None and own.arrangement.rows > LARGE:
+        return None  # they would be sorted on the event loop
     executor = context.coordinator.executor
     while (view := index.in_order(step.columns, own)) is None:
         await index.prepare_order(step.columns, executor)
