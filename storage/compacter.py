@@ -36,7 +36,7 @@ from foreshore.ids import GlobalId
 from foreshore.storage.batch import BatchMetadata, read_batch, write_batch
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Consensus
-from foreshore.storage.consolidate import consolidate, merge, out_of_room
+from foreshore.storage.consolidate import Databases, consolidate, merge, out_of_room
 from foreshore.storage.corruption import Corruptions
 from foreshore.storage.epoch import Register
 from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
@@ -106,6 +106,7 @@ class Compacter:
         self._consensus = consensus
         self._epoch = epoch
         self._scratch = scratch
+        self._databases = Databases(scratch)
         self._shards = shards
         self._wal = wal
         self._registers: dict[GlobalId, Register[TraceState]] = {}
@@ -236,6 +237,7 @@ class Compacter:
         if self._deleting:
             await asyncio.gather(*self._deleting, return_exceptions=True)
         self._executor.shutdown(wait=True)
+        self._databases.close()
 
     async def run(self) -> None:
         """Compact until `close`."""
@@ -385,7 +387,9 @@ class Compacter:
             return
         upper = parts[-1].upper
         updates = chain.from_iterable(part.updates.to_batches() for part in parts)
-        batch = await self._write(shard, shard.sealed, upper, partial(consolidate, updates))
+        batch = await self._write(
+            shard, shard.sealed, upper, partial(consolidate, updates, databases=self._databases)
+        )
         register = self._registers.get(shard.id)
         if register is None:
             register = Register(self._consensus, key_of(shard.id), TraceState)
@@ -405,7 +409,10 @@ class Compacter:
         runs = [self._read(batch, shard.schema, MERGED_BYTES // len(batches)) for batch in batches]
         with self.corruptions.recording(shard.id):
             merged = await self._write(
-                shard, batches[0].lower, batches[-1].upper, partial(merge, runs)
+                shard,
+                batches[0].lower,
+                batches[-1].upper,
+                partial(merge, runs, databases=self._databases),
             )
         register = self._registers[shard.id]
         assert register.value is not None

@@ -17,8 +17,9 @@ exception: all NaNs count as one value, because their bits depend on the process
 
 import math
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,73 @@ VECTOR_ROWS = 2048  # DuckDB holds at least this many rows, whatever its limit
 COPIES = 4  # of a vector; a sort needs three, measured with rows of 30 kB to 250 MB
 SPILLED = 8  # bytes received for each of memory; 16 were enough for a gigabyte
 STEP = 4 << 20  # by which the limit is raised for rows that are not wide
+IDLE = 2  # databases that are kept for later
 WIDE = 4 << 10  # bytes; narrower rows fit in `MEMORY` anyway
 
 _Key = tuple[object, ...]
 
 
+class Databases:
+    """DuckDB's databases of one directory for spilled data, used again as opening one is dear.
+
+    A database is kept after use by one thread, unless that failed, was not finished, or has raised
+    the memory limit.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self._idle: deque[duckdb.DuckDBPyConnection] = deque()
+        self._closed = False
+
+    @contextmanager
+    def lent(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, "_MemoryLimit"]]:
+        """Yield a connection to a database that nobody else uses, and its memory limit."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = _connect(self.scratch)
+        try:
+            room = _MemoryLimit(connection)
+            yield connection, room
+        except BaseException:
+            connection.close()
+            raise
+        if self._closed or room.raised or len(self._idle) >= IDLE:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        """Close the databases that are idle, and the others after their use."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+
+@contextmanager
+def _database(
+    scratch: Path, databases: Databases | None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, "_MemoryLimit"]]:
+    """Yield a database of `databases`, or one that is closed afterwards, and its memory limit."""
+    if databases is not None:
+        with databases.lent() as lent:
+            yield lent
+    else:
+        with closing(_connect(scratch)) as connection:
+            yield connection, _MemoryLimit(connection)
+
+
 def consolidate(
-    updates: Iterable[pa.RecordBatch], schema: pa.Schema, since: Timestamp, scratch: Path
+    updates: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    since: Timestamp,
+    scratch: Path,
+    databases: Databases | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the consolidated updates as of `since`, sorted.
 
     `updates` have the schema, with columns by position and time and diff last. `scratch` is a
-    directory for spilled data.
+    directory for spilled data. A database of `databases`, which are of that directory, is used.
     """
     exact = exact_schema(schema)
     failures: list[Exception] = []
@@ -62,8 +118,8 @@ def consolidate(
             raise
 
     try:
-        with closing(_connect(scratch)) as connection:
-            reader = pa.RecordBatchReader.from_batches(exact, pieces(_MemoryLimit(connection)))
+        with _database(scratch, databases) as (connection, room):
+            reader = pa.RecordBatchReader.from_batches(exact, pieces(room))
             result = connection.from_arrow(reader).query("updates", _query(schema))
             for batch in result.to_arrow_reader(ROWS_AT_ONCE):
                 if batch.num_rows:
@@ -75,9 +131,13 @@ def consolidate(
 
 
 def merge(
-    runs: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema, since: Timestamp, scratch: Path
+    runs: Sequence[Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+    since: Timestamp,
+    scratch: Path,
+    databases: Databases | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the consolidated updates of all runs as of `since`, sorted.
+    """Yield the consolidated updates of all runs as of `since`, sorted, as `consolidate` does.
 
     Each run is sorted by row and time. At most one piece of each is in memory. Raises DataCorrupted
     if a piece begins before the end of the previous one.
@@ -86,8 +146,7 @@ def merge(
     query = _query(schema)
     live = [run for run in (_Run(pieces, exact, since) for pieces in runs) if run.fill()]
     last = pa.RecordBatch.from_pylist([], exact)  # the next round may add to it
-    with closing(_connect(scratch)) as connection:
-        room = _MemoryLimit(connection)
+    with _database(scratch, databases) as (connection, room):
         while live:
             bound = min(run.end for run in live)
             complete = pa.Table.from_batches([last, *(run.take(bound) for run in live)], exact)
@@ -225,6 +284,11 @@ class _MemoryLimit:
         self._widest = np.zeros(0, np.int64)
         self._received = 0
         self._limit = MEMORY
+
+    @property
+    def raised(self) -> bool:
+        """Whether the limit is more than that of other databases."""
+        return self._limit > MEMORY
 
     def make(self, batch: pa.RecordBatch) -> None:
         """Raise the limit to hold the rows of a batch too."""

@@ -5,13 +5,15 @@ import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from foreshore.errors import DataCorrupted
-from foreshore.storage.consolidate import consolidate, least_multiplicity, merge
+from foreshore.storage import consolidate as consolidation
+from foreshore.storage.consolidate import Databases, consolidate, least_multiplicity, merge
 from foreshore.storage.controller import ShardWrite
 from foreshore.types import SqlType, arrow_type
 from foreshore.update import update_schema
@@ -184,6 +186,40 @@ def test_rows_wider_than_the_memory_are_consolidated(
     assert keys(consolidate(pieces(), schema, 9, tmp_path)) == list(range(rows))
     assert keys(merge([pieces(), pieces()], schema, 9, tmp_path)) == list(range(rows))
     assert least_multiplicity(pieces(), schema, 0, tmp_path) == 0
+
+
+def test_databases_are_opened_once_and_not_used_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    connect = consolidation._connect
+    monkeypatch.setattr(
+        consolidation, "_connect", lambda path: opened.append(connect(path)) or opened[-1]
+    )
+    databases = Databases(tmp_path)
+    schema = update_schema(ROWS)
+    pieces = table([((i % 40, "b"), 3, 1) for i in range(200)]).to_batches()
+
+    def of_all(pieces: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return list(consolidate(pieces, schema, 9, tmp_path, databases))
+
+    wanted = of_all(pieces)
+    assert sum(batch.num_rows for batch in wanted) == 40
+    assert of_all(pieces) == wanted
+    assert list(merge([iter(wanted)], schema, 9, tmp_path, databases))
+    assert len(opened) == 1
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from pieces
+        raise DataCorrupted("no more")
+
+    with pytest.raises(DataCorrupted):
+        of_all(failing())
+    assert of_all(pieces) == wanted
+    assert len(opened) == 2
+    databases.close()
+    with pytest.raises(duckdb.Error):
+        opened[-1].execute("SELECT 1")
 
 
 @pytest.mark.full
