@@ -187,6 +187,10 @@ class Item(Described, frozen=True):
     # Of a table: its foreign keys, which are no part of its statement.
     foreign_keys: tuple[ForeignKey, ...] | msgspec.UnsetType = msgspec.UNSET
 
+    # Whether a numeric without a scale keeps the digits of each value, which directories of older
+    # versions had not: their items have numerics of 20 digits after the point.
+    keeps_digits: bool | msgspec.UnsetType = msgspec.UNSET
+
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET

@@ -55,6 +55,11 @@ class Reader(Names, ABC):
     used: set[GlobalId] = field(default_factory=set)  # the items that were looked up
     _own_definitions: dict[GlobalId, Relation | None] = field(default_factory=dict)
 
+    @property
+    def keeps_digits(self) -> bool:
+        """Return True; a definition of an older version has numerics of a planned scale."""
+        return True
+
     @abstractmethod
     def text_of(self, table: Item) -> str:
         """Return the statement of a table with the present names."""
@@ -144,6 +149,7 @@ class Reader(Names, ABC):
                     create_sql=self.text_of(found),
                     generated=planned.generated,
                     foreign_keys=found.foreign_keys or (),
+                    keeps_digits=found.keeps_digits is True,
                 )
             case "subscription":
                 return replace(view, definition=planned.definition)

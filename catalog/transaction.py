@@ -266,6 +266,7 @@ class Transaction:
                 refresh=refresh or msgspec.UNSET,
                 enum_values=msgspec.UNSET if enum_values is None else enum_values,
                 memory_limit=msgspec.UNSET if memory_limit is None else memory_limit,
+                keeps_digits=True,
             )
         )
 

@@ -146,6 +146,18 @@ class InvalidParameterValue(DataError):
     sqlstate = "22023"
 
 
+class InvalidForPower(DataError):
+    """An operand of a root or a power that is outside of its domain."""
+
+    sqlstate = "2201F"
+
+
+class InvalidForLogarithm(DataError):
+    """An operand of a logarithm that is outside of its domain."""
+
+    sqlstate = "2201E"
+
+
 class InvalidTextRepresentation(DataError):
     sqlstate = "22P02"
 

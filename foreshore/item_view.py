@@ -61,6 +61,8 @@ class ItemView:
     foreign_keys: tuple[ForeignKey, ...] = ()
     # Of a table: how each column is generated; None for ordinary columns.
     generated: tuple[Generated | None, ...] = ()
+    # Of a table: whether its numerics without a scale keep the digits of each value.
+    keeps_digits: bool = True
     oid: int = 0
     sequence: Sequence | None = None
     # If the columns of the table differ from those its definition knows: the SELECT that yields the

@@ -10,7 +10,7 @@ from math import isinf
 
 import numpy as np
 
-from foreshore import calendar
+from foreshore import calendar, numbers
 from foreshore.array_text import SPACES
 from foreshore.datetime_text import parse_datetime
 from foreshore.errors import DataError, FeatureNotSupported, NumericValueOutOfRange
@@ -30,6 +30,11 @@ _INTEGER = re.compile(r"([+-]?)([0-9]+)\Z")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 _HEX_FLOAT = re.compile(r"[+-]?0[xX][0-9a-fA-F.]+(?:[pP][+-]?[0-9]+)?\Z")
 _NUMERIC = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?\Z")
+_NOT_FINITE = {
+    "nan": "NaN",
+    **dict.fromkeys(("inf", "infinity", "+inf", "+infinity"), "Infinity"),
+    **dict.fromkeys(("-inf", "-infinity"), "-Infinity"),
+}
 _WIDE = Context(prec=200, rounding=ROUND_HALF_UP)
 
 
@@ -121,6 +126,30 @@ def parse_numeric(text: str, type: SqlType, zone: str, now: int | None) -> str:
     if match[4] is not None and abs(int(match[4][:12])) > 131_072:
         raise NumericValueOutOfRange("value overflows numeric format")
     return numeric_text(Decimal(stripped), type)
+
+
+def parse_number(text: str, type: SqlType, zone: str, now: int | None) -> str:
+    """Return the datum of a numeric without a scale: its digits as they are written."""
+    stripped = text.strip(SPACES)
+    match = _NUMERIC.match(stripped)
+    if match is None or not (match[2] or match[3]):
+        word = _NOT_FINITE.get(stripped.lower())
+        if word is None:
+            raise invalid_syntax(type, text)
+        return word
+    if match[4] is not None and len(match[4].lstrip("+-0")) > 9:
+        raise numbers.overflow()
+    value = Decimal(stripped)
+    if numbers.scale_of(value) > numbers.MOST_SCALE:
+        raise numbers.overflow()
+    return numbers.shown(numbers.bounded(value))
+
+
+def format_number(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    """Return a numeric without a scale, which is its datum or its three parts."""
+    if isinstance(datum, dict):  # as Arrow returns it
+        return numbers.shown(numbers.number_of(datum["value"], datum["rest"], datum["scale"]))
+    return str(datum)
 
 
 def numeric_text(value: Decimal, type: SqlType) -> str:

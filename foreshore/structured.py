@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from foreshore.ranges import numeric_bytes, numeric_end, numeric_of
+from foreshore import numbers
+from foreshore.sorted_numerics import numeric_bytes, numeric_end, numeric_of
 from foreshore.types import (
     CONTAINERS,
     INT2,
@@ -97,6 +98,8 @@ def _value_bytes(value: Any, type: SqlType) -> bytes:
     match type.name:
         case "numeric":
             return numeric_bytes(Decimal(str(value)))
+        case "number":
+            return _number_bytes(numbers.number(value))
         case "bool":
             return b"\x01" if value else b"\x00"
         case "float4" | "float8":
@@ -143,6 +146,8 @@ def _read(data: bytes, at: int, type: SqlType) -> tuple[Datum, int]:
         case "numeric":
             end = numeric_end(data, at)
             return _with_scale(numeric_of(data[at:end]), type), end
+        case "number":
+            return _read_number(data, at)
         case "bool":
             return data[at] == 1, at + 1
         case "float4" | "float8":
@@ -195,6 +200,26 @@ def _float_of(data: bytes) -> float:
     bits = bits ^ _HALF if bits >> 63 else bits ^ (2**64 - 1)
     (value,) = struct.unpack(">d", struct.pack(">Q", bits))
     return float(value)
+
+
+_NOT_FINITE = {"-Infinity": b"\x00", "Infinity": b"\x02", "NaN": b"\x03"}
+
+
+def _number_bytes(value: Decimal) -> bytes:
+    """Return the bytes of a number: they sort by the value, then by the display scale."""
+    if not value.is_finite():
+        return _NOT_FINITE[numbers.shown(value)]
+    return b"\x01" + numeric_bytes(value) + numbers.scale_of(value).to_bytes(2, "big")
+
+
+def _read_number(data: bytes, at: int) -> tuple[str, int]:
+    for text, first in _NOT_FINITE.items():
+        if data[at] == first[0]:
+            return text, at + 1
+    end = numeric_end(data, at + 1)
+    scale = int.from_bytes(data[end : end + 2], "big")
+    value = numbers.with_scale(Decimal(numeric_of(data[at + 1 : end])), scale)
+    return numbers.shown(value), end + 2
 
 
 def _with_scale(text: str, type: SqlType) -> str:

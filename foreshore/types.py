@@ -5,6 +5,7 @@ its physical form: the Arrow type of its columns. The same form is stored in Par
 records, used by kernels, and seen by the bulk engines:
 
     numeric            decimal128(38, scale), the scale planned for each expression (decision 0002)
+    number             struct<value, rest, scale>: numeric without a scale (`numbers.py`)
     text and its kin   utf8; char(n) without its trailing blanks, which are added again at output
     date, timestamp    days, microseconds since 1970; infinities are the extremes of the integer
     timestamptz        microseconds since 1970, UTC
@@ -23,7 +24,8 @@ records, used by kernels, and seen by the bulk engines:
     uint8              8 bytes, ordered (`unsigned.py`)
 
 A *datum* is a single value of physical form as a plain Python value: None, bool, int, float, str,
-bytes, or a tuple (of months, days, micros; of an array's elements). A numeric is its decimal text;
+bytes, or a tuple (of months, days, micros; of an array's elements). A numeric is its decimal text,
+one without a scale also with its display scale, `NaN` or an infinity;
 date and time kinds are the integers above.
 """
 
@@ -121,6 +123,14 @@ class TypeInfo:
     display: str  # as format_type shows it
 
 
+# The fields of a numeric without a scale: see `foreshore/numbers.py`.
+NUMBER_PARTS = pa.struct(
+    [
+        pa.field("value", pa.decimal128(NUMERIC_DIGITS, UNCONSTRAINED_SCALE)),
+        pa.field("rest", pa.binary()),
+        pa.field("scale", pa.int16()),
+    ]
+)
 _INTERVAL = pa.struct(
     [pa.field("months", pa.int32()), pa.field("days", pa.int32()), pa.field("micros", pa.int64())]
 )
@@ -157,6 +167,7 @@ TYPES: dict[str, TypeInfo] = {
     ),
     "interval": TypeInfo(1186, 1187, "T", True, 16, _INTERVAL, "interval"),
     "numeric": TypeInfo(1700, 1231, "N", False, -1, None, "numeric"),
+    "number": TypeInfo(1700, 1231, "N", False, -1, NUMBER_PARTS, "numeric"),
     "regclass": TypeInfo(2205, 2210, "N", False, 4, pa.int64(), "regclass"),
     "regtype": TypeInfo(2206, 2211, "N", False, 4, pa.int64(), "regtype"),
     "record": TypeInfo(2249, 2287, "P", False, -1, pa.binary(), "record"),
@@ -200,6 +211,7 @@ INT8 = SqlType("int8")
 FLOAT4 = SqlType("float4")
 FLOAT8 = SqlType("float8")
 NUMERIC = SqlType("numeric", None, UNCONSTRAINED_SCALE, True)
+NUMBER = SqlType("number")  # `numeric` as people write it, without a scale
 TEXT = SqlType("text")
 NAME = SqlType("name")
 CHAR = SqlType("char")  # the catalog's one-byte "char"; char(n) is bpchar
@@ -276,7 +288,7 @@ def has_signed_zeros(type: SqlType) -> bool:
 
 def has_one_form(type: SqlType) -> bool:
     """Whether equal values of the type are identical and displayed alike."""
-    return type.name not in ("interval", "jsonb", "array", "float4", "float8")
+    return type.name not in ("interval", "jsonb", "array", "float4", "float8", "number")
 
 
 def array_of(element: SqlType) -> SqlType:
@@ -341,7 +353,7 @@ def type_of_oid(oid: int) -> SqlType | None:
     """Return the type with PostgreSQL's object id, without modifiers; None if there is none."""
     for name, info in TYPES.items():
         if info.oid == oid and name not in ("array", "enum", "shaped", *CONTAINERS):
-            return NUMERIC if name == "numeric" else SqlType(name)
+            return NUMBER if name == "numeric" else SqlType(name)
         if oid and info.array_oid == oid:
             return array_of(NUMERIC if name == "numeric" else SqlType(name))
     return None
@@ -419,7 +431,7 @@ def without_modifiers(type: SqlType) -> SqlType:
     if type.element is not None:
         return array_of(without_modifiers(type.element))
     if type.name == "numeric":
-        return NUMERIC
+        return NUMERIC  # not NUMBER: what is computed of declared numerics stays planned
     members = tuple(Member(m.name, without_modifiers(m.type)) for m in type.members)
     return SqlType(type.name, defined=type.defined, members=members)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.number_text import OID_NAMES
+from foreshore.numbers import numbers_of, scale_of, shown
 from foreshore.output_style import OutputStyle
 from foreshore.server.numeric_columns import numeric_columns
 from foreshore.server.text_columns import list_offsets, text_column
@@ -133,6 +134,21 @@ def numeric_bytes(value: Decimal, scale: int | None) -> bytes:
     return header + Struct(f"!{len(groups)}H").pack(*groups)
 
 
+_NOT_FINITE = {"NaN": 0xC000, "Infinity": 0xD000, "-Infinity": 0xF000}
+
+
+def number_bytes(value: Decimal) -> bytes:
+    """Return a numeric without a declared scale in binary."""
+    if value.is_finite():
+        return numeric_bytes(value, scale_of(value))
+    return _NUMERIC.pack(0, 0, _NOT_FINITE[shown(value)], 0)
+
+
+def _numbers(column: pa.Array, type: SqlType) -> Bytes:
+    values = numbers_of(column)
+    return pa.array([None if v is None else number_bytes(v) for v in values], pa.binary())
+
+
 def _numeric(column: pa.Array, type: SqlType) -> Bytes:
     scale = None if type.trim else type.scale
     short = numeric_columns(column, scale)
@@ -203,6 +219,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "macaddr": _bytes,
     "jsonb": _jsonb,
     "numeric": _numeric,
+    "number": _numbers,
     "date": _date,
     "time": _time,
     "timestamp": _timestamp,

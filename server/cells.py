@@ -13,6 +13,7 @@ from foreshore.errors import UndefinedFunction
 from foreshore.float_text import format_float8
 from foreshore.network import address_of
 from foreshore.number_text import OID_NAMES
+from foreshore.numbers import number
 from foreshore.output_style import OutputStyle
 from foreshore.ranges import (
     BOUNDS,
@@ -23,7 +24,7 @@ from foreshore.ranges import (
     ranges_of,
     upper_bound,
 )
-from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, numeric_bytes
+from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, number_bytes, numeric_bytes
 from foreshore.shaped import shaped_of
 from foreshore.structured import values_of
 from foreshore.text import format_text
@@ -92,6 +93,8 @@ def binary_cell(type: SqlType) -> Cell:
     if cell is not None:
         return cell
     match type.name:
+        case "number":
+            return lambda value, style: _sized(number_bytes(number(value)))
         case "numeric":
             scale = None if type.trim else type.scale
             return lambda value, style: _sized(numeric_bytes(Decimal(value), scale))

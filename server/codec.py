@@ -34,7 +34,8 @@ _ROW = Struct("!cih")
 _NULL = b"\xff\xff\xff\xff"
 # Types whose datums are the Python values that Arrow returns.
 _DIRECT = frozenset(TYPES) - {
-    "date", "time", "timestamp", "timestamptz", "interval", "array", "int2vector", "oidvector",
+    "date", "time", "timestamp", "timestamptz", "interval", "number", "array", "int2vector",
+    "oidvector",
 }  # fmt: skip
 
 

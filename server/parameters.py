@@ -6,6 +6,7 @@ from io import BytesIO
 from struct import Struct, error
 from typing import Any
 
+from foreshore import numbers
 from foreshore.errors import (
     DataError,
     DatetimeFieldOverflow,
@@ -202,6 +203,8 @@ _NUMERIC = Struct("!HhHH")
 
 def _numeric(value: Bytes, type: SqlType) -> str:
     count, weight, sign, scale = _NUMERIC.unpack_from(value)
+    if sign in (0xC000, 0xD000, 0xF000) and type.name == "number":
+        return {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}[sign]
     if sign in (0xC000, 0xD000, 0xF000):
         word = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}[sign]
         raise FeatureNotSupported(f'the numeric value "{word}" is not supported')
@@ -214,6 +217,8 @@ def _numeric(value: Bytes, type: SqlType) -> str:
         raise InvalidBinaryRepresentation('invalid digit in external "numeric" value')
     unscaled = "".join(f"{digit:04}" for digit in digits) or "0"
     text = f"{'-' if sign else ''}{unscaled}E{4 * (weight - count + 1)}"
+    if type.name == "number":  # of which the scale cuts digits off, as in PostgreSQL
+        return numbers.shown(numbers.cut_to(numbers.bounded(Decimal(text)), scale))
     return numeric_text(Decimal(text), type)
 
 
@@ -334,6 +339,7 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "float4": _unpacker("f"),
     "float8": _unpacker("d"),
     "numeric": _numeric,
+    "number": _numeric,
     "date": _date,
     "time": _time,
     "timestamp": _timestamp,

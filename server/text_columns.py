@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from foreshore import calendar
 from foreshore.expr.datum import from_array
+from foreshore.numbers import numbers_of, shown
 from foreshore.output_style import OutputStyle
 from foreshore.server.numeric_columns import unscaled_decimals
 from foreshore.text import format_text
@@ -283,6 +284,11 @@ def _array(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     return _nulls_of(column, pc.binary_join_element_wise("{", inner, "}", ""))
 
 
+def _number(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
+    texts = [None if value is None else shown(value) for value in numbers_of(column)]
+    return pa.array(texts, pa.string())
+
+
 def _enum(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
     encoded = column.dictionary_encode()
     return _one_by_one(encoded.dictionary, type, style).take(encoded.indices)
@@ -302,6 +308,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType, OutputStyle], Texts]] = {
     "float4": _float,
     "float8": _float,
     "numeric": _numeric,
+    "number": _number,
     "date": _date,
     "time": _time,
     "timestamp": _timestamp,

@@ -26,6 +26,11 @@ class CatalogReader(Protocol):
         """Return the schemas searched for unqualified names, in order, implicit ones included."""
         ...
 
+    @property
+    def keeps_digits(self) -> bool:
+        """Return whether a numeric without a scale keeps the digits of each value."""
+        ...
+
     def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
         """Return the item that `[[database.]schema.]item` names.
 

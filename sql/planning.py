@@ -16,13 +16,14 @@ from foreshore.ids import GlobalId
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.rewrite.session_zone import SessionZone
-from foreshore.types import UNKNOWN, ColumnType, SqlType, without_modifiers
+from foreshore.types import NUMBER, NUMERIC, UNKNOWN, ColumnType, SqlType, without_modifiers
 
 if TYPE_CHECKING:
     from foreshore.sql import ast
     from foreshore.sql.plan import Changes, InitPlan
 
 MAX_PARAMETERS = 65535
+_NUMERICS = (NUMBER, NUMERIC)  # a parameter that is one is cast to the other
 
 
 class ParameterTypes:
@@ -52,6 +53,8 @@ class ParameterTypes:
         """
         bare = without_modifiers(type)
         known = self._types[number - 1]
+        if known in _NUMERICS and bare in _NUMERICS:
+            return Parameter(number, known)
         if known is not None and known != bare:
             raise AmbiguousParameter(
                 f"inconsistent types deduced for parameter ${number}",
@@ -112,6 +115,7 @@ class Planning:
     depends_on: set[GlobalId] = field(default_factory=set)
     # (start, end, name) for each name that the catalog keeps in qualified form
     qualified: list[tuple[int, int, str]] = field(default_factory=list)
+    planned_numerics: bool = False  # a numeric without a scale has a planned one, as it once had
     let_count: int = 0
     call_count: int = 0  # calls with side effects so far, to number them
     query_count: int = 0  # queries so far, to number their aggregates
@@ -127,6 +131,11 @@ class Planning:
     changing: frozenset[int] = frozenset()  # the identities of queries of WITH that may change rows
     written: "dict[int, InitPlan]" = field(default_factory=dict)  # their plans, by identity
     common_tables: list[dict[str, "CommonTable"]] = field(default_factory=list)  # innermost last
+
+    @property
+    def keeps_digits(self) -> bool:
+        """Return whether a numeric without a scale keeps the digits of each value."""
+        return self.catalog.keeps_digits and not self.planned_numerics
 
     def new_let(self) -> int:
         """Return a new number for a Let."""

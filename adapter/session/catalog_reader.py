@@ -64,8 +64,14 @@ class DefinitionCatalog(SessionCatalog):
         super().__init__(state, database, path, schema, planned, own=own)
         # Directories of older versions may have longer names than the parser keeps now.
         self._bound = {tuple(map(cut, then)): id for then, id in item.bound}
+        self._keeps_digits = item.keeps_digits is True
         self._known = item.known or {}
         self._known_keys = item.known_keys or {}
+
+    @property
+    def keeps_digits(self) -> bool:
+        """Return whether the item was defined since numerics keep their digits."""
+        return self._keeps_digits
 
     def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
         """Return the object that `parts` named when the statement was written."""

@@ -171,7 +171,7 @@ def _precision(type: SqlType) -> Row:
         return {"numeric_precision": bits, "numeric_precision_radix": 2, "numeric_scale": 0}
     if type.name in _FLOAT_BITS:
         return {"numeric_precision": _FLOAT_BITS[type.name], "numeric_precision_radix": 2}
-    if type.name == "numeric":
+    if type.name in ("numeric", "number"):
         declared = type.length is not None
         return {
             "numeric_precision": type.length,

@@ -25,8 +25,8 @@ def type_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     yield from _catalog_types(snapshot)
     namespace = PG_CATALOG_OID
     for name, info in TYPES.items():
-        if name == "shaped":
-            continue  # its values are arrays, which have the types of their elements
+        if name in ("shaped", "number"):
+            continue  # other forms of arrays and numerics
         pseudo = name in ("array", "enum", "record", "void", "unknown", *CONTAINERS)
         element = {"int2vector": TYPES["int2"].oid, "oidvector": TYPES["oid"].oid}.get(name, 0)
         common = {"typnamespace": namespace, "typowner": SUPERUSER_OID, "typisdefined": True}

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.expr.datum import to_array
-from foreshore.types import Datum, SqlType
+from foreshore.types import NUMBER_PARTS, Datum, SqlType
 
 Words = npt.NDArray[np.uint64]
 
@@ -177,6 +177,10 @@ def _values(column: pa.Array, dtype: Any) -> Any:
 
 
 def _struct_words(column: pa.Array, type: SqlType | None) -> list[Words]:
+    if column.type == NUMBER_PARTS:
+        value, rest, scale = column.flatten()
+        words = [*_fixed_words(value), _bytes_word(rest)]
+        return words if type is not None else [*words, *_fixed_words(scale)]
     fields = [_fixed_words(field) for field in column.flatten()]
     if type is None or type.name != "interval":
         return [words for field in fields for words in field]

@@ -16,6 +16,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -23,12 +24,13 @@ import pyarrow as pa
 from foreshore.expr.columns import type_of
 from foreshore.expr.constant_lists import is_constant_list
 from foreshore.expr.evaluate import constant, fallible
-from foreshore.expr.functions.comparison import PLAIN, interval_key
+from foreshore.expr.functions.comparison import PLAIN, interval_key, number_key
 from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature, apply
 from foreshore.expr.functions.registry import may_fail, scalar_function, signature
 from foreshore.expr.functions.temporal import DATE_HIGHEST, DATE_LOWEST, HIGHEST, LOWEST
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, OrderKey, Scalar
 from foreshore.number_text import OID_NAMES
+from foreshore.numbers import number, parts_of
 from foreshore.types import (
     BOOL,
     BYTEA,
@@ -122,6 +124,10 @@ class Dialect(ABC):
     def interval_of(months: int, days: int, micros: int) -> str:
         """Return SQL for an interval."""
 
+    @abstractmethod
+    def number_of(self, value: Decimal, rest: bytes, scale: int) -> str:
+        """Return SQL for a numeric without a declared scale, given its parts."""
+
     @staticmethod
     @abstractmethod
     def native_interval(months: int, days: int, micros: int) -> str:
@@ -187,6 +193,8 @@ class Dialect(ABC):
                 return f"CAST('{datum!r}' AS {name})"
             case int():
                 return self.integral(datum, type)
+            case str() if type.name == "number":
+                return self.number_of(*parts_of(number(datum)))
             case str() if type.name == "numeric":
                 return f"CAST('{datum}' AS {name})"
             case str():
@@ -205,6 +213,8 @@ class Dialect(ABC):
             return f"({sql} + CAST(0 AS {self.type_name(type)}))"
         if type.name == "interval":
             return f"({interval_key(self, sql)})"
+        if type.name == "number":
+            return number_key(self, sql)
         return self.order_bytes(sql, type)
 
     def identity(self, sql: str, type: SqlType) -> tuple[str, ...]:

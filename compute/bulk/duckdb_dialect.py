@@ -6,6 +6,7 @@ DuckDB reads from Arrow and Parquet directly.
 
 import weakref
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import duckdb
@@ -29,6 +30,7 @@ class DuckDbDialect(Dialect):
         "timestamp": "TIMESTAMP",
         "timestamptz": "TIMESTAMP WITH TIME ZONE",
         "interval": "STRUCT(months INTEGER, days INTEGER, micros BIGINT)",
+        "number": "STRUCT(value DECIMAL(38,20), rest BLOB, scale SMALLINT)",
     }
 
     def rendering(self, function: ScalarFunction, *, sure: bool) -> Rendering | None:
@@ -55,6 +57,11 @@ class DuckDbDialect(Dialect):
         """Return SQL for an interval."""
         parts = f"'months': {months}, 'days': {days}, 'micros': {micros}"
         return f"CAST({{{parts}}} AS {cls.types['interval']})"
+
+    def number_of(self, value: Decimal, rest: bytes, scale: int) -> str:
+        """Return SQL for a number."""
+        parts = f"'value': '{value:f}', 'rest': {self.bytes_of(rest)}, 'scale': {scale}"
+        return f"CAST({{{parts}}} AS {self.types['number']})"
 
     @staticmethod
     def native_interval(months: int, days: int, micros: int) -> str:

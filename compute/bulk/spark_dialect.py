@@ -8,6 +8,7 @@ microseconds (`spark_form`), because Spark's TIME cannot be exchanged as Arrow.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ class SparkDialect(Dialect):
         "timestamp": "TIMESTAMP_NTZ",
         "timestamptz": "TIMESTAMP",
         "interval": "STRUCT<months: INT, days: INT, micros: BIGINT>",
+        "number": "STRUCT<value: DECIMAL(38,20), rest: BINARY, scale: SMALLINT>",
     }
 
     def rendering(self, function: ScalarFunction, *, sure: bool) -> Rendering | None:
@@ -66,6 +68,13 @@ class SparkDialect(Dialect):
         return (
             f"named_struct('months', CAST({months} AS INT), 'days', CAST({days} AS INT),"
             f" 'micros', CAST({micros} AS BIGINT))"
+        )
+
+    def number_of(self, value: Decimal, rest: bytes, scale: int) -> str:
+        """Return SQL for a number."""
+        return (
+            f"named_struct('value', CAST('{value:f}' AS DECIMAL(38,20)),"
+            f" 'rest', {self.bytes_of(rest)}, 'scale', CAST({scale} AS SMALLINT))"
         )
 
     @staticmethod

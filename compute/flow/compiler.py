@@ -23,7 +23,7 @@ from foreshore.expr.datum import to_array
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar
 from foreshore.expr.split import can_fail, columns_used
 from foreshore.expr.traversal import operands_of, with_operands
-from foreshore.types import ColumnType, SqlType, has_signed_zeros
+from foreshore.types import INT4, ColumnType, SqlType, has_signed_zeros
 
 
 def shows_least(type: SqlType) -> bool:
@@ -31,7 +31,7 @@ def shows_least(type: SqlType) -> bool:
 
     A group shows the least of them, as `put_shown` orders them.
     """
-    return (type.element or type).name in ("interval", "jsonb")
+    return (type.element or type).name in ("interval", "jsonb", "number")
 
 
 class NotOrderable(Exception):
@@ -153,7 +153,8 @@ class Compiler:
     def put_shown(self, scalar: Scalar) -> None:
         """Put out words that order values that are equal but do not look it.
 
-        0.0 comes before -0.0; intervals are ordered by their fields, documents by their text.
+        0.0 comes before -0.0; intervals are ordered by their fields, documents by their text,
+        numerics by their display scale.
         """
         type = type_of(scalar)
         match kind_of(type):
@@ -165,6 +166,9 @@ class Compiler:
                 self._put_word(self.emit(op.HIGH, register), 0)
             case "bytes" if type.name == "jsonb":
                 self._put_text(self.register(scalar))
+            case "value" if type.name == "number":
+                scale = Call("number_scale(number)", (scalar,), INT4)
+                self._put_word(self.register(scale), 0)
             case "value" if has_signed_zeros(type):
                 self._put_text(self._given_in("shown", scalar))
 

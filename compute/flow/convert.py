@@ -18,6 +18,7 @@ from foreshore.compute.flow.kernels.rows import find_nulls
 from foreshore.compute.flow.layout import Layout, Place, kind_of
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.functions.comparison import DAY, order_bytes
+from foreshore.numbers import key_text, number, numbers_of
 from foreshore.types import SqlType, arrow_type
 
 Bits = npt.NDArray[np.bool_]
@@ -130,9 +131,12 @@ def _key_words(column: pa.Array, type: SqlType, interner: Numbering) -> tuple[An
             texts = [None if t is None else canonical_json(t) for t in column.to_pylist()]
             return (interner.numbers(pa.array(texts, pa.string())),)
         case _:
-            keys = [
-                None if datum is None else _canonical(datum) for datum in from_array(column, type)
-            ]
+            if type.name == "number":
+                keys: list[Any] = [None if v is None else key_text(v) for v in numbers_of(column)]
+            else:
+                of_numbers = type.element is not None and type.element.name == "number"
+                form = _canonical_numbers if of_numbers else _canonical
+                keys = [None if d is None else form(d) for d in from_array(column, type)]
             encoded = [None if key is None else msgspec.msgpack.encode(key) for key in keys]
             return (interner.numbers(pa.array(encoded, pa.binary())),)
 
@@ -151,6 +155,11 @@ def _shown_words(column: pa.Array, type: SqlType, interner: Numbering) -> tuple[
 
 def _is_negative_zero(element: Any) -> bool:
     return element == 0 and math.copysign(1.0, element) < 0
+
+
+def _canonical_numbers(items: Any) -> Any:
+    """Return the texts that equal arrays of numbers share."""
+    return tuple(None if item is None else key_text(number(item)) for item in items)
 
 
 def _canonical(datum: Any) -> Any:

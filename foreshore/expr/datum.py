@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foreshore.numbers import column_of, number, numbers_of, shown
 from foreshore.types import NUMERIC_DIGITS, Datum, SqlType, arrow_type
 
 _INTEGRAL = frozenset({"date", "time", "timestamp", "timestamptz"})
@@ -28,6 +29,8 @@ def to_array(data: Sequence[Datum], type: SqlType) -> pa.Array:
     match type.name:
         case "numeric":
             return pa.array([None if d is None else Decimal(str(d)) for d in data], arrow)
+        case "number":
+            return column_of([None if d is None else number(str(d)) for d in data])
         case (
             "int2"
             | "int4"
@@ -85,6 +88,8 @@ def from_array(array: pa.Array, type: SqlType) -> list[Datum]:
     match type.name:
         case "numeric":
             return [None if v is None else numeric_datum(v, type) for v in array.to_pylist()]
+        case "number":
+            return [None if v is None else shown(v) for v in numbers_of(array)]
         case "date":
             return list(array.view(pa.int32()).to_pylist())
         case "time" | "timestamp" | "timestamptz":

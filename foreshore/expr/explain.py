@@ -234,7 +234,7 @@ def _datum(value: object, type: SqlType) -> str:
     text = format_text(value, type)  # type: ignore[arg-type]
     if type.name in ("bool",):
         return "true" if value else "false"
-    if type.name in ("int2", "int4", "int8", "numeric", "float4", "float8"):
+    if type.name in ("int2", "int4", "int8", "numeric", "number", "float4", "float8"):
         return text
     return "'" + text.replace("'", "''") + "'"
 

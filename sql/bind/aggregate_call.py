@@ -89,7 +89,7 @@ def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) 
                 tuple(lift(arg, level) for arg in core.args),
                 core.type,
                 expr.distinct or core.distinct,
-                _lifted(_both(core.filter, condition), level),
+                _lifted(both(core.filter, condition), level),
                 _lifted_order(core.order_by, level)
                 or (order_by if core.function in _ORDERED else ()),
             )
@@ -106,7 +106,8 @@ def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) 
     return value
 
 
-def _both(left: Scalar | None, right: Scalar | None) -> Scalar | None:
+def both(left: Scalar | None, right: Scalar | None) -> Scalar | None:
+    """Return the conjunction of two conditions, None for none."""
     if left is None or right is None:
         return left if right is None else right
     return And((left, right))
@@ -166,6 +167,7 @@ def _composed(
             core.function,
             tuple(zone.applied_within(_with_columns(arg, args)) for arg in core.args),
             core.type,
+            filter=None if core.filter is None else _with_columns(core.filter, args),
         )
         for core in found.cores
     )

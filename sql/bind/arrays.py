@@ -41,7 +41,7 @@ def bind_array(binder: ExpressionBinder, expr: ast.ArrayOf, element: SqlType | N
     ]
     offsets = [at_of(item) for item in expr.items]
     if element is None:
-        common = common_type(items, "ARRAY", offsets)
+        common = common_type(items, "ARRAY", offsets, keeps_digits=binder.planning.keeps_digits)
         if common.element is not None or common.name == "shaped":
             inner = common.element or item_of(common)
             return _of_arrays(binder, items, shaped_array(inner), offsets)

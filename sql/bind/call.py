@@ -210,7 +210,8 @@ def _refuse_in_definition(binder: ExpressionBinder, name: str, call: Call, at: i
 
 
 def _type_called(name: str) -> SqlType | None:
-    return SqlType(name) if name in TYPES and name not in ("array", "numeric", "unknown") else None
+    forms = ("array", "numeric", "number", "unknown")
+    return SqlType(name) if name in TYPES and name not in forms else None
 
 
 # --- the session ---------------------------------------------------------------------------

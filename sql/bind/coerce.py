@@ -7,8 +7,9 @@ type.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from foreshore.errors import CannotCoerce, DataError, DatatypeMismatch
+from foreshore.errors import CannotCoerce, DataError, DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.casting import array_of_text, is_of_sized_strings
 from foreshore.expr.functions.registry import (
@@ -27,6 +28,7 @@ from foreshore.text import parse_text
 from foreshore.types import (
     DATE,
     INT4,
+    NUMBER,
     NUMERIC,
     TEXT,
     TIMESTAMPTZ,
@@ -40,7 +42,6 @@ from foreshore.types import (
 
 _BIGINT_DIGITS = 19
 _MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
-_NUMERIC_OF_TEXT = "cast(text,numeric)"
 _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
 
 
@@ -94,13 +95,6 @@ def coerce(
     resolved = resolve_cast(source, target, context)
     if resolved is None:
         return None
-    if (
-        isinstance(scalar, Call)
-        and scalar.function == _NUMERIC_OF_TEXT
-        and isinstance(scalar.args[0], Literal)
-        and target.name in ("float4", "float8")
-    ):
-        return literal_of(planning, scalar.args[0].value, target, context, at)
     if isinstance(scalar, Literal):
         if resolved.key == "relabel":
             return Literal(scalar.value, resolved.result)
@@ -152,10 +146,17 @@ def _fold(literal: Literal, target: SqlType) -> Literal | None:
             return Literal(value, target)
         if target.name == "float8" and abs(value) < 2**53:
             return Literal(float(value), target)
-    if target.name == "numeric" and (source in INTEGERS or source == "numeric"):
+    if source == "number" and target.name in ("float4", "float8"):
+        try:
+            return Literal(parse_text(value, target), target)
+        except DataError:
+            return None
+    if target.name in ("numeric", "number") and (
+        source in INTEGERS or source in ("numeric", "number")
+    ):
         try:
             return Literal(parse_text(str(value), target), target)
-        except DataError:
+        except (DataError, FeatureNotSupported):
             return None
     return None
 
@@ -173,9 +174,10 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
     if context != "assignment" and target.element is not None and has_shape(text):
         target = shaped_array(target.element)
     if context == "explicit":
-        if target == NUMERIC:
-            target = numeric_of_text(text)
-        elif target.name in ("varchar", "bpchar") and target.length is not None:
+        if target in (NUMERIC, NUMBER):
+            with located(at):
+                return _constant_of(text)
+        if target.name in ("varchar", "bpchar") and target.length is not None:
             text = text[: target.length]
         elif is_of_sized_strings(target):
             with located(at):
@@ -198,16 +200,22 @@ def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
     return result
 
 
-def common_type(scalars: Sequence[Scalar], what: str, offsets: Sequence[int]) -> SqlType:
+def common_type(
+    scalars: Sequence[Scalar], what: str, offsets: Sequence[int], *, keeps_digits: bool = False
+) -> SqlType:
     """Return the common type of the scalars; raises DatatypeMismatch.
 
     Scalars of unknown type take the type of the others without length or scale: `'1.555'` keeps its
-    value beside a numeric(5,2). NULL fits any type.
+    value beside a numeric(5,2). NULL fits any type. If it `keeps_digits`, constants of several
+    scales are numerics without one, so that each shows its own digits.
     """
     types = [type_of(scalar) for scalar in scalars]
     common = select_common_type(types)
     if common is not None:
-        return select_common_type([_room_for(s, common) for s in scalars]) or common
+        common = select_common_type([_room_for(s, common) for s in scalars]) or common
+        if keeps_digits and common.name == "numeric" and _differ_in_scale(scalars):
+            return NUMBER
+        return common
     known = [(t, at) for t, at in zip(types, offsets, strict=True) if t != UNKNOWN]
     for i in range(2, len(known) + 1):
         if select_common_type([t for t, _ in known[:i]]) is None:
@@ -218,6 +226,14 @@ def common_type(scalars: Sequence[Scalar], what: str, offsets: Sequence[int]) ->
                 position=known[i - 1][1] + 1,
             )
     raise AssertionError(types)
+
+
+def _differ_in_scale(scalars: Sequence[Scalar]) -> bool:
+    """Return whether all are constants, of numerics that show different numbers of digits."""
+    if not all(isinstance(scalar, Literal) for scalar in scalars):
+        return False
+    types = [type_of(scalar) for scalar in scalars if not is_unknown(scalar)]
+    return len({type.scale or 0 for type in types}) > 1
 
 
 def _room_for(scalar: Scalar, common: SqlType) -> SqlType:
@@ -286,11 +302,10 @@ def assign(planning: Planning, scalar: Scalar, target: SqlType, column: str, at:
     return result
 
 
-def number(text: str) -> Literal | Call:
+def number(text: str) -> Literal:
     """Return the constant of a number in the text: int4, int8 or numeric.
 
-    A number that our numeric cannot hold is a cast of its text, which fails as numeric and succeeds
-    where a float is required (`1e300`).
+    A numeric has a planned scale if that holds all its digits.
     """
     digits = text.lstrip("-")
     if digits.isdigit() and len(digits.lstrip("0")) <= _BIGINT_DIGITS:
@@ -299,8 +314,13 @@ def number(text: str) -> Literal | Call:
             low, high = INTEGERS[name]
             if low <= value <= high:
                 return Literal(value, SqlType(name))
+    return _constant_of(text)
+
+
+def _constant_of(text: str) -> Literal:
+    """Return the constant of a numeric that shows the digits of `text`; raises a DataError."""
     type = numeric_of_text(text)
-    try:
-        return Literal(parse_text(text, type), type)
-    except DataError:
-        return Call(_NUMERIC_OF_TEXT, (Literal(text, TEXT),), NUMERIC)
+    if type != NUMERIC:
+        with suppress(DataError, FeatureNotSupported):
+            return Literal(parse_text(text, type), type)
+    return Literal(parse_text(text, NUMBER), NUMBER)

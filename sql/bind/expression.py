@@ -21,7 +21,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.registry import NO_LITERAL, resolve
-from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Scalar
+from foreshore.expr.ir import FALSE, TRUE, And, Call, Case, Column, Literal, Parameter, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates
 from foreshore.sql.bind.coerce import (
@@ -50,7 +50,7 @@ from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
 from foreshore.sql.planning import Planning, located
-from foreshore.types import BOOL, TEXT, UNKNOWN, SqlType
+from foreshore.types import BOOL, NUMBER, NUMERIC, TEXT, UNKNOWN, SqlType
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
@@ -237,6 +237,7 @@ class ExpressionBinder:
         self, name: str, args: Sequence[Scalar], at: int, offsets: Sequence[int] = ()
     ) -> Scalar:
         """Return the operator or function `name` over `args`, resolved and coerced."""
+        args = self._beside_planned(args)
         types = tuple(map(type_of, args))
         literals = tuple(arg.value if isinstance(arg, Literal) else NO_LITERAL for arg in args)
         with located(at):
@@ -244,6 +245,20 @@ class ExpressionBinder:
         places = offsets or (at,) * len(args)
         call = Call(found.key, self.coerced(args, found.arg_types, places), found.result)
         return self.planning.zone.applied(call)
+
+    def _beside_planned(self, args: Sequence[Scalar]) -> Sequence[Scalar]:
+        """Return `args`, of which parameters have a planned scale beside numerics with one.
+
+        So a look-up by a key does not depend on the types that a client declares.
+        """
+        if not any(type_of(arg).name == "numeric" for arg in args):
+            return args
+        return [
+            Call("cast(number,numeric)", (arg,), NUMERIC)
+            if isinstance(arg, Parameter) and arg.type == NUMBER
+            else arg
+            for arg in args
+        ]
 
     def coerced(
         self, args: Sequence[Scalar], targets: Sequence[SqlType], offsets: Sequence[int]

@@ -8,6 +8,7 @@ from foreshore.errors import (
     SyntaxError_,
 )
 from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.functions.registry import select_common_type
 from foreshore.expr.ir import (
     Column,
     Constant,
@@ -18,6 +19,7 @@ from foreshore.expr.ir import (
     Map,
     Negate,
     OrderKey,
+    Project,
     Relation,
     Scalar,
     Threshold,
@@ -48,7 +50,7 @@ from foreshore.sql.bind.select import SelectBinder
 from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.with_clause import common_tables, with_lets
 from foreshore.sql.planning import Planning
-from foreshore.types import INT8, ColumnType, Datum, SqlType, has_one_form
+from foreshore.types import INT8, NUMBER, ColumnType, Datum, SqlType, has_one_form
 
 
 def bind_query(
@@ -238,7 +240,7 @@ def _long_values(planning: Planning, values: ast.Values, wanted: Wanted) -> Cons
         if wanted is not None and i < len(wanted) and all(map(is_unknown, kinds)):
             common = wanted[i]
         else:
-            common = common_type(kinds, "VALUES", [at] * len(kinds))
+            common = _type_of_values(planning, kinds, [at] * len(kinds), wanted, i)
 
         def convert(value: Scalar, at: int, common: SqlType = common) -> Scalar:
             return to_common(planning, value, common, "VALUES", at)
@@ -250,6 +252,19 @@ def _long_values(planning: Planning, values: ast.Values, wanted: Wanted) -> Cons
         columns.append([literal.value, *rest])
         types.append(common)
     return constant_of(columns, types)
+
+
+def _type_of_values(
+    planning: Planning, kinds: Sequence[Scalar], offsets: Sequence[int], wanted: Wanted, place: int
+) -> SqlType:
+    """Return the common type of a column of VALUES; a column with a scale gets numerics of one."""
+    keeps_digits = planning.keeps_digits
+    common = common_type(kinds, "VALUES", offsets, keeps_digits=keeps_digits)
+    if common == NUMBER and wanted is not None and wanted[place : place + 1]:
+        planned = select_common_type(list(map(type_of, kinds)))
+        if wanted[place].name == "numeric" and planned is not None and planned.name == "numeric":
+            return planned
+    return common
 
 
 def _rows_of_arguments(
@@ -270,7 +285,7 @@ def _rows_of_arguments(
         if wanted is not None and i < len(wanted) and all(map(is_unknown, kinds)):
             common = wanted[i]
         else:
-            common = common_type(kinds, "VALUES", [at] * len(kinds))
+            common = _type_of_values(planning, kinds, [at] * len(kinds), wanted, i)
         return lambda value, at: to_common(planning, value, common, "VALUES", at)
 
     binder = binder_of_values(planning, parent)
@@ -306,7 +321,7 @@ def _value_rows(
         if wanted is not None and i < len(wanted) and all(is_unknown(row[i]) for row in rows):
             common = wanted[i]
         else:
-            common = common_type([row[i] for row in rows], "VALUES", offsets)
+            common = _type_of_values(planning, [row[i] for row in rows], offsets, wanted, i)
         for bound, at in zip(rows, offsets, strict=True):
             bound[i] = to_common(planning, bound[i], common, "VALUES", at)
     return rows
@@ -372,7 +387,7 @@ def _set_operation(planning: Planning, operation: ast.SetOperation, parent: Scop
     outputs = [list(branch.outputs) for branch in branches]
     for i in range(width):
         offsets = [branch.offsets[i] for branch in branches]
-        common = common_type([each[i] for each in outputs], what, offsets)
+        common = _type_of_union(planning, branches, i, what)
         for each, at in zip(outputs, offsets, strict=True):
             each[i] = to_common(planning, each[i], common, what, at)
     inputs = [
@@ -386,6 +401,39 @@ def _set_operation(planning: Planning, operation: ast.SetOperation, parent: Scop
         branches[0].names,
         branches[0].offsets,
     )
+
+
+_EXACT = frozenset(("int2", "int4", "int8", "numeric"))
+
+
+def _type_of_union(
+    planning: Planning, branches: Sequence[Branch], place: int, what: str
+) -> SqlType:
+    """Return the common type of a column of branches; constants keep the digits they show."""
+    outputs = [branch.outputs[place] for branch in branches]
+    shown = [_constant_at(b.relation, output) for b, output in zip(branches, outputs, strict=True)]
+    numerics = all(isinstance(s, Literal) and type_of(s).name in _EXACT for s in shown)
+    offsets = [branch.offsets[place] for branch in branches]
+    keeps_digits = numerics and planning.keeps_digits
+    return common_type(shown if numerics else outputs, what, offsets, keeps_digits=keeps_digits)
+
+
+def _constant_at(relation: Relation, output: Scalar) -> Scalar:
+    """Return the constant that a column of all rows is, else the column."""
+    if not isinstance(output, Column):
+        return output
+    match relation:
+        case Project(input=input, outputs=outputs):
+            column = Column(outputs[output.index], output.type, output.nullable)
+            found = _constant_at(input, column)
+        case Map(input=input, scalars=scalars):
+            place = output.index - len(columns_of(input))
+            found = scalars[place] if place >= 0 else _constant_at(input, output)
+        case Constant(rows=[(row, _)]):
+            found = Literal(row[output.index], output.type)
+        case _:
+            return output
+    return found if isinstance(found, Literal) else output
 
 
 def _combined(planning: Planning, operation: ast.SetOperation, inputs: list[Relation]) -> Relation:

@@ -16,6 +16,7 @@ from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.text_edits import Edit
 from foreshore.types import (
     CONTAINERS,
+    NUMBER,
     NUMERIC,
     NUMERIC_DIGITS,
     TEXT,
@@ -73,8 +74,10 @@ def type_of_name(name: TypeName, planning: Planning | None) -> SqlType:
     *schema, word = name.name
     if schema and schema not in (["pg_catalog"], ["mz_catalog"]):
         return _type_of_catalog(name, planning)
-    if word.startswith("_") and word[1:] in TYPES:
-        return array_of(NUMERIC if word == "_numeric" else SqlType(word[1:]))
+    if word.startswith("_") and word[1:] in TYPES and word != "_number":
+        planned = planning is not None and not planning.keeps_digits
+        of_numerics = NUMERIC if planned else NUMBER
+        return array_of(of_numerics if word == "_numeric" else SqlType(word[1:]))
     word = _ALIASES.get(word, word)
     if word in _UNSUPPORTED_TYPES:
         raise FeatureNotSupported(f"type {word} is not supported", position=name.at + 1)
@@ -82,9 +85,11 @@ def type_of_name(name: TypeName, planning: Planning | None) -> SqlType:
         raise FeatureNotSupported(
             f"cannot reference pseudo type mz_catalog.{word}", position=name.at + 1
         )
-    if word not in TYPES or word in ("array", "unknown", "enum", *CONTAINERS):
+    if word not in TYPES or word in ("array", "unknown", "enum", "number", *CONTAINERS):
         return _type_of_catalog(name, planning)
     type = _modified(word, name.modifiers, name.at)
+    if type == NUMBER and planning is not None and not planning.keeps_digits:
+        type = NUMERIC
     if name.fields is not None:
         type = SqlType(type.name, type.length, fields=name.fields)
     return _with_dimensions(type, name.dimensions)
@@ -113,7 +118,8 @@ def _container(name: TypeName, item: TypeName, planning: Planning | None) -> Sql
 def domain_of_name(name: TypeName, planning: Planning) -> Domain | None:
     """Return the domain that `name` denotes, None for any other type; a dependency like a type."""
     *schema, word = name.name
-    if (not schema and word in TYPES) or schema in (["pg_catalog"], ["mz_catalog"]):
+    of_system = word in TYPES and word != "number"
+    if (not schema and of_system) or schema in (["pg_catalog"], ["mz_catalog"]):
         return None
     with located(name.at):
         found = planning.catalog.domain_named(name.name)
@@ -174,7 +180,7 @@ def qualified_types(planning: Planning, text: str, text_at: int) -> list[Edit]:
 
 def _modified(word: str, modifiers: tuple[int, ...], at: int) -> SqlType:
     if not modifiers:
-        return NUMERIC if word == "numeric" else SqlType(word)
+        return NUMBER if word == "numeric" else SqlType(word)
     position = at + 1
     if word == "numeric":
         precision = modifiers[0]

@@ -31,6 +31,7 @@ from foreshore.expr.ir import (
     WindowFunction,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.aggregate_call import both
 from foreshore.sql.bind.bound_query import order_key
 from foreshore.sql.bind.coerce import coerce, is_unknown, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, undefined_function
@@ -68,7 +69,8 @@ def bind_window_call(binder: ExpressionBinder, name: str, expr: ast.FunctionCall
     for core in found.cores:
         core_args = tuple(zone.applied_within(filled(arg)) for arg in core.args)
         frame = window.frame if found.framed else core.frame
-        function = WindowFunction(core.function, core_args, core.type, frame, condition)
+        kept = None if core.filter is None else filled(core.filter)
+        function = WindowFunction(core.function, core_args, core.type, frame, both(kept, condition))
         references.append(windows.add(window, function))
     return _with_columns(found.finish, tuple(references))
 

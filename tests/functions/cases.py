@@ -8,6 +8,8 @@ mostly constants. Such rows are run one by one.
 from dataclasses import dataclass
 from itertools import product
 
+from tests.functions import number_cases
+
 Row = tuple[str | None, ...]
 
 
@@ -32,6 +34,7 @@ POOLS: dict[str, list[str | None]] = {
     "numeric(10,2)": ["0", "1.50", "-1.50", "2.25", "99999999.99", "-99999999.99", "0.01", None],
     "numeric(20,6)": ["0", "1.000001", "-3.5", "12345678901234.567891", "0.000001", None],
     "numeric": ["0", "1.5", "-2.5", "3", "0.00000001", "123456789012345.5", None],
+    "number": number_cases.NUMBERS,
     "text": ["", "a", "B", "abc", "Hello wORLD-foo", "héé straße", "a_c%", "  x ", "日本", None],
     "date": ["1970-01-01", "2024-02-29", "2024-12-30", "2013-07-04", "1900-01-01", "0044-03-15 BC", "infinity", "-infinity", None],
     "time": ["00:00", "12:34:56.789", "23:59:59.999999", None],
@@ -208,6 +211,24 @@ add("^", "int4 / int4", "2 | 10", "3 | 2", "0 | 0")
 add("cbrt", "float8", "27", "-8")
 add("degrees", "float8", "1", "3.141592653589793")
 add("atan2", "float8 / float8", "1 | 2", "-1 | -1")
+
+for _op in number_cases.BINARY:
+    add(_op, "number / number")
+for _f in number_cases.UNARY:
+    add(_f, "number")
+for _op in ("+", "*", "/", "<"):
+    add(_op, "number / numeric(10,2)")
+add("-", "int4 / number")
+add("power", "number / number", *number_cases.POWERS)
+add("log", "number / number", *number_cases.LOGARITHMS)
+add("exp", "number", *number_cases.EXPONENTS)
+for _f in ("round", "trunc"):
+    add(_f, "number / int4", *number_cases.DIGITS)
+for _target in number_cases.CASTS:
+    add(f"cast {_target}", "number")
+add("cast number", "text", *number_cases.TEXTS)
+add("cast number", "float8", *number_cases.FLOATS)
+add("cast number", "float4", *number_cases.FLOATS[:2])
 
 for _source, _targets in {
     "int2": "int4 int8 float4 float8 numeric numeric(3,1) text bool?",
@@ -1176,6 +1197,10 @@ for _name in ("stddev", "stddev_pop", "variance", "var_pop"):
         ("numeric(10,2)", ("{1.50,2.25,-0.01}", "{3}", "{}")),
         ("float8", ("{1.5,2.5,4}", "{2}", "{}")),
     )
+for _name in ("sum", "avg", "count", "variance", "var_pop", "stddev", "stddev_pop"):
+    AGGREGATES["aggregate", _name] += _samples(("number", number_cases.AGGREGATED))
+for _name in ("min", "max"):
+    AGGREGATES["aggregate", _name] += _samples(("number", number_cases.WITHOUT_TIES))
 SERIES: dict[tuple[str, str], Samples] = {
     ("table", "generate_series"): [
         (("int4", "int4"), (("1", "3"), ("3", "1"), ("2147483646", "2147483647"), (None, "1"))),

@@ -24,11 +24,16 @@ RECORDED = Path(__file__).parent / "recorded"
 INFIX = {"is distinct from", "is not distinct from"}
 
 
+def in_postgresql(type: str) -> str:
+    """Return PostgreSQL's name of a type in a case."""
+    return "numeric" if type == "number" else type
+
+
 def sql_of(case: Case) -> str:
     """Return the expression, with %s for each argument's text."""
-    args = [f"CAST(%s::text AS {t.lstrip('=')})" for t in case.types]
+    args = [f"CAST(%s::text AS {in_postgresql(t.lstrip('='))})" for t in case.types]
     if case.name.startswith("cast "):
-        return f"CAST({args[0]} AS {case.name[5:]})"
+        return f"CAST({args[0]} AS {in_postgresql(case.name[5:])})"
     if case.name == "array_subscript":
         return f"({args[0]})[{args[1]}]"
     if case.name == "similar_to_escape":
@@ -95,7 +100,9 @@ def record_resolution(connection: "psycopg.Connection[tuple[str | None]]") -> No
 
 def aggregate_sql(name: str, types: tuple[str, ...]) -> str:
     """Return the aggregate over the elements of an array given as text."""
-    return f"SELECT {name}(v)::text FROM unnest(CAST(%s::text AS {types[0]}[])) AS t(v)"
+    return (
+        f"SELECT {name}(v)::text FROM unnest(CAST(%s::text AS {in_postgresql(types[0])}[])) AS t(v)"
+    )
 
 
 def table_sql(name: str, types: tuple[str, ...]) -> str:
@@ -107,6 +114,8 @@ def table_sql(name: str, types: tuple[str, ...]) -> str:
 def family_of(name: str, types: tuple[str, ...]) -> str:
     """Return the name of the file that holds a case's answers."""
     words = " ".join((name, *types))
+    if "number" in words and not name.startswith("aggregate "):
+        return "unscaled"
     if name.startswith("cast "):
         return "casts"
     if name.startswith(("aggregate ", "table ")):

@@ -73,6 +73,8 @@ def test_aggregate_gives_postgresql_answers(name: str, types: list[str], rows: l
         results = []
         for aggregate in resolved.cores:
             arg = outcome(aggregate.args[0], [argument], len(data))[0]
+            if aggregate.filter is not None:
+                arg = arg.filter(outcome(aggregate.filter, [argument], len(data))[0])
             value = core(aggregate, from_array(arg, type_of(aggregate.args[0])))
             results.append(to_array([value], aggregate.type))
         values, errors = outcome(resolved.finish, results, 1)

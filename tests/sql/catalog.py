@@ -37,6 +37,11 @@ class TestCatalog:
         return "foreshore"
 
     @property
+    def keeps_digits(self) -> bool:
+        """Return True, as for new definitions."""
+        return True
+
+    @property
     def search_path(self) -> tuple[str, ...]:
         """Return the schemas searched."""
         return (*SYSTEM, "public")

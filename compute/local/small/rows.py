@@ -71,7 +71,7 @@ def canonical(column: pa.Array, type: SqlType) -> pa.Array:
         values[np.isnan(values)] = np.nan
         mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         return pa.array(values, column.type, mask=mask)
-    if type.element is not None or type.name in ("interval", "jsonb"):
+    if type.element is not None or type.name in ("interval", "jsonb", "number"):
         raise NotSmall(f"equality of {type.name}")
     return column
 

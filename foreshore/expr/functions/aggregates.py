@@ -17,6 +17,7 @@ from foreshore.errors import UndefinedFunction
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions import regression
 from foreshore.expr.functions.function import Literals
+from foreshore.expr.functions.number_aggregates import average_of, sum_of_distinct, sums_of
 from foreshore.expr.functions.parts import needs_parts, unit_of
 from foreshore.expr.functions.resolve import implicitly_castable, spelled
 from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar
@@ -29,6 +30,7 @@ from foreshore.types import (
     INTERVAL,
     JSON,
     JSONB,
+    NUMBER,
     NUMERIC,
     RANGE_TYPES,
     STRUCTURED,
@@ -115,6 +117,10 @@ def _sum(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggre
         case "int8" | "numeric":
             total = _total(Column(0, type), parted=not distinct)
             return ResolvedAggregate(types, type_of(total.value), total.cores, total.value)
+        case "number":
+            made = sum_of_distinct if distinct else partial(sums_of, at=0)
+            cores, value = made(Column(0, NUMBER))
+            return ResolvedAggregate(types, NUMBER, cores, value)
         case "float8":
             return _plain(Aggregate("sum_float", (Column(0, type),), FLOAT8), types)
         case "float4":
@@ -150,6 +156,11 @@ def _avg(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggre
         count = Column(len(total.cores), INT8, False)
         finish = Call("average(numeric,int8)", (total.value, count), result)
         return ResolvedAggregate(types, result, (*total.cores, _count(type)), finish)
+    if type.name == "number":
+        found = _sum(types, distinct=distinct)
+        assert found is not None
+        mean = average_of(found.finish, len(found.cores))
+        return ResolvedAggregate(types, NUMBER, (*found.cores, _count(type)), mean)
     if type.name in ("float4", "float8"):
         core = Aggregate("sum_float", (Column(0, type),), FLOAT8)
         finish = Call("average(float8,int8)", (Column(0, FLOAT8), Column(1, INT8, False)), FLOAT8)
@@ -320,6 +331,13 @@ def _spread(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | No
             second = _total(square, len(first.cores), parted=type.name not in ("int2", "int4"))
             cores, sums = (*first.cores, *second.cores), (first.value, second.value)
             key, result = f"{name}(numeric,numeric,int8)", NUMERIC
+        elif type.name == "number":
+            column = Column(0, NUMBER)
+            product = Call("multiply(number,number)", (column, column), NUMBER)
+            ones, total = sums_of(column, 0)
+            others, of_squares = sums_of(product, len(ones))
+            cores, sums = (*ones, *others), (total, of_squares)
+            key, result = f"{name}(number,number,int8)", NUMBER
         elif type.name in ("float4", "float8"):
             operand = Column(0, type)
             if type.name == "float4":

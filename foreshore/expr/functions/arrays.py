@@ -22,9 +22,11 @@ from foreshore.expr.functions.function import (
     declare_table,
     hidden,
 )
+from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import collect, computed, fail, mapped
 from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
+from foreshore.numbers import shown
 from foreshore.shaped import MAX_DIMENSIONS, Shaped, filled, stored_shaped
 from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale, shaped_array
 
@@ -341,6 +343,18 @@ def _decimals(first: Decimal, last: Decimal, step: Decimal = Decimal(1)) -> tupl
     return tuple(format(_EXACT.fma(step, i, first), "f") for i in range(count))
 
 
+def _number_series(first: Decimal, last: Decimal, step: Decimal = Decimal(1)) -> tuple[str, ...]:
+    """Return the texts of a series of numbers: the first as it is, then sums."""
+    names = ("start", "stop", "step size")
+    for what, value in zip(names, (first, last, step), strict=True):
+        if not value.is_finite():
+            word = "NaN" if value.is_nan() else "infinity"
+            message = f"{what} value cannot be {word}".replace("size value", "size")
+            raise fail("22023", message)
+    texts = _decimals(first, last, step)
+    return (shown(first), *texts[1:]) if texts else ()
+
+
 def series_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
     """Return the array type of a series of numerics."""
     scale = max(t.scale or 0 for t in types)
@@ -491,6 +505,8 @@ declare_table("generate_series", "numeric numeric", series_type, mapped(_decimal
 declare_table(
     "generate_series", "numeric numeric numeric", series_type, mapped(_decimals), fallible=True
 )
+for _types in ("number number", "number number number"):
+    declare_table("generate_series", _types, "number[]", rows_of(_number_series), fallible=True)
 for _t in ("timestamp", "timestamptz"):
     declare_table(
         "generate_series", f"{_t} {_t} interval", f"{_t}[]", data_rows(moments), fallible=True

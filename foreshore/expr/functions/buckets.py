@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from foreshore.expr.functions.function import declare
+from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import Failure, fail, mapped, out_of_range
 from foreshore.types import INT4
 
@@ -32,6 +33,14 @@ def _exactly(operand: Decimal, first: Decimal, second: Decimal, count: int) -> i
     if count <= 0:
         raise fail("2201G", "count must be greater than zero")
     return _numbered(operand, first, second, count, _exact_share)
+
+
+def _of_numbers(operand: Decimal, first: Decimal, second: Decimal, count: int) -> int:
+    if count > 0 and any(map(Decimal.is_nan, (operand, first, second))):
+        raise fail("2201G", "operand, lower bound, and upper bound cannot be NaN")
+    if count > 0 and (first.is_infinite() or second.is_infinite()):
+        raise fail("2201G", "lower and upper bounds must be finite")
+    return _exactly(operand, first, second, count)
 
 
 def _numbered(
@@ -62,3 +71,4 @@ def _exact_share(operand: Decimal, first: Decimal, second: Decimal, count: int) 
 
 declare("width_bucket", "float8 float8 float8 int4", "int4", mapped(_between), fallible=True)
 declare("width_bucket", "numeric numeric numeric int4", "int4", mapped(_exactly), fallible=True)
+declare("width_bucket", "number number number int4", "int4", rows_of(_of_numbers), fallible=True)

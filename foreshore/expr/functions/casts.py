@@ -16,8 +16,9 @@ from foreshore.expr.functions.function import (
     type_key,
 )
 from foreshore.ranges import MULTIRANGES
-from foreshore.types import NUMERIC, STRUCTURED, SqlType, array_of, item_of
+from foreshore.types import NUMBER, NUMERIC, STRUCTURED, SqlType, array_of, item_of
 
+_PLANNED_SOURCES = ("numeric", "int2", "int4", "int8", "oid", "uint2", "uint4", "uint8")
 Context = OneOf["implicit", "assignment", "explicit"]
 _RANK = {"implicit": 0, "assignment": 1, "explicit": 2}
 
@@ -62,6 +63,12 @@ _add("assignment", "oid>int8,int4 mz_timestamp>int8,numeric,timestamp,timestampt
 _add(
     "explicit", "bool>int4 int4>bool,char char>int4 jsonb>bool,int2,int4,int8,float4,float8,numeric"
 )
+# A numeric without a scale casts as one with a scale does.
+_PLANNED = [(pair, context) for pair, context in _TABLE.items() if "numeric" in pair]
+for (_source, _target), _context in _PLANNED:
+    _TABLE[_source.replace("numeric", "number"), _target.replace("numeric", "number")] = _context
+_add("implicit", "numeric>number")
+_add("assignment", "number>numeric")
 for _reg in _REGS:
     _add("implicit", f"{_reg}>oid oid>{_reg} int2>{_reg} int4>{_reg} int8>{_reg}")
     _add("assignment", f"{_reg}>int4,int8")
@@ -138,6 +145,8 @@ def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved
         return None
     if target == NUMERIC and context == "explicit":
         target = natural_numeric(source)
+    elif target == NUMBER and context == "explicit" and source.name in _PLANNED_SOURCES:
+        target = natural_numeric(source)  # the value shows itself, at the cost of a plain decimal
     elif target.element == NUMERIC and context == "explicit" and source.element is not None:
         target = array_of(natural_numeric(source.element))
     if source == target:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore import numbers
 from foreshore.errors import UndefinedFunction
 from foreshore.expr.datum import from_array
 from foreshore.expr.functions.decimals import rescale, unscaled, wide
@@ -30,7 +31,14 @@ from foreshore.expr.functions.function import (
     hidden,
     overload,
 )
-from foreshore.types import NUMERIC_DIGITS, RANGE_TYPES, SORTED_BYTES, SqlType, parts_of
+from foreshore.types import (
+    NUMERIC_DIGITS,
+    RANGE_TYPES,
+    SORTED_BYTES,
+    UNCONSTRAINED_SCALE,
+    SqlType,
+    parts_of,
+)
 
 DAY = 86_400_000_000
 _WIDE = Context(prec=80)
@@ -144,6 +152,8 @@ def order_key(value: Any, type: SqlType) -> Any:
             return (value[0] * 30 + value[1]) * DAY + value[2]
         case "numeric":
             return Decimal(value)
+        case "number":
+            return numbers.order_key(numbers.number(value))
         case "jsonb":
             from foreshore.expr.functions.jsontext import json_order_key
 
@@ -178,12 +188,32 @@ def compare(kind: str, types: Sequence[SqlType], a: pa.Array, b: pa.Array) -> pa
         x = rescale(unscaled(a), scale - (first.scale or 0))
         y = rescale(unscaled(b), scale - (second.scale or 0))
         result = _NUMPY[kind](x, y)
+    elif first.name == "number":
+        return _numbers(kind, a, b)
     elif first.name == "interval":
         result = _NUMPY[kind](interval_totals(a), interval_totals(b))
     else:
         x, y = order_keys(a, first), order_keys(b, second)
         result = _pairwise(kind, x, y)
     return pc.if_else(valid, pa.array(np.asarray(result, dtype=bool)), pa.scalar(None, pa.bool_()))
+
+
+def _numbers(kind: str, a: pa.Array, b: pa.Array) -> pa.Array:
+    """Compare the values of numbers, then what their decimals do not hold."""
+    valid = pc.and_(a.is_valid(), b.is_valid())
+    same = pc.equal(a.field("value"), b.field("value"))
+    first = _ARROW[kind](a.field("value"), b.field("value"))
+    then = _ARROW[kind](a.field("rest"), b.field("rest"))
+    return pc.if_else(valid, pc.if_else(same, then, first), pa.scalar(None, pa.bool_()))
+
+
+def number_key(dialect: Renderer, sql: str) -> str:
+    """Return SQL for what identifies and orders a number, whatever its display scale."""
+    if dialect.name == "duckdb":
+        made = f"{{'value': ({sql}).value, 'rest': ({sql}).rest}}"
+    else:
+        made = f"named_struct('value', ({sql}).value, 'rest', ({sql}).rest)"
+    return f"(CASE WHEN {sql} IS NOT NULL THEN {made} END)"
 
 
 def _pairwise(kind: str, x: list[Any], y: list[Any]) -> Any:
@@ -212,6 +242,8 @@ def comparable(dialect: Renderer, types: Signature, args: Sequence[str]) -> tupl
         return (args[0], args[1]) if first.scale == second.scale else None
     if first.name == "interval":
         return interval_key(dialect, args[0]), interval_key(dialect, args[1])
+    if first.name == "number":
+        return number_key(dialect, args[0]), number_key(dialect, args[1])
     if first.element is not None and first.element.name in PLAIN and dialect.name == "duckdb":
         return args[0], args[1]
     return None
@@ -323,6 +355,7 @@ _SAME = [
     "timestamptz",
     "interval",
     "numeric",
+    "number",
     "float4",
     "float8",
     "uuid",
@@ -373,7 +406,7 @@ for _kind, _surface in NAMES.items():
         overload(_surface, f"{_left} {_right}", _function, f"{_wider} {_wider}")
         overload(_surface, f"{_right} {_left}", _function, f"{_wider} {_wider}")
     overload(_surface, "anyarray anyarray", _function, "anyarray anyarray")
-    for _t in "date timestamp timestamptz int2 int4 int8 numeric".split():  # mz_now() <= t
+    for _t in "date timestamp timestamptz int2 int4 int8 numeric number".split():  # mz_now() <= t
         overload(_surface, f"mz_timestamp {_t}", _function, "mz_timestamp mz_timestamp")
         overload(_surface, f"{_t} mz_timestamp", _function, "mz_timestamp mz_timestamp")
 
@@ -398,9 +431,11 @@ def datum_bytes(datum: Any, type: SqlType) -> bytes:
             return float_bytes(datum)
         case "interval":
             return int(order_key(datum, type) + 2**95).to_bytes(12, "big")
+        case "number":
+            value, rest = order_key(datum, type)
+            return _unit_bytes(value, UNCONSTRAINED_SCALE) + rest
         case "numeric":
-            units = int(Decimal(datum).scaleb(type.scale or 0, _WIDE))
-            return (units + 2**127).to_bytes(16, "big")
+            return _unit_bytes(Decimal(datum), type.scale or 0)
         case _ if isinstance(datum, bytes):
             return datum
         case "bool":
@@ -411,6 +446,11 @@ def datum_bytes(datum: Any, type: SqlType) -> bytes:
             return b"".join((d + 2**63).to_bytes(8, "big") for d in datum)
         case _:
             return (int(datum) + 2**63).to_bytes(8, "big")
+
+
+def _unit_bytes(value: Decimal, scale: int) -> bytes:
+    units = int(value.scaleb(scale, _WIDE))
+    return (units + 2**127).to_bytes(16, "big")
 
 
 def _ended(data: bytes) -> bytes:

@@ -50,7 +50,7 @@ def _extreme(kind: str) -> Kernel:
 
 def _extreme_sql(name: str) -> Rendering:
     def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
-        if types.result.name in ("interval", "jsonb") or types.result.element is not None:
+        if types.result.name in ("interval", "jsonb", "number") or types.result.element is not None:
             return None
         return f"{name}({', '.join(args)})" if len(args) > 1 else args[0]
 

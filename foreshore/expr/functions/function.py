@@ -288,6 +288,8 @@ def natural_numeric(source: SqlType, literal: Any = NO_LITERAL) -> SqlType:
     match source.name:
         case "numeric":
             return source
+        case "number":
+            return NUMERIC
         case "int2" | "int4" | "int8" | "oid" | "mz_timestamp" | "uint2" | "uint4" | "uint8":
             return numeric_of_scale(0)
         case "unknown" if isinstance(literal, str):

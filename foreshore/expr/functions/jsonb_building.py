@@ -43,7 +43,7 @@ def to_json(array: pa.Array, type: SqlType) -> list[Any]:
             return [MISSING if v is None else loads(v) for v in array.to_pylist()]
         case "int2" | "int4" | "int8" | "numeric" | "uint2" | "uint4" | "uint8":
             return [MISSING if t is None else Decimal(t) for t in text_of(array, type)]
-        case "float4" | "float8":
+        case "float4" | "float8" | "number":
             return [
                 MISSING if t is None else t if t in ("NaN", "Infinity", "-Infinity") else Decimal(t)
                 for t in text_of(array, type)

@@ -209,6 +209,8 @@ def written(array: pa.Array, type: SqlType) -> list[str | None]:
     match type.name:
         case "bool" | "json" | "jsonb" | "int2" | "int4" | "int8" | "numeric":
             return texts
+        case "number":
+            return [t if t is None or t[-1] not in "Ny" else f'"{t}"' for t in texts]
         case "uint2" | "uint4" | "uint8":
             return texts
         case "float4" | "float8":

@@ -16,7 +16,9 @@ from functools import lru_cache
 import numpy as np
 
 from foreshore.expr.functions.function import declare
+from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import fail, mapped
+from foreshore.numbers import shown
 
 _EXACT = Context(prec=1000)
 _WORDS = ("EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", *"09BCDGLSV")
@@ -524,6 +526,13 @@ def _to_number(text: str, format: str) -> Decimal | None:
     return value.scaleb(-template.multiplied, _EXACT)
 
 
+def _number_to_char(value: Decimal, text: str) -> str:
+    if not value.is_finite():
+        raise fail("0A000", f'the numeric value "{shown(value)}" is not supported')
+    return numeric_to_char(value, text)
+
+
+declare("to_char", "number text", "text", rows_of(_number_to_char), fallible=True)
 for _t, _compute in (
     ("int4", _int_to_char),
     ("int8", _int_to_char),

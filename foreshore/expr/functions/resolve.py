@@ -91,6 +91,8 @@ def select_common_type(types: Sequence[SqlType]) -> SqlType | None:
     same = [t for t in known if type_key(t) == type_key(chosen)]
     if chosen.name == "numeric":
         return common_numeric(known)
+    if chosen.name == "number":
+        return chosen
     if chosen.element is not None and chosen.element.name == "numeric":
         return array_of(common_numeric([t.element for t in same if t.element is not None]))
     if chosen.members and len(same) == len(known):
@@ -208,8 +210,39 @@ def _choose_scalar(name: str, inputs: tuple[str, ...]) -> Candidate | None:
     return choose(name, inputs, candidates_of(SCALARS.get(name, ()), len(inputs)))
 
 
+def _is_of_numbers(key: str) -> bool:
+    """Return whether a type or pattern is of numerics without a scale."""
+    return key.removesuffix("[]") == "number"
+
+
+def _as_planned(key: str) -> str:
+    """Return the type by which a call is resolved, that of numerics with a scale."""
+    return key.replace("number", "numeric") if _is_of_numbers(key) else key
+
+
+def _as_numbers(pattern: str) -> str:
+    """Return the pattern for numerics without a scale. A function without one gets planned ones."""
+    return "number" if pattern == "numeric" else pattern
+
+
 def choose(name: str, inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> Candidate | None:
-    """Return the candidate that `inputs` select, or None; raises AmbiguousFunction."""
+    """Return the candidate that `inputs` select, or None; raises AmbiguousFunction.
+
+    Numerics without a scale select as those with one; then their own form is taken, if there is.
+    """
+    planned = [c for c in candidates if not any(map(_is_of_numbers, c.patterns))]
+    if not any(map(_is_of_numbers, inputs)):
+        return _choose(name, inputs, planned)
+    chosen = _choose(name, tuple(map(_as_planned, inputs)), planned)
+    if chosen is None:
+        return None
+    wanted = tuple(map(_as_numbers, chosen.patterns))
+    return next((c for c in candidates if c.patterns == wanted), chosen)
+
+
+def _choose(
+    name: str, inputs: tuple[str, ...], candidates: Sequence[Candidate]
+) -> Candidate | None:
     exact = _exact(name, inputs, candidates)
     if exact is not None:
         return exact

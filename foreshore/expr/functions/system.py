@@ -58,7 +58,7 @@ def _formatted(oid: int, modifier: int | None) -> str:
     if type.element is not None:
         return f"{_formatted(oid_of(type.element), modifier)}[]"
     match type.name:
-        case "numeric" if modifier >= 4:
+        case "numeric" | "number" if modifier >= 4:
             precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
             if precision <= NUMERIC_DIGITS:
                 return format_type(numeric(precision, scale))
@@ -292,6 +292,8 @@ def _types_by_name() -> dict[str, int]:
     """Return the oids of types by their names and by their format_type."""
     found = dict(OTHER_TYPES)
     for name, info in TYPES.items():
+        if name == "number":
+            continue  # a form of numeric
         for shown in (info.display, "anyarray" if name == "array" else name):
             found[shown] = info.oid
             if info.array_oid:

@@ -172,7 +172,10 @@ def resolve_window(name: str, arg_types: Sequence[SqlType]) -> ResolvedWindow:
 
 def window_of_aggregate(found: ResolvedAggregate) -> ResolvedWindow:
     """Return an aggregate as a window function."""
-    cores = tuple(WindowFunction(core.function, core.args, core.type) for core in found.cores)
+    cores = tuple(
+        WindowFunction(core.function, core.args, core.type, filter=core.filter)
+        for core in found.cores
+    )
     return ResolvedWindow(found.arg_types, cores, found.finish)
 
 

@@ -220,6 +220,7 @@ def altered(
     tag: str = "ALTER TABLE",
 ) -> AlterTable:
     """Return the plan that applies `actions` to table `item`."""
+    planning.planned_numerics = not item.keeps_digits
     edit = _TableEdit(planning, item)
     for action in sorted(actions, key=_pass):
         edit.apply(action)

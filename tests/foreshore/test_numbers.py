@@ -1,0 +1,63 @@
+"""Numerics without a scale: their three fields keep values, order and display scales."""
+
+from decimal import Decimal
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from foreshore import numbers
+from foreshore.errors import DataError
+from foreshore.expr.datum import from_array, to_array
+from foreshore.structured import stored, values_of
+from foreshore.text import parse_text
+from foreshore.types import NUMBER, record_of
+
+NOT_FINITE = ["NaN", "Infinity", "-Infinity"]
+texts = st.one_of(
+    st.sampled_from([*NOT_FINITE, "0", "0.00", "1.5", "1.50", "999999999999999999.99999999999999999999"]),
+    st.decimals(allow_nan=False, allow_infinity=False, places=3).map(numbers.shown),
+    st.builds(
+        lambda units, scale: numbers.shown(Decimal((units < 0, tuple(map(int, str(abs(units)))), -scale))),
+        st.integers(-(10**45), 10**45),
+        st.integers(0, 60),
+    ),
+)  # fmt: skip
+
+
+def _order(text: str) -> tuple[int, Decimal]:
+    """Return PostgreSQL's order: NaN is the greatest."""
+    value = Decimal(text)
+    return (1, Decimal(0)) if value.is_nan() else (0, value)
+
+
+@given(st.lists(st.none() | texts))
+def test_columns_keep_texts(data: list[str | None]) -> None:
+    assert from_array(to_array(data, NUMBER), NUMBER) == data
+
+
+@given(texts, texts)
+def test_parts_order_as_values_do(a: str, b: str) -> None:
+    first, second = (numbers.order_key(numbers.number(each)) for each in (a, b))
+    assert (first < second) == (_order(a) < _order(b))
+    assert (first == second) == (_order(a) == _order(b))
+
+
+@given(texts)
+def test_records_keep_texts(text: str) -> None:
+    type = record_of(("a", "b"), (NUMBER, NUMBER))
+    assert list(values_of(stored((text, text), type), type)) == [text, text]
+
+
+@pytest.mark.parametrize(
+    "text", ["1e131072", "-1e131072", "1e9999999999999999999", "abc", "1..2", "--1", "-nan", ""]
+)
+def test_invalid_texts_are_refused(text: str) -> None:
+    with pytest.raises(DataError):
+        parse_text(text, NUMBER)
+
+
+def test_texts_keep_their_scale() -> None:
+    given = ["1.50", "+1.50", "-0.00", "1e3", "1.5e-3", " 7 ", "NaN", "-inf", ".5", "5."]
+    shown = ["1.50", "1.50", "0.00", "1000", "0.0015", "7", "NaN", "-Infinity", "0.5", "5"]
+    assert [parse_text(text, NUMBER) for text in given] == shown
