@@ -27,9 +27,12 @@ def schedule_of(context: StatementContext, options: RefreshOptions | None) -> Re
         aligned = timestamp_of(context, options.aligned_to)
     elif options.every_ms is not None and not options.is_lag:
         aligned = context.coordinator.oracle.read_ts()
-    policy: RefreshPolicy = options.policy
-    if policy == "auto" and (options.every_ms is None or options.every_ms >= LONG_MS):
+    policy: RefreshPolicy = "incremental"
+    is_rare = options.every_ms is None or options.every_ms >= LONG_MS
+    if options.policy == "full" or (options.policy == "auto" and is_rare):
         policy = "full"
+    elif options.policy == "auto":
+        policy = "auto"
     at = tuple(sorted({timestamp_of(context, each) for each in options.at}))
     return Refresh(options.every_ms, aligned, at, options.is_lag, policy)
 

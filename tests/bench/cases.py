@@ -17,7 +17,7 @@ import pyarrow as pa
 from foreshore.types import arrow_type
 from foreshore.update import DIFF, TIME
 from tests.bench import nexmark, tpch
-from tests.bench.sustained import in_duckdb
+from tests.bench.streams import in_duckdb
 from tests.sql.catalog import TestCatalog
 
 Change = dict[str, tuple[pa.Table, pa.Table]]  # by table: rows that go, and rows that come
@@ -80,7 +80,11 @@ def at(rows: pa.Table, time: int, diff: int) -> pa.Table:
 
 # --- TPC-H
 
-_tables = cache(tpch.tables)
+
+@cache
+def _tables(scale: float) -> dict[str, pa.Table]:
+    """Return the tables in single chunks, of which a few rows are taken at once."""
+    return {name: rows.combine_chunks() for name, rows in tpch.tables(scale).items()}
 
 
 def _tpch(name: str, scale: float) -> Case:
