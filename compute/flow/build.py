@@ -385,6 +385,7 @@ class Builder:
         diffs = np.array([count for _, count in rows], np.int64)
         if not self.owns_empty_key:
             words, diffs = words[:0], diffs[:0]
+        self.context.interner.pin(words)
         return Constant(layout, Batch(words, np.zeros(len(words), np.int64), diffs))
 
     def _top_k(self, top_k: ir.TopK) -> int:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from foreshore.compute.bulk.evaluate import has_single_rows
 from foreshore.compute.checkpoint.engine import CapturedCollection
 from foreshore.compute.checkpoint.engine import Shared as SharedState
-from foreshore.compute.checkpoint.state import Reader, Writer
+from foreshore.compute.checkpoint.state import Captured, Reader, Writer
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
@@ -241,6 +241,14 @@ class Collection:
             self.spine.save(to)
             upper = self.complete
         return CapturedCollection(self.id, self.columns, self.groups, upper, to.captured)
+
+    def rows_kept(self) -> Captured:
+        """Return all rows that are there, and keep none apart from them."""
+        to = Writer()
+        with self._lock:
+            self._last = None
+            self.spine.save(to)
+        return to.captured
 
     @classmethod
     def loaded(cls, saved: CapturedCollection, interner: Interner, seed: int) -> "Collection":
@@ -471,6 +479,10 @@ class Collections:
         """End `hold`."""
         for each in self._all():
             each.release()
+
+    def rows_kept(self) -> list[Captured]:
+        """Return all rows that are there now."""
+        return [each.rows_kept() for each in self._all()]
 
     def save(self, strings: int) -> SharedState:
         """Return the collections, and the strings from a number on that their rows name."""

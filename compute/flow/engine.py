@@ -14,6 +14,7 @@ from foreshore.compute.engine import ArrangementSize, Dataflow, Engine
 from foreshore.compute.flow.build import columns_imported
 from foreshore.compute.flow.collection import Collections
 from foreshore.compute.flow.dataflow import FlowDataflow
+from foreshore.compute.flow.forgetting import Forgetting
 from foreshore.compute.flow.index import index_key
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
@@ -70,6 +71,17 @@ class FlowEngine(OverEngine):
             for spine in spines:
                 yield replace(spine.size("rows"), object=id)
         yield from super().sizes()
+
+    # --- strings
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are so many strings that it is worth while to forget some."""
+        return self._collections.interner.is_crowded
+
+    def forgetting(self) -> Forgetting:
+        """Begin a cycle in which strings are forgotten."""
+        return Forgetting(self._collections)
 
     # --- checkpoints
 

@@ -1,7 +1,7 @@
 """Memos: the values of a scalar over one column of strings, by the number of the string.
 
 The registry's functions cost tens of microseconds a call, however few rows there are. Strings come
-again and again, so their values are kept.
+again and again, so their values are kept, until a cycle begins in which strings are forgotten.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ class Memo:
     """The values for up to `MOST` strings; beyond that it begins anew."""
 
     def __init__(self) -> None:
+        self._generation = 0  # of the interner
         self._forget()
 
     def _forget(self) -> None:
@@ -35,9 +36,15 @@ class Memo:
         """Return the size in memory."""
         return sum(each.nbytes for each in (self._known, self._places, *self._values))
 
-    def values(self, ids: Ints, evaluate: Callable[[Ints], Values]) -> Values:
-        """Return the values for strings, of which `evaluate` computes those for new ones."""
+    def values(self, ids: Ints, evaluate: Callable[[Ints], Values], generation: int) -> Values:
+        """Return the values for strings, of which `evaluate` computes those for new ones.
+
+        `generation` is that of the interner.
+        """
         ids = np.ascontiguousarray(ids)
+        if generation != self._generation:
+            self._generation = generation
+            self._forget()
         if len(ids) > MOST // 4:
             return evaluate(ids)
         if self._count + len(ids) > MOST:

@@ -92,7 +92,7 @@ class Given:
             return self.evaluated({column: strings}, len(new), to)
 
         assert self.memo is not None
-        return self.memo.values(ids, evaluate)
+        return self.memo.values(ids, evaluate, to.generation)
 
 
 class Registers(Shared):

@@ -154,6 +154,17 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
     sorter.begin(1)
     sorter.add(words, ones, ones, np.arange(1))
     sorter.sorted(0)
+    _forget()
+
+
+def _forget() -> None:
+    """Forget some strings, and save and load the others."""
+    interner = Interner()
+    numbers = interner.numbers(pa.array(["one", "two"]))
+    interner.begin_forgetting()
+    interner.mark(numbers[:1].copy())
+    interner.forget()
+    Interner.loaded(interner.seed, [interner.save(1)])
 
 
 def _updates(schema: pa.Schema, count: int, time: int) -> pa.Table:

@@ -16,9 +16,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +107,7 @@ class Checkpointer:
         self._freed = freed
         self._send = send
         self._is_crowded = is_crowded
-        self._writing = ThreadPoolExecutor(1, "checkpoints", initializer=_yield_to_others)
+        self._writing = ThreadPoolExecutor(1, "checkpoints", initializer=yield_to_others)
         self._engine: SavingEngine | None = None
         self._store: CheckpointStore | None = None
         self._database = ""
@@ -117,6 +117,8 @@ class Checkpointer:
         self._written: dict[GlobalId, _Written] = {}
         self._collections: dict[Any, tuple[CapturedCollection, SavedState]] = {}
         self._strings: tuple[SavedStrings, ...] = ()
+        self._forgot_at = 0  # when strings were last forgotten
+        self._lock = asyncio.Lock()  # of a round
 
     # --- resuming
 
@@ -200,12 +202,32 @@ class Checkpointer:
                 continue
             began = time.monotonic()
             try:
-                await self._round(self._engine)
+                async with self._lock:
+                    await self._round(self._engine)
             except Exception:  # the one before is still whole
                 logger.exception("a checkpoint could not be made")
                 self.report()
             seconds = time.monotonic() - began
             pause = max(self._pace.interval_seconds, SELDOM * seconds)
+
+    @asynccontextmanager
+    async def pausing(self) -> AsyncIterator[bool]:
+        """Make no checkpoints in the body, and load none that was made before.
+
+        It is given False if a dataflow is still to be resumed from one, which nothing must change.
+        """
+        async with self._lock:
+            is_waiting = any(each.state in ("pending", "hydrating") for each in self._resumable())
+            is_unread = self._loaded is not None and not self._dataflows
+            may_begin = self.opened and not is_waiting and not is_unread
+            if may_begin:
+                self._loaded = None
+            yield may_begin
+
+    def forget_strings(self) -> None:
+        """Note that from now on the numbers of strings may stand for others than in files."""
+        self._strings = ()
+        self._forgot_at = _now()
 
     def _is_worth_while(self, engine: SavingEngine) -> bool:
         if not any(each.state == "running" for each in self._dataflows.values()):
@@ -279,7 +301,7 @@ class Checkpointer:
         saved = None if self._manifest is None else self._manifest.dataflow(dataflow.id)
         if saved is None or dataflow.dropped or dataflow.state == "stalled":
             return None
-        if saved.saved_at < _now() - CARRIED_MS:
+        if saved.saved_at < max(_now() - CARRIED_MS, self._forgot_at + 1):
             return None
         last = self._written.get(dataflow.id)
         steps = last.steps if last is not None and last.state is dataflow else -1
@@ -365,7 +387,8 @@ def _write(store: CheckpointStore, captured: Captured) -> SavedState:
     return store.write(captured, Pauses())
 
 
-def _yield_to_others() -> None:
+def yield_to_others() -> None:
+    """Give the calling thread a low priority."""
     with suppress(OSError, AttributeError):  # on Linux a thread has a priority of its own
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 

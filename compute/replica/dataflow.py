@@ -232,6 +232,23 @@ class DataflowState:
             and not any(isinstance(each, SubscribeExport) for each in self.description.exports)
         )
 
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether `save_words` can be called."""
+        return (
+            self.state in ("running", "failed")
+            and not self.busy
+            and not self.dropped
+            and self._stepped is None
+        )
+
+    def save_words(self, to: Writer) -> None:
+        """On the worker: write all rows that the engine holds, saved for no restart."""
+        parts = {id: index.rows for id, index in self.indexes.items()}
+        for name, part in (("dataflow", self._dataflow), *parts.items()):
+            if isinstance(part, State):
+                part.save(to.part(name))
+
     def save(self, to: Writer) -> None:
         """On the worker: write the state before `frontier`."""
         assert isinstance(self._dataflow, State)

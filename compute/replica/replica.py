@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import assert_never
 
@@ -39,6 +38,7 @@ from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import EngineFactory, Instance
 from foreshore.compute.replica.pending_peeks import PendingPeeks
+from foreshore.compute.replica.pools import Pool
 from foreshore.compute.replica.reconcile import Wanted, catch_up, fits, missed
 from foreshore.compute.replica.registry import Registry
 from foreshore.compute.replica.reports import Reports
@@ -70,7 +70,7 @@ class Replica:
         self._registry = Registry()
         self._dataflows = self._registry.dataflows
         self._exporters = self._registry.exporters
-        self._queries = ThreadPoolExecutor(QUERY_THREADS, "queries")
+        self._queries = Pool(QUERY_THREADS, "queries")
         self._tasks = asyncio.TaskGroup()
         self._name = ""
         self._scratch = scratch
@@ -79,7 +79,7 @@ class Replica:
             self._instance, self._exporters, self._queries, self._tasks, self._reports.send
         )
         self._scheduler = Scheduler(
-            self._instance, self._registry, self._reports, self._peeks, self._tasks
+            self._instance, self._registry, self._reports, self._peeks, self._tasks, self._queries
         )
         self._checkpoints = self._scheduler.checkpoints
 

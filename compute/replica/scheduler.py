@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from foreshore import blocking
 from foreshore.compute.engine import SharingEngine
@@ -24,8 +23,10 @@ from foreshore.compute.replica.export_messages import Sent
 from foreshore.compute.replica.instance import Instance
 from foreshore.compute.replica.memory import MemoryWatch
 from foreshore.compute.replica.pending_peeks import PendingPeeks
+from foreshore.compute.replica.pools import Pool
 from foreshore.compute.replica.registry import Registry
 from foreshore.compute.replica.reports import Reports
+from foreshore.compute.replica.strings import StringWatch
 from foreshore.memory import give_back
 
 logger = logging.getLogger(__name__)
@@ -45,15 +46,16 @@ class Scheduler:
         reports: Reports,
         peeks: PendingPeeks,
         tasks: asyncio.TaskGroup,
+        queries: Pool,
     ) -> None:
         self._instance = instance
         self._registry = registry
         self._reports = reports
         self._peeks = peeks
         self._tasks = tasks
-        self.steps = ThreadPoolExecutor(STEP_THREADS, "steps")
+        self.steps = Pool(STEP_THREADS, "steps")
         self._step_slots = asyncio.Semaphore(STEP_THREADS)
-        self.hydration = ThreadPoolExecutor(1, "hydration")
+        self.hydration = Pool(1, "hydration")
         self._work = asyncio.Event()
         self._hydrations = asyncio.Event()
         self.memory = MemoryWatch(registry.dataflows, self._stall, lambda: instance.processes)
@@ -64,12 +66,17 @@ class Scheduler:
             reports.send,
             lambda: self.memory.is_crowded,
         )
+        self._strings = StringWatch(
+            instance, registry.dataflows, self.checkpoints, (self.steps, self.hydration),
+            queries, self._freed,
+        )  # fmt: skip
 
     def start(self) -> None:
         """Start the tasks that look for work."""
         self._tasks.create_task(self._step_dataflows())
         self._tasks.create_task(self._hydrate_dataflows())
         self._tasks.create_task(self.checkpoints.run())
+        self._tasks.create_task(self._strings.run())
         self._tasks.create_task(self._watch_engine())
         self._tasks.create_task(self.memory.run())
 
@@ -77,6 +84,7 @@ class Scheduler:
         """End the threads, without waiting for them."""
         for pool in (self.steps, self.hydration):
             pool.shutdown(wait=False, cancel_futures=True)
+        self._strings.close()
 
     def wake(self) -> None:
         """Look for dataflows that can make a step, or begin subscriptions."""

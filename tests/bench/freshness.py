@@ -112,6 +112,18 @@ class Ours:
     def round(self, change: Change) -> Cost:
         """Change some lines and read all views."""
         cpu, began = self.cpu(), time.perf_counter()
+        self.change(change)
+        changed = time.perf_counter()
+        with self.connection.pipeline():
+            reads = [self.read(name, change) for name in self.views]
+            cursors = [self.connection.execute(sql.encode(), args or None) for sql, args in reads]
+            for cursor in cursors:
+                cursor.fetchall()
+        done = time.perf_counter()
+        return Cost(changed - began, done - began, self.cpu() - cpu)
+
+    def change(self, change: Change) -> None:
+        """Change some lines."""
         if len(change.orders) == 1:
             self.connection.execute(
                 "UPDATE lineitem SET l_quantity = %s WHERE l_orderkey = %s AND l_linenumber = %s",
@@ -125,14 +137,6 @@ class Ours:
                 " WHERE l_orderkey = o AND l_linenumber = n",
                 (change.orders, change.numbers, change.quantities),
             )
-        changed = time.perf_counter()
-        with self.connection.pipeline():
-            reads = [self.read(name, change) for name in self.views]
-            cursors = [self.connection.execute(sql.encode(), args or None) for sql, args in reads]
-            for cursor in cursors:
-                cursor.fetchall()
-        done = time.perf_counter()
-        return Cost(changed - began, done - began, self.cpu() - cpu)
 
     def read(self, name: str, change: Change) -> tuple[str, tuple[object, ...]]:
         """Return the statement that reads a view, and its parameters."""

@@ -2,7 +2,8 @@
 
 For each TPC-H view with an index: after SIGKILL of the replica, the time and the processor time
 until the first right answer. With a checkpoint it is taken while rows are changed, some of them
-after the checkpoint.
+after the checkpoint. Then the same after SIGKILL of the server, with four more views: the time until
+the first view answers, until all do, and the processor time of both processes.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.bench.freshness import Ours, changes
-from tests.bench.tpch import VIEWS, tables
+from tests.bench.tpch import MORE_VIEWS, VIEWS, tables
 from tests.harness import Server, until
+
+MORE_KEYS = {
+    "top": "o_custkey", "outer": "c_custkey", "extremes": "l_suppkey", "groups": "o_orderkey",
+}  # fmt: skip
 
 
 def saved(ours: Ours) -> tuple[int, int]:
@@ -55,6 +60,32 @@ def restarted(ours: Ours, probes: dict[str, int]) -> tuple[float, float]:
     return time.perf_counter() - began, replica_cpu(ours.server)
 
 
+def server_restarted(ours: Ours, probes: dict[str, int]) -> tuple[float, float, float]:
+    """Kill the server; return the seconds until the first view answers, all do, and the CPU."""
+    ours.connection.close()
+    began = time.perf_counter()
+    ours.server.kill()
+    ours.server.start()
+    ours.connection = ours.server.connect()
+    first = 0.0
+    for name, count in probes.items():
+        query = f"SELECT count(*) FROM {name}".encode()
+        found = ours.connection.execute(query).fetchall()[0][0]
+        assert found == count, (name, found, count)
+        first = first or time.perf_counter() - began
+    return first, time.perf_counter() - began, ours.cpu()
+
+
+def more_views(ours: Ours) -> None:
+    """Make the other views, each with an index."""
+    for number, (view, key) in enumerate(MORE_KEYS.items()):
+        name = f"more{number}"
+        ours.connection.execute(f"CREATE VIEW {name} AS {MORE_VIEWS[view]}".encode())
+        ours.connection.execute(f"CREATE INDEX ON {name} ({key})".encode())
+        ours.connection.execute(f"SELECT count(*) FROM {name}".encode())
+        ours.views = [*ours.views, name]
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -80,28 +111,34 @@ def main() -> None:
 def measure(ours: Ours, lines: pa.Table, interval: str, rounds: int) -> None:
     """Print the figures of one server."""
     drawn = changes(lines, 100)
-    found = []
-    for _ in range(rounds):
-        ours.round(next(drawn))
+
+    def probed() -> dict[str, int]:
+        """Change rows before and after a checkpoint; return how many rows each view has then."""
+        ours.change(next(drawn))
         if interval != "0":
             before = oldest(ours)
             until(
-                lambda: saved(ours)[0] == len(ours.views) and oldest(ours) > before,  # noqa: B023
+                lambda: saved(ours)[0] == len(ours.views) and oldest(ours) > before,
                 "a checkpoint of all views",
                 within_s=600,
             )
-        ours.round(next(drawn))  # what is missed
+        ours.change(next(drawn))  # what is missed
         count = b"SELECT count(*) FROM "
-        probes = {
+        return {
             name: ours.connection.execute(count + name.encode()).fetchall()[0][0]
             for name in ours.views
         }
-        found.append(restarted(ours, probes))
+
+    found = [restarted(ours, probed()) for _ in range(rounds)]
     size = sum(
         file.stat().st_size for file in ours.server.data_dir.glob("blob/checkpoints/**/*.arrow")
     )
     shown = ", ".join(f"{seconds:.1f} ({cpu:.1f})" for seconds, cpu in found)
     print(f"{' '.join(ours.views)} interval {interval}: {shown}; {size >> 20} MB", flush=True)
+    more_views(ours)
+    again = [server_restarted(ours, probed()) for _ in range(rounds)]
+    shown = ", ".join(f"{first:.1f}, {all:.1f} ({cpu:.1f})" for first, all, cpu in again)
+    print(f"server with {len(ours.views)} views: first, all (CPU): {shown}", flush=True)
 
 
 if __name__ == "__main__":

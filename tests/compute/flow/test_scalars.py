@@ -1,6 +1,6 @@
 """Each function that programs compute themselves gives what the registry's function gives."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -261,12 +261,24 @@ def test_memo_evaluates_each_string_once(monkeypatch: pytest.MonkeyPatch) -> Non
     kept, random = memo.Memo(), np.random.default_rng(1)
     for _ in range(200):
         ids = random.integers(0, 30, 16)
-        assert [each.tolist() for each in kept.values(ids, negated)] == [
+        assert [each.tolist() for each in kept.values(ids, negated, 0)] == [
             (-ids).tolist(), (ids >> 63).tolist(), (ids % 2 == 0).tolist(), (ids % 3).tolist()
         ]  # fmt: skip
     assert sorted(evaluated) == list(range(30))
     many = np.arange(100, 116)
     for start in (0, 16, 32, 48):
-        kept.values(many + start, negated)
-    assert kept.values(np.array([5, 5]), negated)[0].tolist() == [-5, -5]
+        kept.values(many + start, negated, 0)
+    assert kept.values(np.array([5, 5]), negated, 0)[0].tolist() == [-5, -5]
     assert evaluated.count(5) == 2
+
+
+def test_memo_forgets_all_with_each_generation_of_strings() -> None:
+    kept = memo.Memo()
+
+    def of(value: int) -> Callable[[np.ndarray], memo.Values]:
+        return lambda ids: (ids * 0 + value, ids * 0, ids < 0, ids * 0)
+
+    ids = np.array([5])
+    assert kept.values(ids, of(1), 0)[0].tolist() == [1]
+    assert kept.values(ids, of(2), 0)[0].tolist() == [1]
+    assert kept.values(ids, of(3), 1)[0].tolist() == [3]
