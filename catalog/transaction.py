@@ -546,7 +546,8 @@ class Transaction:
     def comment_constraint(self, table: Item, oid: int, text: str | None) -> Item:
         """Set the comment on the constraint `oid` of a table; None removes it."""
         self._check_not_system(table)
-        keys = {each.oid for each in (*table.constraints, *(table.foreign_keys or ()))}
+        keys = {each.oid for each in table.constraints}
+        keys |= {each.oid for each in table.foreign_keys or ()}
         kept = {at: said for at, said in (table.constraint_comments or {}).items() if at in keys}
         kept.pop(oid, None)
         comments = {**kept, oid: text} if text else kept

@@ -27,13 +27,14 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
             change.comment_column(item, columns, plan.column, plan.text)
         case "constraint":
             item = _item(context, plan.name)
-            keys = (*item.constraints, *(item.foreign_keys or ()))
-            named = next((each for each in keys if each.name == plan.column), None)
-            if named is None:
+            named = {each.name: each.oid for each in item.constraints}
+            named |= {each.name: each.oid for each in item.foreign_keys or ()}
+            oid = named.get(plan.column or "")
+            if oid is None:
                 raise UndefinedObject(
                     f'constraint "{plan.column}" for table "{item.name}" does not exist'
                 )
-            change.comment_constraint(item, named.oid, plan.text)
+            change.comment_constraint(item, oid, plan.text)
         case "table" | "view" | "materialized view" | "index":
             if plan.kind == "index" and reader.find_key(plan.name.parts) is not None:
                 raise FeatureNotSupported("COMMENT ON the index of a key is not supported")

@@ -365,7 +365,8 @@ def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             yield {**of_item, "description": item.comment}
         for position, text in (item.column_comments or {}).items():
             yield {**of_item, "objsubid": position, "description": text}
-        constraints = {each.oid for each in (*item.constraints, *(item.foreign_keys or ()))}
+        constraints = {each.oid for each in item.constraints}
+        constraints |= {each.oid for each in item.foreign_keys or ()}
         for oid, text in (item.constraint_comments or {}).items():
             if oid in constraints:
                 yield {"objoid": oid, "classoid": CONSTRAINT_OID, "description": text}

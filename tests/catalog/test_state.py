@@ -5,7 +5,7 @@ import pytest
 
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.durable import difference, load
-from foreshore.catalog.item import ColumnOf, Item, Object, Schema
+from foreshore.catalog.item import ColumnOf, ForeignKeyOf, Item, Object, Schema
 from foreshore.catalog.state import State, is_system
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import (
@@ -17,7 +17,7 @@ from foreshore.errors import (
 from foreshore.ids import GlobalId
 
 
-def describe(each: Object | ColumnOf) -> str:
+def describe(each: Object | ColumnOf | ForeignKeyOf) -> str:
     return f"{each.kind} {each.name}"
 
 

@@ -311,10 +311,9 @@ class _TableEdit:
     def apply(self, action: ast.TableAction) -> None:
         match action:
             case ast.AddConstraint(constraint=constraint):
-                if constraint.name in self.foreign or any(
-                    each.name == constraint.name is not None
-                    for each in (*self.constraints, *self.new_foreign)
-                ):
+                taken = {each.name for each in self.constraints}
+                taken |= {each.name for each in self.new_foreign} | self.foreign.keys()
+                if constraint.name is not None and constraint.name in taken:
                     raise DuplicateObject(
                         f'constraint "{constraint.name}" for relation "{self.name.item}" '
                         "already exists"
