@@ -72,8 +72,13 @@ async def test_key_lookup_tells_rows_and_times(env: TestEnvironment) -> None:
             3,
         ),
         (
-            "SELECT shop FROM sold ORDER BY k LIMIT 2",
+            "SELECT shop FROM sold ORDER BY amount LIMIT 2",
             "Evaluation of few stored rows, in this process",
+            2,
+        ),
+        (
+            "SELECT shop FROM sold ORDER BY k LIMIT 2",
+            "Key look-up, in this process, of 2 rows",
             2,
         ),
     ],
