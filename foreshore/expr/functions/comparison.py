@@ -450,7 +450,7 @@ def datum_bytes(datum: Any, type: SqlType) -> bytes:
 
 def _unit_bytes(value: Decimal, scale: int) -> bytes:
     units = int(value.scaleb(scale, _WIDE))
-    return (units + 2**127).to_bytes(16, "big")
+    return int(units + 2**127).to_bytes(16, "big")
 
 
 def _ended(data: bytes) -> bytes:
