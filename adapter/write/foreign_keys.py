@@ -288,10 +288,10 @@ def _called(
     found = by_schema.get(schema.id, []) if schema else next(iter(by_schema.values()), [])
     if not found:
         raise UndefinedObject(f'constraint "{parts[-1]}" does not exist')
-    keys = [key for key in found if key is not None and key.deferrable]
-    if deferred and len(keys) < len(found):
+    deferrable = [key for key in found if key is not None and key.deferrable]
+    if deferred and len(deferrable) < len(found):
         raise WrongObjectType(f'constraint "{parts[-1]}" is not deferrable')
-    return keys
+    return deferrable
 
 
 async def _check_all(context: StatementContext, id: GlobalId) -> list[ReferredKeys]:

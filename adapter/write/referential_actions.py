@@ -19,7 +19,7 @@ from foreshore.compute.keys.key_casts import cast_keys
 from foreshore.compute.keys.layout import MANY
 from foreshore.compute.keys.references import Columns, Reference, ReferredKeys, key_columns
 from foreshore.errors import NumericValueOutOfRange
-from foreshore.expr.ir import Column, Literal
+from foreshore.expr.ir import Column, Literal, Scalar
 from foreshore.foreign_key import Action
 from foreshore.rows import counted, split_diffs
 from foreshore.table_rows import TableRows
@@ -100,7 +100,7 @@ async def acted(
     else:
         names = reference.key.delete_columns if updated is None else ()
         changed = {target.desc.names.index(name) for name in names or reference.key.columns}
-        outputs = []
+        outputs: list[Scalar] = []
         for place, column in enumerate(target.desc.columns):
             value = Literal(None, column.type)
             if place not in changed:
