@@ -61,22 +61,22 @@ class _Narrowing:
                 return msgspec.structs.replace(relation, columns=self._bound[number])
             case Let(number=number, value=value, body=body):
                 value = self.run(value)
-                self._bound[number] = columns_of(value)
+                self._bound[number] = tuple(columns_of(value))
                 return Let(number, value, self.run(body))
             case Union() | Recursive() | LetRec():  # the types of one input are those of all
                 return relation
         inputs = tuple(map(self.run, inputs_of(relation)))
         if inputs == inputs_of(relation):
             return relation
-        columns = [column for input in inputs for column in columns_of(input)]
-        types = [column.type for column in columns]
+        read = [column for input in inputs for column in columns_of(input)]
+        types = [column.type for column in read]
 
         def typed(scalar: Scalar) -> Scalar | None:
             match scalar:
                 case Column(index=index, nullable=nullable) if index < len(types):
                     return Column(index, types[index], nullable)
                 case Call(function="high_part(numeric)" | "low_part(numeric)", args=(arg,)):
-                    return _part(scalar, bind_scalar(arg, typed), columns)
+                    return _part(scalar, bind_scalar(arg, typed), read)
             return None
 
         found = with_scalars(
@@ -85,7 +85,7 @@ class _Narrowing:
         if isinstance(found, Map):
             found = msgspec.structs.replace(found, scalars=tuple(map(_declared, found.scalars)))
         if isinstance(found, Reduce):
-            counted = tuple(_counted(each, columns) for each in found.aggregates)
+            counted = tuple(_counted(each, read) for each in found.aggregates)
             found = msgspec.structs.replace(found, aggregates=counted)
         return found
 

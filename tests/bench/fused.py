@@ -29,6 +29,8 @@ DAY = int(np.datetime64("1995-03-15").astype(np.int64))
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+Columns = tuple[Ints, Ints, Ints, Ints]
+Rows = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
 def kernel(function: Kernel) -> Kernel:
@@ -47,7 +49,7 @@ def slot_of(keys: Ints, key: int, mask: np.uint64) -> np.uint64:
 
 
 @kernel
-def load(keys: Ints, values: Ints, table_keys: Ints, table_values: Ints) -> None:
+def load(keys: Ints, values: Rows, table_keys: Ints, table_values: Rows) -> None:
     """Fill a hash table."""
     mask = np.uint64(len(table_keys) - 1)
     for i in range(len(keys)):
@@ -65,13 +67,13 @@ def step(
     shipped: Ints,
     diffs: Ints,
     order_keys: Ints,
-    orders: Ints,
+    orders: Rows,
     customer_keys: Ints,
-    customers: Ints,
+    customers: Rows,
     sum_keys: Ints,
-    sums: Ints,
-    touched: Ints,
-    out: Ints,
+    sums: Rows,
+    touched: Rows,
+    out: Rows,
 ) -> int:
     """Apply changes of lines; return the number of changes of the view, which are in `out`."""
     order_mask = np.uint64(len(order_keys) - 1)
@@ -140,21 +142,23 @@ class ByHand:
         self.step(self.columns(lines), np.ones(lines.num_rows, np.int64))
 
     @staticmethod
-    def _table(keys: Ints, values: list[Ints]) -> tuple[Ints, Ints]:
+    def _table(keys: Ints, values: list[Ints]) -> tuple[Ints, Rows]:
         size = 1 << int(2 * len(keys)).bit_length()
         table = np.zeros(size, np.int64), np.zeros((size, len(values)), np.int64)
         load(keys, np.stack(values, axis=1).copy(), *table)
         return table
 
     @staticmethod
-    def columns(rows: pa.Table) -> list[Ints]:
+    def columns(rows: pa.Table) -> Columns:
         """Return what the kernel reads of lines."""
-        return [
-            words(rows, name)
-            for name in ("l_orderkey", "l_extendedprice", "l_discount", "l_shipdate")
-        ]
+        return (
+            words(rows, "l_orderkey"),
+            words(rows, "l_extendedprice"),
+            words(rows, "l_discount"),
+            words(rows, "l_shipdate"),
+        )
 
-    def step(self, columns: list[Ints], diffs: Ints) -> int:
+    def step(self, columns: Columns, diffs: Ints) -> int:
         """Apply changes; return how many changes of the view there are."""
         room = np.empty((len(diffs), 4), np.int64), np.empty((2 * len(diffs), 5), np.int64)
         return int(step(*columns, diffs, *self._orders, *self._customers, *self._sums, *room))

@@ -63,8 +63,8 @@ class Steps:
         oldest = (self.round + 1) * ARRIVE - EVENTS
         leave = nexmark.EPOCH + np.timedelta64(oldest * (1_000_000 // nexmark.RATE), "us")
         self.round += 1
-        number, *ends = (int(n) for n in self.random.integers(0, NODES, 3))
-        return arriving, str(leave).replace("T", " "), (number % (3 * NODES // 2), *ends)
+        number, start, end = (int(n) for n in self.random.integers(0, NODES, 3))
+        return arriving, str(leave).replace("T", " "), (number % (3 * NODES // 2), start, end)
 
 
 def first_events() -> dict[str, pa.Table]:

@@ -61,7 +61,8 @@ class Stream:
                 connection.register("loaded", loaded)
                 connection.execute(f"CREATE TABLE {name} AS FROM loaded")
                 connection.unregister("loaded")
-            return connection.execute(in_duckdb(self.sql)).fetchall()
+            rows: list[tuple[Any, ...]] = connection.execute(in_duckdb(self.sql)).fetchall()
+            return rows
 
 
 def rows_of(batch: Batch) -> int:

@@ -30,7 +30,8 @@ from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import arrow_type
 from foreshore.update import update_schema
-from tests.bench.flow import START, at, planned
+from tests.bench.cases import at
+from tests.bench.flow import START, planned
 from tests.bench.tpch import MORE_VIEWS, SCHEMA, VIEWS, tables
 from tests.sql.catalog import TestCatalog
 

@@ -191,11 +191,14 @@ def test_rows_wider_than_the_memory_are_consolidated(
 def test_databases_are_opened_once_and_not_used_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = []
+    opened: list[duckdb.DuckDBPyConnection] = []
     connect = consolidation._connect
-    monkeypatch.setattr(
-        consolidation, "_connect", lambda path: opened.append(connect(path)) or opened[-1]
-    )
+
+    def noted(path: Path) -> duckdb.DuckDBPyConnection:
+        opened.append(connect(path))
+        return opened[-1]
+
+    monkeypatch.setattr(consolidation, "_connect", noted)
     databases = Databases(tmp_path)
     schema = update_schema(ROWS)
     pieces = table([((i % 40, "b"), 3, 1) for i in range(200)]).to_batches()

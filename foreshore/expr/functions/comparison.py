@@ -433,7 +433,7 @@ def datum_bytes(datum: Any, type: SqlType) -> bytes:
             return int(order_key(datum, type) + 2**95).to_bytes(12, "big")
         case "number":
             value, rest = order_key(datum, type)
-            return _unit_bytes(value, UNCONSTRAINED_SCALE) + rest
+            return bytes(_unit_bytes(value, UNCONSTRAINED_SCALE) + rest)
         case "numeric":
             return _unit_bytes(Decimal(datum), type.scale or 0)
         case _ if isinstance(datum, bytes):

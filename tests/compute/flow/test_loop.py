@@ -272,7 +272,7 @@ def test_recursion_computed_anew_at_some_times_is_exact(
     own_engine: FlowEngine, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     random = Random(name)
-    anew = []
+    anew: list[bool] = []
 
     def rounds(loop: Loop, inputs: Sequence[Batch]) -> list[Batch] | None:
         found = compute(loop, inputs)
