@@ -230,7 +230,9 @@ class WindowFunctions(StagedRows):
         result[:, : parts.args - parts.row] = words[:, parts.row : parts.args]
         if not len(words):
             return result
-        rows = Rows(words[:, parts.args :], partitions, self._context.interner)
+        # A slice of one row has another layout than one of several.
+        args = np.ascontiguousarray(words[:, parts.args :])
+        rows = Rows(args, partitions, self._context.interner)
         frames: dict[object, list[Part]] = {}
         for each in self._functions:
             frame = each.function.frame
