@@ -59,7 +59,10 @@ class SavingEngine(Protocol):
         ...
 
     def save_shared(self, strings: int) -> Shared:
-        """Return what dataflows share, of the strings only those from the number `strings` on."""
+        """Return what dataflows share, of the strings only those from the number `strings` on.
+
+        All strings are returned if there is one since the last call that has a lower number.
+        """
         ...
 
     def load_shared(self, shared: Shared) -> None:

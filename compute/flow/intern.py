@@ -10,7 +10,8 @@ drives:
     mark                the numbers in the rows of all state
     forget              the strings without a mark; new ones of about their length take their places
 
-Whoever keeps numbers apart from state, as memos do, looks at `generation`.
+Whoever keeps numbers apart from state, as memos do, looks at `generation`, which moves at both
+ends: a step that goes on at the beginning of a cycle may keep some that it was given before.
 """
 
 import secrets
@@ -48,13 +49,13 @@ class Interner(Shared):
         self._hashes = np.zeros(256, np.uint64)
         self._table = np.zeros(1024, np.int64)
         self._free = np.zeros(CLASSES, np.int64)
-        self._counts = np.array([0, 1, 0, 0])  # see `interning.intern`
+        self._counts = np.array([0, 1, 0, 0, 0])  # see `interning.intern`
         # While a cycle is on: what was interned since its beginning, and what was there before and
         # is in state.
         self._marks: npt.NDArray[np.uint8] | None = None
         self._named = np.zeros(0, np.uint8)
         self._kept = 0, 0  # strings and bytes after the last cycle
-        self.generation = 0  # of cycles
+        self.generation = 0  # of numbers
         self._known: dict[bytes, int] = {}  # of constants
         self._pinned: list[ref[npt.NDArray[np.int64]]] = []
         self._lock = Lock()
@@ -144,10 +145,13 @@ class Interner(Shared):
     def save(self, begin: int) -> CapturedStrings:
         """Return the strings with the numbers from `begin` on; 1 for all.
 
-        Those that were forgotten have a length of -1 less what it was.
+        All are returned if one has taken the number of a forgotten one since the last call. Those
+        that were forgotten have a length of -1 less what it was.
         """
         with self._lock:  # the arena may change only where nobody reads it
             used, end = (int(count) for count in self._counts[:2])
+            begin = 1 if self._counts[4] else begin
+            self._counts[4] = 0
             first = int(self.starts[begin]) if begin < end else used
             arrays = {
                 "bytes": self.arena[first:used],
@@ -189,7 +193,7 @@ class Interner(Shared):
     @property
     def is_crowded(self) -> bool:
         """Whether there are so many strings that a cycle is worth while."""
-        strings, size = (int(count) for count in self._counts[2:])
+        strings, size = (int(count) for count in self._counts[2:4])
         return strings > max(2 * self._kept[0], LEAST_STRINGS) or size > max(
             2 * self._kept[1], LEAST_BYTES
         )
@@ -222,8 +226,9 @@ class Interner(Shared):
                 self.mark(words)
         with self._lock:
             assert self._marks is not None
-            known = [number for number in self._known.values() if number < len(self._named)]
+            known = [number for number in list(self._known.values()) if number < len(self._named)]
             self._named[known] = 1
+            self.generation += 1
             self._marks[: len(self._named)] |= self._named
         gone, end = 0, len(self._named)
         for start in range(1, end, AT_ONCE):  # so that others wait for a moment only

@@ -225,8 +225,11 @@ class Checkpointer:
             yield may_begin
 
     def forget_strings(self) -> None:
-        """Note that from now on the numbers of strings may stand for others than in files."""
-        self._strings = ()
+        """Note that from now on the numbers of strings may stand for others than in files.
+
+        A dataflow that made no step since has the same rows, but its runs may have been merged.
+        """
+        self._strings, self._written = (), {}
         self._forgot_at = _now()
 
     def _is_worth_while(self, engine: SavingEngine) -> bool:
@@ -344,7 +347,9 @@ class Checkpointer:
         """On the writing thread: write what is shared, and the manifest."""
         strings = self._strings if len(self._strings) < MANY_STRINGS else ()
         shared = engine.save_shared(strings[-1].end if strings else 1)
+        self._strings = ()  # until the manifest is there: what is returned now is not given again
         for new in shared.strings:
+            strings = strings if new.begin > 1 else ()
             if new.begin < new.end or not strings:
                 state = _write(store, new.state)
                 strings = (*strings, SavedStrings(new.begin, new.end, state))

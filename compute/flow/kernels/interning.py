@@ -62,8 +62,8 @@ def intern(
     -1 if not `adding`. A new one takes the number and the bytes of a forgotten one of its class, if
     there is one: `free[class]` is such a number, `hashes` of it the next one, 0 for none.
 
-    `counts` are the bytes of the arena and the numbers that were ever used, and the strings that
-    are there and their bytes.
+    `counts` are the bytes of the arena and the numbers that were ever used, the strings that are
+    there and their bytes, and those that have taken the number of a forgotten one.
     """
     mask = np.uint64(len(table) - 1)
     for i in range(len(ids)):
@@ -96,6 +96,7 @@ def intern(
             found = free[kind]
             if found != 0:
                 free[kind] = np.int64(hashes[found])
+                counts[4] += 1
             else:
                 found = counts[1]
                 counts[1] += 1

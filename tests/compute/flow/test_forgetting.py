@@ -1,6 +1,7 @@
 """Strings that no state names are forgotten, all others keep their numbers and bytes."""
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from foreshore.compute.engine import Input
 from foreshore.compute.flow import hydration, intern, ordered, spine
 from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.memo import Memo
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
@@ -81,6 +83,38 @@ def test_strings_that_are_named_stay(steps: list[tuple[list[str], str]], random:
         elif action == "s":
             interner = Interner.loaded(interner.seed, [interner.save(1)])
         check()
+
+
+def test_strings_that_took_a_number_are_saved() -> None:
+    interner = Interner(1)
+    interner.numbers(pa.array(["a", "b"]))
+    before = deepcopy(interner.save(1))
+    interner.begin_forgetting()
+    interner.mark(interner.numbers(pa.array(["a"])))
+    interner.forget()
+    numbers = interner.numbers(pa.array(["a", "c"]))
+    assert numbers.tolist() == [1, 2]
+    after = interner.save(before.end)
+    saved = [before, after] if after.begin == before.end else [after]
+    assert texts_of(Interner.loaded(interner.seed, saved), numbers) == ["a", "c"]
+    assert interner.save(after.end).begin == after.end
+
+
+def test_memos_keep_no_string_of_a_step_at_the_beginning_of_a_cycle() -> None:
+    interner, memo = Interner(1), Memo()
+
+    def lengths(numbers: Any) -> Any:
+        found = np.array(list(map(len, texts_of(interner, numbers))), np.int64)
+        none = np.zeros(len(found), np.int64)
+        return found, none, none.astype(np.bool_), none
+
+    given = interner.numbers(pa.array(["long"]))
+    interner.begin_forgetting()
+    memo.values(given, lengths, interner.generation)
+    interner.forget()
+    taken = interner.numbers(pa.array(["ab"]))
+    assert taken.tolist() == given.tolist()
+    assert memo.values(taken, lengths, interner.generation)[0].tolist() == [2]
 
 
 def test_memory_is_flat_where_strings_come_and_go() -> None:
