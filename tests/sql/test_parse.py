@@ -55,16 +55,9 @@ def test_deep_nesting_is_an_error(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "refused"),
-    [
-        ("explain optimized plan for materialized view v", "PLAN FOR MATERIALIZED VIEW"),
-        ("explain physical plan for index i", "PLAN FOR INDEX"),
-    ],
-)
-def test_feature_that_is_not_supported_is_no_syntax_error(text: str, refused: str) -> None:
-    with pytest.raises(FeatureNotSupported, match=refused):
-        parse(text)
+def test_feature_that_is_not_supported_is_no_syntax_error() -> None:
+    with pytest.raises(FeatureNotSupported, match="PLAN FOR MATERIALIZED VIEW"):
+        parse("explain optimized plan for materialized view v")
 
 
 def test_long_list_is_not_nesting() -> None:
