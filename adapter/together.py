@@ -4,7 +4,7 @@ A change of many rows costs a tenth of as many changes of one row. Executions ma
 if none can see what another one does:
 
     INSERT ... VALUES            each adds rows of its own; a key that is there twice is an error
-    ... ON CONFLICT              no key is proposed twice
+    ... ON CONFLICT              no key is proposed twice, and rows that are updated keep their keys
     UPDATE, DELETE by a key      each reads and changes the row under a key of its own, which stays
 
     tables of foreign keys       none refers to the table, so nothing follows from a change
@@ -33,6 +33,7 @@ from foreshore.adapter.write.target import (
     lock_shared_against_ddl,
     target_of,
 )
+from foreshore.compute.finish import expanded
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.expr.ir import Arguments, Parameter
@@ -115,9 +116,11 @@ async def _insert(context: StatementContext, plan: Insert, many: Many) -> RanTog
         await stage(context, target, inserted=whole)
         counts = [len(part) for part in parts]
     else:
-        _, places = await stage_on_conflict(context, target, plan.on_conflict, whole)
+        done = await stage_on_conflict(context, target, plan.on_conflict, whole)
+        if done.updated is not None and _changes_keys(context, target, *done.updated):
+            return RanTogether((), len(many))
         ends = np.cumsum([len(part) for part in parts])
-        at = np.searchsorted(ends, places, side="right")
+        at = np.searchsorted(ends, done.places, side="right")
         counts = np.bincount(at, minlength=len(parts)).tolist()
     return RanTogether([f"INSERT 0 {count}" for count in counts], 0)
 
@@ -151,6 +154,18 @@ def _without_repeated(keys: Iterator[Sequence[object]]) -> int:
         seen.update(each)
         count += 1
     return count
+
+
+def _changes_keys(
+    context: StatementContext, target: Target, old: TableRows, new: TableRows
+) -> bool:
+    """Whether a row has another key before and after, under any unique constraint."""
+    before, after = expanded(old.table), expanded(new.table)
+    layouts = [key_index(context, target, each).layout for each in target.planned.unique]
+    return any(
+        not np.array_equal(each.hashes_of_rows(before), each.hashes_of_rows(after))
+        for each in layouts
+    )
 
 
 # --- UPDATE and DELETE ---------------------------------------------------------------------

@@ -41,7 +41,7 @@ async def insert(context: StatementContext, plan: Insert) -> Outcome:
     if plan.on_conflict is None:
         await stage(context, target, inserted=rows)
     else:
-        rows, _ = await stage_on_conflict(context, target, plan.on_conflict, rows)
+        rows = (await stage_on_conflict(context, target, plan.on_conflict, rows)).rows
     if plan.returning is None:
         return Completed(f"INSERT 0 {rows.count}")
     return returned(context, "INSERT 0", plan.returning, rows)

@@ -5,6 +5,7 @@ with the rows that it has written itself. No row is changed twice by one stateme
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +29,18 @@ from foreshore.sql.rewrite.bind_parameters import bind_relation
 from foreshore.table_rows import TableRows
 
 
+class Upserted(NamedTuple):
+    """What an INSERT ... ON CONFLICT has staged."""
+
+    rows: TableRows  # inserted and updated
+    places: Ints  # of the proposed row that each is of, where equal rows count each
+    updated: tuple[TableRows, TableRows] | None  # rows before and after; None: DO NOTHING
+
+
 async def stage_on_conflict(
     context: StatementContext, target: Target, conflict: OnConflict, rows: TableRows
-) -> tuple[TableRows, Ints]:
+) -> Upserted:
     """Stage checked rows, or updates of those that exist.
-
-    Returns the inserted and updated rows, and the place among `rows` of the one that each is of,
-    where equal rows count each.
 
     Raises ConcurrentUpdate if the rows under the keys have changed since the time at which the
     transaction reads.
@@ -53,7 +59,7 @@ async def stage_on_conflict(
     inserted = _table_rows(target, proposed.take(pa.array(first)))
     if conflict.update is None:
         await stage(context, target, inserted=inserted)
-        return inserted, first
+        return Upserted(inserted, first, None)
     if len(first) < len(new):
         raise _twice()
     places, updated = _updated(context, target, conflict, proposed, there, existing)
@@ -67,7 +73,7 @@ async def stage_on_conflict(
     written = TableRows.of_table(target.desc, whole)
     pairs = (replaced, updated)
     await stage(context, target, deleted=replaced, inserted=written, updated=pairs)
-    return written, done[order]
+    return Upserted(written, done[order], pairs)
 
 
 def _table_rows(target: Target, rows: pa.RecordBatch) -> TableRows:

@@ -145,3 +145,26 @@ async def test_executions_wait_for_locked_key(own_env: TestEnvironment) -> None:
     assert (await running).tags == ["UPDATE 1"] * 50
     await session.sync()
     assert await own_env.query("a", "SELECT sum(v), max(v) FROM t") == "57|8\nSELECT 1"
+
+
+@pytest.mark.parametrize(
+    ("action", "many"),
+    [
+        ("(a) DO UPDATE SET b = excluded.b", [(i, 51 - i) for i in range(1, 51)]),
+        ("(a) DO UPDATE SET a = t.a + 1", [(i, i) for i in range(1, 51)]),
+        (
+            "(a) DO UPDATE SET b = excluded.b",  # new rows have what others give up later
+            [(100 + i, i) for i in range(1, 26)] + [(i, 200 + i) for i in range(1, 26)],
+        ),
+    ],
+)
+async def test_updated_row_takes_no_key_that_is_given_up_later(
+    own_env: TestEnvironment, action: str, many: Arguments
+) -> None:
+    await own_env.ran("a", "CREATE TABLE t (a int PRIMARY KEY, b int UNIQUE)")
+    await own_env.ran("a", "INSERT INTO t SELECT i, i FROM generate_series(1, 50) i")
+    session = await own_env.session("b")
+    sql = f"INSERT INTO t VALUES ($1, $2) ON CONFLICT {action}"
+    said = await piped(session, sql, many, Counter(), by_one=False)
+    assert [line for line in said if line.startswith("ERROR 23505")], said
+    assert await own_env.query("a", "SELECT sum(a), sum(b) FROM t") == "1275|1275\nSELECT 1"
