@@ -196,8 +196,8 @@ class AtHand(Protocol):
     """The statements of a session that are answered without waiting.
 
     The caller makes these calls with no await between `can_begin` and `end`, outside of any other
-    call. If a statement is None or has no rows, it makes the ordinary calls for all statements
-    since `can_begin` in place of `end`.
+    call. If a statement is None or has no rows, it restores the unnamed statement and makes the
+    ordinary calls for all statements since `can_begin` in place of `end`.
     """
 
     def can_begin(self) -> bool:
@@ -208,6 +208,12 @@ class AtHand(Protocol):
 
     def parse(self, sql: str, parameter_oids: Sequence[int]) -> "Statement | None":
         """Prepare the unnamed statement, and return it if it may be answered at once."""
+
+    def unnamed(self) -> "Statement | None":
+        """Return the unnamed statement, if there is one."""
+
+    def restore(self, unnamed: Any) -> None:
+        """Undo each `parse` since `unnamed` was returned."""
 
     def query(self, sql: str) -> "Statement | None":
         """Return the only statement of a Query message, if it may be answered at once."""

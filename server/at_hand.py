@@ -114,6 +114,16 @@ class AnswersAtHand:
             return self._query(data, at)
         if (code != _BIND and code != _PARSE) or not at_hand.can_begin():
             return 0
+        unnamed, count = at_hand.unnamed(), 0
+        try:
+            count = self._pipeline(data, at)
+        finally:
+            if not count:
+                at_hand.restore(unnamed)
+        return count
+
+    def _pipeline(self, data: bytes, at: int) -> int:
+        """Answer the messages from `at` up to a Sync, as `_transaction` does."""
         size, count, encoded = len(data), 0, 0
         out: list[message.Bytes] = []
         while not data.startswith(_SYNC, at):
@@ -149,7 +159,7 @@ class AnswersAtHand:
         self._wire.reader.skip_to(at + len(_SYNC))
         out.append(_READY)
         self._wire.put(b"".join(out))
-        at_hand.end(last)
+        self._at_hand.end(last)
         return count
 
     def _query(self, data: bytes, at: int) -> int:

@@ -56,6 +56,18 @@ class StatementsAtHand:
             return None
         return self.statement("")
 
+    def unnamed(self) -> Prepared | None:
+        """Return the unnamed statement, if there is one."""
+        return self._session.statements.get("")
+
+    def restore(self, unnamed: Prepared | None) -> None:
+        """Undo each `parse` since `unnamed` was returned."""
+        statements = self._session.statements
+        if unnamed is not None:
+            statements[""] = unnamed
+        else:
+            statements.pop("", None)
+
     def query(self, sql: str) -> Prepared | None:
         """Return the only statement of a Query message, if it may be answered at once."""
         prepared = self._session.planner.known(sql)

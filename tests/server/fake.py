@@ -70,6 +70,12 @@ class NothingAtHand:
     def parse(self, sql: str, parameter_oids: Sequence[int]) -> None:
         raise AssertionError("it cannot begin")
 
+    def unnamed(self) -> None:
+        raise AssertionError("it cannot begin")
+
+    def restore(self, unnamed: Any) -> None:
+        raise AssertionError("it cannot begin")
+
     def query(self, sql: str) -> None:
         raise AssertionError("it cannot begin")
 

@@ -294,6 +294,26 @@ async def test_pipeline_is_one_answer(client: Client) -> None:
     assert answered == expected
 
 
+async def test_pipeline_left_to_the_task_keeps_its_first_unnamed_statement(client: Client) -> None:
+    first, second, left = AT_HAND["constant"], AT_HAND["constants"], "SELECT count(*) FROM t"
+    run = bind("") + execute()
+    for sql in (first, second, left):  # into the plan cache
+        await client.send(parse("", sql) + SYNC)
+    for rest in (
+        parse("", left) + run,
+        parse("", second) + run + parse("", left) + run,
+        parse("", "SELECT 2 AS never_seen") + run,
+        parse("", "SELEC") + run,
+    ):
+        await client.send(parse("", first) + run + SYNC)
+        at_once, answered = await client.send(run + rest + SYNC)
+        assert at_once == b""
+        await client.send(parse("", first) + run + SYNC)
+        _, expected = await client.send(run + FLUSH + rest + SYNC)
+        assert answered == expected
+        assert b"SELECT 1" in answered
+
+
 async def test_pipeline_with_a_write_is_left_as_a_whole(
     client: Client, env: TestEnvironment
 ) -> None:
