@@ -166,9 +166,8 @@ class Conversation:
             case message.Bind(portal=portal, statement=name, result_formats=formats):
                 statement = session.statement(name)
                 args = await self._arguments(received, statement.parameters)
-                if len(formats) > 1 or any(formats):
-                    desc = statement.desc
-                    result_formats(formats, 0 if desc is None else len(desc.columns))
+                if statement.desc is not None and (len(formats) > 1 or any(formats)):
+                    result_formats(formats, len(statement.desc.columns))
                 await session.bind(portal, name, args, formats)
                 wire.put(message.BIND_COMPLETE)
             case message.Execute(portal=portal, max_rows=max_rows):

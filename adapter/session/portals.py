@@ -79,7 +79,7 @@ class Portals(dict[str, BoundPortal]):
         old = self.get(portal.name)
         if old is not None:
             if portal.name:
-                raise InvalidCursorName(f'portal "{portal.name}" already exists', sqlstate="42P03")
+                raise DuplicateCursor(f'cursor "{portal.name}" already exists')
             old.close()
         self[portal.name] = portal
 

@@ -319,7 +319,13 @@ def test_notice_is_sent_before_answer(talking: Served) -> None:
 
 
 def test_result_formats_that_do_not_fit_are_refused(talking: Served) -> None:
+    talking.client.does("nothing", lambda session, _: Completed("BEGIN"))
     raw = Raw(talking.port)
+    raw.send("P", b"\0nothing\0\0\0")  # without columns, so any fit
+    raw.send("B", b"\0\0\0\0\0\0" + b"\0\x02\0\0\0\x07")
+    raw.send("E", EXECUTE)
+    raw.send("S")
+    assert codes(raw.until("Z")) == "12CZ"
     raw.send("P", PARSE)
     for formats in (b"\0\x02\0\0\0\0", b"\0\x01\0\x07"):
         raw.send("B", b"\0\0\0\0\0\0" + formats)
