@@ -232,7 +232,7 @@ class Loop:
         """Keep what the last step staged, and no more iterations than are of use."""
         if not self._stepped:
             return
-        self._stepped, self._replaced = False, None
+        self._stepped, self._replaced, self.values = False, None, self._nothing
         if self._contents is not None:
             self._contents.commit()
         for each in self._all():
