@@ -258,7 +258,8 @@ class Program(Shared):
             here = failed[failed[:, 2] == number]
             if len(here):
                 places = here[:, 1]
-                errors = Batch(here[:, :1], batch.times[places], batch.diffs[places])
+                words = np.ascontiguousarray(here[:, :1])  # kernels are compiled for such
+                errors = Batch(words, batch.times[places], batch.diffs[places])
                 context.fail(port, errors)
 
     def _given(self, batch: Batch, interner: Interner) -> tuple[Any, Any, Any]:

@@ -17,9 +17,11 @@ from random import Random
 
 import foreshore.compute.flow.kernels as kernels
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.flow import spine
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.warm import warm
 from tests.compute.cases import Case, check_maintained, random_history
+from tests.compute.flow.test_loop import LOOPS, graphs
 from tests.compute.plans import PLANS
 
 
@@ -37,8 +39,12 @@ warm()
 before = compiled()
 assert before
 engine = FlowEngine(DuckDbEngine(threads=1))
-for name, plan in PLANS.items():
-    check_maintained(engine, Case(plan, random_history(Random(name)), frozenset((2,))))
+for spine.TAIL_ROWS in (1 << 14, 3):
+    for name, plan in PLANS.items():
+        history = random_history(Random(name))
+        check_maintained(engine, Case(plan, history, frozenset((2,))))
+for name, plan in LOOPS.items():
+    check_maintained(engine, Case(plan, graphs(Random(name), 4, 4, 6), frozenset((2, 3))))
 assert compiled() == before, compiled() - before
 """
 
