@@ -1,11 +1,12 @@
 """Scalars with calls that no engine can make: functions with side effects, called for each row.
 
 The caller makes the calls, in the order of the rows, and only those that a row reaches: in `CASE
-WHEN k > 0 THEN nextval('s') END` the rows with a positive `k`. Numbers of sequences that are the
-same for all rows are taken all at once.
+WHEN k > 0 THEN nextval('s') END` the rows with a positive `k`. Random values, and numbers of
+sequences that are the same for all rows, are taken all at once.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from foreshore.errors import DataError
 from foreshore.expr.columns import type_of
 from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import outcome
+from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.expr.ir import Call, Column, Get, Literal, Map, Project, Scalar
 from foreshore.expr.lazily import conditions
 from foreshore.expr.pointwise import Cell, compiled
@@ -48,8 +50,13 @@ async def evaluate_with_calls(
         for call, guards in conditions(scalars, _has_side_effect).items()
         if isinstance(call, Call)
     }
-    if all(map(_is_nextval_of_one_sequence, reached)):
-        results = await _next_numbers(reached, take_numbers)
+    if all(_is_random(call) or _is_nextval_of_one_sequence(call) for call in reached):
+        numbered = {call: where for call, where in reached.items() if not _is_random(call)}
+        found = await _next_numbers(numbered, take_numbers)
+        results = [
+            found[call] if call in found else _random_values(call, where)
+            for call, where in reached.items()
+        ]
     else:
         results = await _call_by_row(reached, columns, make_call)
     places: dict[Scalar, Scalar] = {
@@ -93,7 +100,24 @@ def _is_nextval_of_one_sequence(call: Call) -> bool:
     )
 
 
-async def _next_numbers(reached: Reached, take_numbers: TakeNumbers) -> list[pa.Array]:
+def _is_random(call: Call) -> bool:
+    return call.function in (RANDOM, RANDOM_UUID)
+
+
+def _random_values(call: Call, reached: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return a value of random() or gen_random_uuid() for each row that is reached."""
+    if call.function == RANDOM:
+        return pa.array(np.random.default_rng().random(len(reached)), mask=~reached)
+    drawn = np.frombuffer(os.urandom(16 * len(reached)), np.uint8).reshape(-1, 16).copy()
+    drawn[:, 6] = drawn[:, 6] & 0x0F | 0x40  # version 4 of RFC 9562, section 5.4
+    drawn[:, 8] = drawn[:, 8] & 0x3F | 0x80
+    buffers = [None, pa.py_buffer(drawn.tobytes())]
+    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(drawn), buffers)
+    values = values.cast(arrow_type(type_of(call)))
+    return pc.if_else(pa.array(reached), values, pa.scalar(None, values.type))
+
+
+async def _next_numbers(reached: Reached, take_numbers: TakeNumbers) -> dict[Call, pa.Array]:
     """Return the numbers of each call; a sequence gives all of its numbers at once, row by row."""
     found: dict[Call, pa.Array] = {}
     by_sequence: dict[Scalar, list[Call]] = {}
@@ -108,7 +132,7 @@ async def _next_numbers(reached: Reached, take_numbers: TakeNumbers) -> list[pa.
             numbers[drawn] = await take_numbers(named.value, total)
         for i, call in enumerate(calls):
             found[call] = pa.array(numbers[:, i], mask=~drawn[:, i])
-    return [found[call] for call in reached]
+    return found
 
 
 async def _call_by_row(
