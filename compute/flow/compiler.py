@@ -51,6 +51,7 @@ class Compiler:
     _outputs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     _code: list[tuple[int, ...]] = field(default_factory=list)
     _constants: list[tuple[int, int, int]] = field(default_factory=list)
+    _interned: list[int] = field(default_factory=list)  # constants that are numbers of strings
     _given: list[Given] = field(default_factory=list)
     _known: dict[object, int] = field(default_factory=dict)  # registers
     _count: int = 0
@@ -187,10 +188,14 @@ class Compiler:
 
     def program(self) -> Program:
         """Return the program."""
+        pinned = np.array(self._interned, np.int64)
+        if self._interned:
+            self.interner.pin(pinned)
         return Program(
             self.layout,
             np.array(self._code, np.int64).reshape(-1, 6),
             np.array(self._constants, np.int64).reshape(-1, 3),
+            pinned,
             tuple(self._given),
             np.array(self._outputs, np.int64).reshape(-1, 5),
             np.array(self.texts, np.int64),
@@ -274,6 +279,8 @@ class Compiler:
             case Literal(value=value, type=type):
                 parts = words_of_values(to_array([value], type), type, "row", self.interner)
                 low = int(parts[0][0])
+                if kind_of(type) in ("bytes", "value"):
+                    self._interned.append(low)
                 high = int(parts[1][0]) if len(parts) == 2 else low >> 63
                 return self.emit(op.CONSTANT, self.constant(low, high))
             case And(args=args) | Or(args=args) if args:

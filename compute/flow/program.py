@@ -194,6 +194,7 @@ class Program(Shared):
     layout: Layout
     code: Ints  # instructions, of `kernels/opcodes.py`
     constants: Ints
+    pinned: Ints  # the numbers of strings among the constants, as long as the program is there
     given: tuple[Given, ...]
     outputs: Ints  # register, word, width, mask word, bit
     texts: Ints

@@ -1,5 +1,6 @@
 """Strings that no state names are forgotten, all others keep their numbers and bytes."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from random import Random
@@ -21,11 +22,14 @@ from foreshore.compute.flow.memo import Memo
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.ir import Call, Column, Filter, Literal, Map, Reduce
 from foreshore.ids import GlobalId
+from foreshore.types import BOOL, TEXT
 from tests.compute.cases import Case, check_maintained, random_history
-from tests.compute.plans import PLANS
+from tests.compute.plans import PLANS, TABLES, U1
 from tests.compute.without_bulk import WithoutBulk
 from tests.effort import examples
+from tests.model import Rows
 from tests.relations import histories, lowered_relations
 
 TEXTS = st.one_of(
@@ -263,3 +267,15 @@ def test_plans_are_exact_while_strings_are_forgotten(
             check_maintained(Forgetting(bulk, random), case)
         except Unsupported:
             reject()
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_constants_of_plans_stay(bulk: DuckDbEngine, turn: int) -> None:
+    """No state names them while the rows that have them are gone."""
+    texts, kept = Column(2, TEXT), Literal("kept", TEXT)
+    named = Map(Filter(U1, (Call("eq", (texts, Literal("b", TEXT)), BOOL),)), (kept,))
+    there: dict[GlobalId, Rows] = {table.id: Counter() for table in TABLES}
+    rows: Rows = Counter({(0, 1, "b"): 1, (1, 1, "c"): 1})
+    history = [{**there, U1.id: each} for each in (rows, Counter(), Counter(), rows)]
+    for plan in (named, Reduce(U1, (kept,), ())):
+        check_maintained(Forgetting(bulk, Random(turn)), Case(plan, history, frozenset({2, 3})))
