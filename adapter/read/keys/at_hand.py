@@ -19,7 +19,6 @@ from foreshore.adapter.client import RowsAtHand
 from foreshore.adapter.read.access_path import Constant, PeekPlan
 from foreshore.adapter.read.keys.index_point import IndexPoint
 from foreshore.adapter.read.keys.point import PointPlan
-from foreshore.compute.controller.mirror import Mirror
 from foreshore.compute.finish import finish
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.newest_rows import Entry
@@ -56,35 +55,38 @@ class Always(Struct, frozen=True):
 
 
 class RowProof(Struct, frozen=True):
-    """The proof of what was selected from the row under a key: the entry is the newest one."""
+    """The proof of what was selected from the row under a key: the entry is the newest one.
+
+    An entry belongs to one index, which goes when the table is dropped.
+    """
 
     point: PointPlan
-    index: KeyIndex
     hash: int
     entry: Entry
 
     def holds(self, coordinator: "Coordinator", time: Timestamp) -> bool:
         """Whether the rows are the same at a time."""
-        index, point = self.index, self.point
-        if not index.newest.is_newest(self.hash, self.entry):
+        index = _index(coordinator, self.point, time)
+        if index is None or self.entry.time > time:
             return False
-        return self.entry.time <= time and _index(coordinator, point, time) is index
+        return index.newest.is_newest(self.hash, self.entry)
 
 
 class IndexProof(Struct, frozen=True):
-    """The proof of what was selected from the rows under a key of an index's mirror."""
+    """The proof of what was selected from the rows under a key: an index's mirror has them still.
+
+    A tuple of rows belongs to one mirror; the empty one holds wherever it is remembered.
+    """
 
     index: GlobalId
-    mirror: Mirror
     key: Row
     found: tuple[Row, ...]
 
     def holds(self, coordinator: "Coordinator", time: Timestamp) -> bool:
         """Whether the rows are the same at a time."""
-        compute, mirror = coordinator.compute, self.mirror
-        if compute.mirrors.knowing(self.index, time) is not mirror:
-            return False
-        if not mirror.still(self.key, self.found, time):
+        compute = coordinator.compute
+        mirror = compute.mirrors.knowing(self.index, time)
+        if mirror is None or not mirror.still(self.key, self.found, time):
             return False
         if not compute.maintained.is_clear(self.index, time):
             return False
@@ -128,7 +130,7 @@ class TableRow(Struct, frozen=True):
         entry = index.newest.newest(hash, key)
         if entry.time > time:
             return None
-        proof = RowProof(point, index, hash, entry)
+        proof = RowProof(point, hash, entry)
         if entry.row is None:
             return RowsAtHand((), proof)
         if not point.selection.may_be_selected(args, entry.row):
@@ -163,7 +165,7 @@ class IndexRows(Struct, frozen=True):
         selected = point.selected(args, found)
         if selected is None:
             return None
-        return RowsAtHand(selected, IndexProof(point.index, mirror, key, found))
+        return RowsAtHand(selected, IndexProof(point.index, key, found))
 
 
 def _index(coordinator: "Coordinator", point: PointPlan, time: Timestamp) -> KeyIndex | None:

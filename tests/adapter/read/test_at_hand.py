@@ -1,7 +1,9 @@
 """Requests that are answered in the callback that receives them get the answers of the task."""
 
 import asyncio
+import gc
 import struct
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -467,6 +469,27 @@ async def test_repeated_request_is_answered_as_the_task_does_after_any_change(
     for change in session_changes:
         await client.send(frame(b"Q", change.encode() + b"\0"))
         await check()
+
+
+async def test_answers_keep_no_rows_of_dropped_tables(client: Client, env: TestEnvironment) -> None:
+    await with_view(client)
+    for name in ("row", "view"):
+        at_once, answered = await client.send(bind(name, [b"1"]) + execute() + SYNC)
+        assert at_once == answered
+    coordinator, statements = client.session.coordinator, client.session.statements
+    point, index_point = statements["row"].point, statements["view"].index_point
+    assert point is not None
+    assert index_point is not None
+    mirror = coordinator.compute.mirrors.knowing(index_point.index, coordinator.oracle.read_ts())
+    assert mirror is not None
+    held: list[weakref.ref[Any]] = [weakref.ref(mirror)]
+    held += [weakref.ref(each.arrangement) for each in coordinator.keys.of(point.table).values()]
+    del mirror
+    await env.ran("s", "DROP TABLE t CASCADE")
+    async with asyncio.timeout(20):
+        while any(each() is not None for each in held):
+            gc.collect()
+            await asyncio.sleep(0.01)
 
 
 async def test_connections_share_answers_and_not_statements(
