@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from foreshore.compute.arrange.key import pairs_equal
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.functions.registry import resolve_cast
+from foreshore.expr.functions.casts import exact_cast
 from foreshore.expr.ir import Call, Column, Scalar
 from foreshore.types import SqlType, arrow_type
 
@@ -24,8 +24,7 @@ def _cast(source: SqlType, target: SqlType) -> Scalar | None:
     column = Column(0, source)
     if source == target:
         return None
-    resolved = resolve_cast(source, target, "explicit")
-    assert resolved is not None, (source, target)
+    resolved = exact_cast(source, target)
     if resolved.key == "relabel" and arrow_type(source) == arrow_type(target):
         return None
     return Call(resolved.key, (column,), target)

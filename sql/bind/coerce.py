@@ -213,7 +213,7 @@ def common_type(
     common = select_common_type(types)
     if common is not None:
         common = select_common_type([_room_for(s, common) for s in scalars]) or common
-        if keeps_digits and common.name == "numeric" and _differ_in_scale(scalars):
+        if keeps_digits and common.name == "numeric" and _differ_in_scale(scalars, common):
             return NUMBER
         return common
     known = [(t, at) for t, at in zip(types, offsets, strict=True) if t != UNKNOWN]
@@ -228,12 +228,16 @@ def common_type(
     raise AssertionError(types)
 
 
-def _differ_in_scale(scalars: Sequence[Scalar]) -> bool:
-    """Return whether all are constants, of numerics that show different numbers of digits."""
+def _differ_in_scale(scalars: Sequence[Scalar], common: SqlType) -> bool:
+    """Return whether all are constants, of numerics that show different numbers of digits.
+
+    Text of an unknown type that no planned scale holds, as NaN, differs from all.
+    """
     if not all(isinstance(scalar, Literal) for scalar in scalars):
         return False
-    types = [type_of(scalar) for scalar in scalars if not is_unknown(scalar)]
-    return len({type.scale or 0 for type in types}) > 1
+    known = [s for s in scalars if not (isinstance(s, Literal) and s.value is None)]
+    types = [_room_for(scalar, common) for scalar in known]
+    return NUMERIC in types or len({type.scale or 0 for type in types}) > 1
 
 
 def _room_for(scalar: Scalar, common: SqlType) -> SqlType:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from foreshore.errors import data_error
 from foreshore.expr.datum import from_array
-from foreshore.expr.functions.casts import STRINGS, resolve_cast
+from foreshore.expr.functions.casts import STRINGS, Context, exact_cast, resolve_cast
 from foreshore.expr.functions.conditional import template
 from foreshore.expr.functions.decimals import (
     divide_half_up,
@@ -31,6 +31,7 @@ from foreshore.expr.functions.function import (
     Kernel,
     Outcome,
     Renderer,
+    Resolved,
     Signature,
     apply,
     hidden,
@@ -509,13 +510,12 @@ def with_elements(a: pa.Array, values: pa.Array, errors: pa.Array | None, type: 
     return pc.if_else(texts.is_null(), result, pa.scalar(None, result.type)), texts
 
 
-def _cast_array(context: Any) -> Kernel:
+def _cast_array(context: Context) -> Kernel:
     def kernel(types: Signature, a: pa.Array) -> Outcome:
         source, target = types.args[0].element, types.result.element
         assert source is not None, types
         assert target is not None, types
-        step = resolve_cast(source, target, context)
-        assert step is not None, types
+        step = _step(source, target, context)
         function = BY_KEY[step.key]
         items = pc.list_flatten(a)
         values, errors = apply(function, Signature((source,), step.result), [items])
@@ -526,6 +526,15 @@ def _cast_array(context: Any) -> Kernel:
     return kernel
 
 
+def _step(source: SqlType, target: SqlType, context: Context) -> Resolved:
+    """Return the cast of elements."""
+    if context == "explicit":
+        return exact_cast(source, target)
+    found = resolve_cast(source, target, context)
+    assert found is not None, (source, target)
+    return found
+
+
 def _nulls(a: pa.Array) -> Any:
     return a.is_null().to_numpy(zero_copy_only=False)
 
@@ -534,8 +543,8 @@ def _array_may_fail(types: Signature) -> bool:
     source, target = types.args[0].element, types.result.element
     assert source is not None, types
     assert target is not None, types
-    step = resolve_cast(source, target, "explicit")
-    return step is None or BY_KEY[step.key].may_fail(Signature((source,), step.result))
+    step = exact_cast(source, target)
+    return BY_KEY[step.key].may_fail(Signature((source,), step.result))
 
 
 hidden(

@@ -179,6 +179,15 @@ def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved
     return Resolved(key, (source,), target)
 
 
+def exact_cast(source: SqlType, target: SqlType) -> Resolved:
+    """Return the explicit cast whose result is `target`, or differs from it in modifiers only."""
+    found = resolve_cast(source, target, "explicit")
+    if target == NUMBER and found is not None and found.result != target:
+        found = resolve_cast(source, target, "assignment")  # an explicit one keeps the scale
+    assert found is not None, (source, target)
+    return found
+
+
 def _only_relabels(source: SqlType, target: SqlType) -> bool:
     """Return whether the physical form is the same and no check is needed."""
     s, t = type_key(source), type_key(target)

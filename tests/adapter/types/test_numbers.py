@@ -70,6 +70,44 @@ async def test_scales_are_kept(env: TestEnvironment) -> None:
     assert await env.query("a", "SELECT x FROM k ORDER BY x LIMIT 2") == "0.20\n1.50\nSELECT 2"
 
 
+async def test_arrays_and_keys_beside_those_with_a_scale(env: TestEnvironment) -> None:
+    await env.ran("a", "CREATE TABLE p (x numeric[], y numeric(5, 2)[], z numeric)")
+    await env.ran("a", "INSERT INTO p VALUES ('{1.5,NaN}', '{1.5,2}', 2), ('{2.0}', '{2}', 1.5)")
+    for query, expected in (
+        ("SELECT z FROM p WHERE x = ARRAY[1.50, 'NaN']", ["2"]),
+        ("SELECT z FROM p WHERE x = y", ["1.5"]),
+        ("SELECT z FROM p WHERE x @> ARRAY[2.0]", ["1.5"]),
+        ("SELECT z FROM p WHERE z = ANY (y)", ["2"]),
+        ("SELECT x || y FROM p", ["{1.5,NaN,1.50,2.00}", "{2.0,2.00}"]),
+        (
+            "SELECT x FROM p UNION ALL SELECT y FROM p WHERE z = 2",
+            ["{1.5,NaN}", "{1.50,2.00}", "{2.0}"],
+        ),
+        ("SELECT * FROM (VALUES (1.50), ('NaN'), (2)) AS v", ["1.50", "2", "NaN"]),
+        ("SELECT * FROM (VALUES ('1.50'::numeric), ('1e30')) AS v", ["1.50", "1" + 30 * "0"]),
+    ):
+        assert await _rows(env, query) == expected, query
+
+
+async def test_foreign_keys_beside_numerics_with_a_scale(env: TestEnvironment) -> None:
+    await env.ran("a", "CREATE TABLE parent (x numeric PRIMARY KEY)")
+    await env.ran(
+        "a", "CREATE TABLE child (x numeric(5, 2) REFERENCES parent, i int REFERENCES parent)"
+    )
+    await env.ran("a", "INSERT INTO parent VALUES (1.500), (2), ('NaN'), (1e30)")
+    await env.ran("a", "INSERT INTO child VALUES (1.5, 2)")
+    for statement in (
+        "INSERT INTO child VALUES (1.51, NULL)",
+        "INSERT INTO child VALUES (NULL, 1)",
+        "DELETE FROM parent WHERE x = 1.5",
+        "DELETE FROM parent WHERE x = 2",
+    ):
+        answer = await env.query("a", statement)
+        assert answer.startswith("ERROR 23503"), (statement, answer)
+    await env.ran("a", "UPDATE parent SET x = 2.000 WHERE x = 2", "DELETE FROM parent WHERE x > 3")
+    assert await env.query("a", "SELECT x FROM parent ORDER BY x") == "1.500\n2.000\nSELECT 2"
+
+
 async def test_too_many_digits_are_refused_where_a_function_has_no_form(
     env: TestEnvironment,
 ) -> None:
