@@ -2,14 +2,16 @@
 
 A row is (collection, id, value). The value is the object as JSON, so any tool that reads the shard
 can read the catalog. The row `("format", "", "1")` names the encoding; `migrate` upgrades an older
-one before anything is decoded. Counters of allotted ids are rows as well. Temporary objects have no
-rows, because they end with the process at the latest.
+one before anything is decoded. A row stays as an older version wrote it until its object changes.
+Counters of allotted ids are rows as well. Temporary objects have no rows, because they end with the
+process at the latest.
 
 The positions of subscriptions are rows too, but belong to no version of the catalog: no plan
 depends on them. Since they are in the same log as the data, they are never ahead of it or behind.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
@@ -67,11 +69,21 @@ def rows_of(state: State, known: State | None = None) -> set[Row]:
     rows.update(("allotted", space, str(number)) for space, number in state.allotted.items())
     same = known.objects if known is not None else {}
     rows.update(
-        (each.collection, id, msgspec.json.encode(each).decode())
+        (each.collection, id, _value_of(state, each))
         for id, each in state.objects.items()
         if same.get(id) is not each and _is_durable(each)
     )
     return rows
+
+
+def _value_of(state: State, each: Object) -> str:
+    """Return the value of the object's row, as it is in the shard if that was read."""
+    read, value = state.as_read.get(each.id, (None, ""))
+    return value if read is each else _encoded(each)
+
+
+def _encoded(each: Object) -> str:
+    return msgspec.json.encode(each).decode()
 
 
 def _is_durable(each: Object) -> bool:
@@ -153,6 +165,7 @@ def load(updates: Iterable[pa.Table]) -> State | None:
         return None
     state = empty()
     objects: dict[str, Object | None] = {}
+    as_read: dict[str, tuple[Object, str]] = {}
     for collection, id, value in live:
         if collection == "allotted":
             state = with_allotted(state, id, int(value))
@@ -161,7 +174,11 @@ def load(updates: Iterable[pa.Table]) -> State | None:
                 raise DataCorrupted(f"the catalog holds two versions of {collection} {id}")
             if collection not in _TYPES:
                 raise DataCorrupted(f"the catalog's row {collection} {id} is of no known kind")
-            objects[id] = _decoded(collection, id, value, _TYPES[collection])
+            each: Object = _decoded(collection, id, value, _TYPES[collection])
+            objects[id] = each
+            if _encoded(each) != value:
+                as_read[id] = (each, value)
+    state = replace(state, as_read=as_read)
     return with_objects(state, dict(sorted(objects.items(), key=lambda pair: _age(pair[0]))))
 
 

@@ -88,6 +88,9 @@ class State:
     allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     parts: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({PERMANENT: Part()}))
     oids: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))  # oid -> id
+    # Objects as they were read, with the values of their rows, where this version would write
+    # other ones: it is those rows that a change takes away.
+    as_read: Mapping[str, tuple[Object, str]] = field(default_factory=lambda: MappingProxyType({}))
     # What was asked of this version; see `altered_below`.
     _altered: dict[frozenset[GlobalId], dict[GlobalId, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -385,8 +388,16 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
             if isinstance(new, Item):
                 for used in new.depends_on:
                     dependents[used] = dependents.get(used, frozenset()) | {id}
-    parts = _parts(state, changes)
-    return State(state.version + 1, objects, names, dependents, state.allotted, parts, oids)
+    return State(
+        state.version + 1,
+        objects,
+        names,
+        dependents,
+        state.allotted,
+        _parts(state, changes),
+        oids,
+        state.as_read,
+    )
 
 
 def _parts(state: State, changes: Mapping[str, Object | None]) -> dict[str, Part]:
@@ -424,6 +435,7 @@ def with_allotted(state: State, space: str, number: int) -> State:
         {**state.allotted, space: number},
         state.parts,
         state.oids,
+        state.as_read,
     )
 
 

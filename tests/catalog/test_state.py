@@ -142,6 +142,30 @@ def test_rows_of_shard_decode_to_state() -> None:
     assert load([]) is None
 
 
+def test_objects_of_older_rows_change() -> None:
+    """Rows without the fields that have a default are taken away as they are."""
+    transaction = Transaction(first_state())
+    add(transaction, "table", "t")
+    rows = difference(None, transaction.state, 0)
+    values = [
+        value.replace(',"burst":null', "").replace(',"bound":[]', "")
+        for value in rows.column("value").to_pylist()
+    ]
+    assert values != rows.column("value").to_pylist()
+    older = rows.set_column(2, "value", pa.array(values))
+    loaded = load([older])
+    assert loaded is not None
+    transaction = Transaction(loaded)
+    for name in ("u", "v"):
+        transaction.rename(transaction.state.item(GlobalId("u1")), name)
+    cluster = transaction.state.cluster("quickstart")
+    assert cluster is not None
+    transaction.rename(cluster, "other")
+    again = load([older, difference(loaded, transaction.state, 1)])
+    assert again is not None
+    assert again.objects == transaction.state.objects
+
+
 def test_duplicate_row_in_shard_is_reported() -> None:
     rows = difference(None, first_state(), 0)
     with pytest.raises(DataCorrupted):

@@ -103,6 +103,17 @@ def test_foreign_keys_hold_after_a_restart_and_a_rewrite(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
+def test_tables_with_foreign_keys_change_after_a_restart(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.reopen()
+        await env.ran("0", "ALTER TABLE c RENAME TO d", "DROP TABLE plain")
+        await env.reopen()
+        answer = await env.query("0", "INSERT INTO d VALUES (1, 10)")
+        assert answer.startswith("ERROR 23503"), answer
+
+    run(tmp_path, scenario)
+
+
 def statement(choose: random.Random) -> str:
     key, other = choose.randrange(1, SIZE), choose.randrange(1, SIZE)
     return choose.choice(
