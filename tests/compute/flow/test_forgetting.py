@@ -26,11 +26,11 @@ from foreshore.expr.ir import Call, Column, Filter, Literal, Map, Reduce
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, TEXT
 from tests.compute.cases import Case, check_maintained, random_history
-from tests.compute.plans import PLANS, TABLES, U1
+from tests.compute.plans import PLANS, U1
 from tests.compute.without_bulk import WithoutBulk
 from tests.effort import examples
 from tests.model import Rows
-from tests.relations import histories, lowered_relations
+from tests.relations import TABLES, histories, lowered_relations
 
 TEXTS = st.one_of(
     st.text("ab", max_size=3), st.integers(0, 400).map(lambda n: "x" * n), st.text(max_size=80)
