@@ -35,6 +35,7 @@ from foreshore.adapter.write.target import (
 )
 from foreshore.compute.finish import expanded
 from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.layout import KeyLayout
 from foreshore.expr.functions.system import RANDOM, RANDOM_UUID
 from foreshore.expr.ir import Arguments, Parameter
 from foreshore.expr.scalars import scalars_of
@@ -117,7 +118,9 @@ async def _insert(context: StatementContext, plan: Insert, many: Many) -> RanTog
         counts = [len(part) for part in parts]
     else:
         done = await stage_on_conflict(context, target, plan.on_conflict, whole)
-        if done.updated is not None and _changes_keys(context, target, *done.updated):
+        unique = target.planned.unique
+        layouts = [key_index(context, target, each).layout for each in unique]
+        if done.updated is not None and _change_keys(layouts, *done.updated):
             return RanTogether((), len(many))
         ends = np.cumsum([len(part) for part in parts])
         at = np.searchsorted(ends, done.places, side="right")
@@ -156,12 +159,9 @@ def _without_repeated(keys: Iterator[Sequence[object]]) -> int:
     return count
 
 
-def _changes_keys(
-    context: StatementContext, target: Target, old: TableRows, new: TableRows
-) -> bool:
-    """Whether a row has another key before and after, under any unique constraint."""
+def _change_keys(layouts: Sequence[KeyLayout], old: TableRows, new: TableRows) -> bool:
+    """Whether a row has another key than before; `old` and `new` are in one order."""
     before, after = expanded(old.table), expanded(new.table)
-    layouts = [key_index(context, target, each).layout for each in target.planned.unique]
     return any(
         not np.array_equal(each.hashes_of_rows(before), each.hashes_of_rows(after))
         for each in layouts
@@ -211,11 +211,10 @@ async def _change(context: StatementContext, plan: Update | Delete, many: Many) 
         await stage(context, target, deleted=deleted)
         return RanTogether(tags, 0)
     new = [row[target.width :] for row in selected]
-    layouts = [each.layout for each in indexes.values()]
-    if any(each.key(a) != each.key(b) for each in layouts for a, b in zip(old, new, strict=True)):
-        return RanTogether((), len(many))
     inserted = checked(context, target, TableRows.inserted(target.desc, new))
     pairs = (deleted, inserted)
+    if _change_keys([each.layout for each in indexes.values()], *pairs):
+        return RanTogether((), len(many))
     await stage(context, target, deleted=deleted, inserted=inserted, updated=pairs)
     return RanTogether(tags, 0)
 
