@@ -154,16 +154,19 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
     sorter.begin(1)
     sorter.add(words, ones, ones, np.arange(1))
     sorter.sorted(0)
-    _look_up_by_second_key()
+    _use_second_key()
     _forget()
 
 
-def _look_up_by_second_key() -> None:
-    """Look a row up in a run by a key by which the run is not sorted."""
+def _use_second_key() -> None:
+    """Look rows up by a key by which runs are not sorted, and merge these runs."""
     rows = spine.Spine([np.arange(1), np.arange(1, 2)], np.zeros(2, np.int64), Interner(), 1)
     ones = np.ones(1, np.int64)
-    rows.add_run(rows.sorted(Batch(np.ones((1, 2), np.int64), ones, ones)))
+    for _ in range(2):
+        rows.add_run(rows.sorted(Batch(np.ones((1, 2), np.int64), ones, ones)))
     rows.joined(1, Batch(np.ones((1, 1), np.int64), ones, ones), ones[:0], ones, 2)
+    while rows.maintain():
+        continue
 
 
 def _forget() -> None:

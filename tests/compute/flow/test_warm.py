@@ -21,6 +21,7 @@ from foreshore.compute.flow import spine
 from foreshore.compute.flow.engine import FlowEngine
 from foreshore.compute.flow.warm import warm
 from tests.compute.cases import Case, check_maintained, random_history
+from tests.compute.flow.test_forgetting import Forgetting
 from tests.compute.flow.test_loop import LOOPS, graphs
 from tests.compute.plans import PLANS
 
@@ -38,11 +39,13 @@ def compiled():
 warm()
 before = compiled()
 assert before
-engine = FlowEngine(DuckDbEngine(threads=1))
+bulk = DuckDbEngine(threads=1)
+engine = FlowEngine(bulk)
 for spine.TAIL_ROWS in (1 << 14, 3):
     for name, plan in PLANS.items():
         history = random_history(Random(name))
         check_maintained(engine, Case(plan, history, frozenset((2,))))
+    engine = Forgetting(bulk, Random(1))  # which also merges runs
 for name, plan in LOOPS.items():
     check_maintained(engine, Case(plan, graphs(Random(name), 4, 4, 6), frozenset((2, 3))))
 assert compiled() == before, compiled() - before
