@@ -1,6 +1,7 @@
 """Ordered spines: rows by group, in order within a group, for minima, maxima and first rows."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -118,31 +119,13 @@ class OrderedSpine(Spine):
             continue
         self.runs = (merge.run(), *self.runs[2:])
 
-    def rows_at(
-        self,
-        point_rows: Ints,
-        point_times: Ints,
-        wanted: Hashes,
-        keys: Words,
-        offset: int,
-        limit: int,
-    ) -> tuple[Ints, Words, Ints]:
+    def rows_at(self, points: Points, offset: int, limit: int) -> tuple[Ints, Words, Ints]:
         """Return rows of the points' groups, from `offset` on: points, words, multiplicities."""
-        padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
-        interner = self.interner
-        points, runs, places, counts = kernels.live_rows(
-            point_rows, point_times, wanted, keys, self.key,
-            tuple(run.hashes for run in padded),
-            tuple(run.words for run in padded),
-            tuple(run.times for run in padded),
-            tuple(run.diffs for run in padded),
-            self.texts, interner.arena, interner.starts, interner.lengths, offset, limit,
+        found, runs, places, counts = kernels.live_rows(
+            points.rows, points.times, points.hashes, points.words, self.key,
+            *self._arrays(), *self._order(), offset, limit,
         )  # fmt: skip
-        words = np.empty((len(points), self.width), np.int64)
-        for number, run in enumerate(self.runs):
-            here = runs == number
-            words[here] = run.words[places[here]]
-        return points, words, counts
+        return found, self._words(runs, places), counts
 
     def ends(
         self, points: Points, counts: Ints, *, first: bool, last: bool
@@ -151,34 +134,21 @@ class OrderedSpine(Spine):
 
         Those that nobody asks for are left out. Where `counts` is 0 the group has no rows.
         """
-        padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
-        interner = self.interner
         runs, places = (np.empty((len(points), 2), np.int64) for _ in range(2))
         kernels.group_ends(
             points.rows, points.times, points.first, np.ascontiguousarray(counts),
             points.hashes, points.words, self.key, first, last,
-            tuple(run.hashes for run in padded),
-            tuple(run.words for run in padded),
-            tuple(run.times for run in padded),
-            tuple(run.diffs for run in padded),
-            self.texts, interner.arena, interner.starts, interner.lengths, runs, places,
+            *self._arrays(), *self._order(), runs, places,
         )  # fmt: skip
         return self._taken(runs[:, 0], places[:, 0]), self._taken(runs[:, 1], places[:, 1])
 
     def _taken(self, runs: Ints, places: Ints) -> tuple[Ints, Words]:
         """Return the numbers of the rows whose run is not -1, and their words."""
         found = np.flatnonzero(runs >= 0)
-        runs, places = runs[found], places[found]
-        words = np.empty((len(found), self.width), np.int64)
-        for number, run in enumerate(self.runs):
-            here = runs == number
-            words[here] = run.words[places[here]]
-        return found, words
+        return found, self._words(runs[found], places[found])
 
     def rows_near(self, points: Points, region: Region) -> Near:
         """Return the rows of the points' groups near the changed rows of each group."""
-        padded = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
-        interner = self.interner
         begins, ends = np.empty(len(points), np.int64), np.empty(len(points), np.int64)
         room = max(4 * len(points) + 16, 2 * self._near)
         while True:
@@ -186,21 +156,13 @@ class OrderedSpine(Spine):
             size = kernels.rows_near(
                 points.rows, points.times, points.hashes, points.words, self.key,
                 region.lows, region.highs, region.low_words, region.before, region.after,
-                tuple(run.hashes for run in padded),
-                tuple(run.words for run in padded),
-                tuple(run.times for run in padded),
-                tuple(run.diffs for run in padded),
-                self.texts, interner.arena, interner.starts, interner.lengths,
-                found, runs, places, counts, begins, ends,
+                *self._arrays(), *self._order(), found, runs, places, counts, begins, ends,
             )  # fmt: skip
             if size <= room:
                 break
             room = size
         self._near = size
-        words = np.empty((size, self.width), np.int64)
-        for number, run in enumerate(self.runs):
-            here = runs[:size] == number
-            words[here] = run.words[places[:size][here]]
+        words = self._words(runs[:size], places[:size])
         return Near(found[:size], words, counts[:size], begins, ends)
 
     def extent(self, points: Points, lows: Ints, highs: Ints) -> tuple[int, int]:
@@ -221,15 +183,12 @@ class OrderedSpine(Spine):
 
         Also returns how many rows there are at most at all points.
         """
-        runs = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
-        interner, groups = self.interner, int(np.count_nonzero(points.first))
-        begins, middles, ends = (np.empty((groups, len(runs)), np.int64) for _ in range(3))
+        shape = int(np.count_nonzero(points.first)), kernels.MOST_RUNS
+        begins, middles, ends = (np.empty(shape, np.int64) for _ in range(3))
         room = partition_rows.find_extents(
             points.rows, points.times, points.first, points.hashes, points.words, self.key,
             lows, low_words, before, low_words == self.key,
-            tuple(r.hashes for r in runs), tuple(r.words for r in runs),
-            tuple(r.times for r in runs), tuple(r.diffs for r in runs),
-            self.texts, interner.arena, interner.starts, interner.lengths, begins, middles, ends,
+            *self._arrays(), *self._order(), begins, middles, ends,
         )  # fmt: skip
         return begins, middles, ends, room
 
@@ -239,11 +198,6 @@ class OrderedSpine(Spine):
         That is `lows` of the points' words, compared in `low_words` words: of its own length, or
         those of the key, which gives all rows of the group. `before` rows more are read before it.
         """
-        runs = (*self.runs, *(self._nothing(),) * (kernels.MOST_RUNS - len(self.runs)))
-        words = tuple(r.words for r in runs)
-        times, diffs = tuple(r.times for r in runs), tuple(r.diffs for r in runs)
-        interner, texts = self.interner, self.texts
-        strings = interner.arena, interner.starts, interner.lengths
         begins, middles, ends, room = self._extents(points, lows, low_words, before)
         longest = int((ends - begins).sum(axis=1).max(initial=0))
         found, rows, counts = (np.empty(room, np.int64) for _ in range(3))
@@ -251,7 +205,7 @@ class OrderedSpine(Spine):
         passed = np.empty(len(points), np.int64)
         size = partition_rows.take_rows(
             points.times, points.first, begins, middles, ends, longest,
-            words, times, diffs, texts, *strings, found, rows, counts, copied, passed,
+            *self._arrays()[1:], *self._order(), found, rows, counts, copied, passed,
         )  # fmt: skip
         found, rows, counts, copied = (each[:size] for each in (found, rows, counts, copied))
         if not (counts == 1).all():
@@ -259,6 +213,27 @@ class OrderedSpine(Spine):
             copied = np.repeat(copied, counts, axis=0)
         return Following(found, rows, copied, passed)
 
-    def _nothing(self) -> Run:
+    def _arrays(self) -> tuple[tuple[Any, ...], ...]:
+        """Return the hashes, words, times and diffs of as many runs as kernels read."""
         none = np.empty(0, np.int64)
-        return Run(np.empty(0, np.uint64), np.empty((0, self.width), np.int64), none, none)
+        nothing = Run(np.empty(0, np.uint64), np.empty((0, self.width), np.int64), none, none)
+        runs = (*self.runs, *(nothing,) * (kernels.MOST_RUNS - len(self.runs)))
+        return (
+            tuple(run.hashes for run in runs),
+            tuple(run.words for run in runs),
+            tuple(run.times for run in runs),
+            tuple(run.diffs for run in runs),
+        )
+
+    def _order(self) -> tuple[Any, ...]:
+        """Return what kernels need to compare rows."""
+        interner = self.interner
+        return self.texts, interner.arena, interner.starts, interner.lengths
+
+    def _words(self, runs: Ints, places: Ints) -> Words:
+        """Return the rows at some places of runs, given by their numbers."""
+        words = np.empty((len(runs), self.width), np.int64)
+        for number, run in enumerate(self.runs):
+            here = runs == number
+            words[here] = run.words[places[here]]
+        return words

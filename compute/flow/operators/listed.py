@@ -50,9 +50,7 @@ class Listed(StagedRows):
     def put(self, points: Points, count: Ints, input: Batch, words: Words) -> None:
         """Write the words of this aggregate for each point, given the input's updates."""
         self._stage(self._program.run(input, self._context))
-        found, rows, counts = self._spine.rows_at(
-            points.rows, points.times, points.hashes, points.words, 0, NO_LIMIT
-        )
+        found, rows, counts = self._spine.rows_at(points, 0, NO_LIMIT)
         first = self._spine.width - self._args.words
         columns = [
             from_array(column_at(rows[:, first:], place, self._context.interner), place.type)

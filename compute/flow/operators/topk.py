@@ -52,9 +52,7 @@ class TopK(StagedRows):
         order, hashes = grouped(updates, key, self._context.seed)
         points = points_of(order, hashes, updates, key, window)
         self._stage(updates)
-        found, words, counts = self._spine.rows_at(
-            points.rows, points.times, points.hashes, points.words, self._offset, self._limit
-        )
+        found, words, counts = self._spine.rows_at(points, self._offset, self._limit)
         words = words[:, self._row :]
         here = ~points.first[found]
         gone = ~points.last[found]
