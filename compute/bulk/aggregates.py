@@ -8,7 +8,7 @@ they do not depend on order or engine.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foreshore.expr.ir import Aggregate, Literal, WindowFunction
 from foreshore.expr.windows import PLACES, is_first
@@ -24,13 +24,15 @@ ONE = "CAST(1 AS BIGINT)"  # the multiplicity of entries of which each is there 
 class Argument:
     """An argument of an aggregate.
 
-    `key` is the form that the engine can compare; `order` the terms of an order without ties.
+    `key` is the form that the engine can compare; `order` the terms of an order without ties;
+    `reversed` orders equal values that differ in display in reverse, empty if there are none.
     """
 
     value: str
     key: str
     order: Sequence[str]
     type: SqlType
+    reversed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,14 @@ class Idioms(ABC):
         """Return the type of sums over arguments of `type`, which does not overflow silently."""
 
     def extreme(self, function: str, arg: Argument, where: Sequence[str], over: str = "") -> str:
-        """Return the least or greatest value: of pairs if values are compared by a key."""
+        """Return the least or greatest value: of pairs if values are compared by a key.
+
+        Of equal values a group shows the least, as operators over arrangements do.
+        """
         if arg.key == arg.value:
             return self.call(function, arg.value, where, over)
+        if function == "max" and arg.reversed and not over:
+            arg = replace(arg, key=self.pair(replace(arg, value=arg.reversed)))
         return f"({self.call(function, self.pair(arg), where, over)}).v"
 
     @abstractmethod

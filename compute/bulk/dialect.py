@@ -42,6 +42,7 @@ from foreshore.types import (
     SqlType,
     arrow_type,
     is_float,
+    numeric_of_scale,
 )
 
 # Types that have the same name on all engines.
@@ -236,6 +237,16 @@ class Dialect(ABC):
     def total_order(self, sql: str, type: SqlType) -> list[str]:
         """Return sort terms under which only indistinguishable values tie."""
         return list(dict.fromkeys((self.key(sql, type), *self.identity(sql, type))))
+
+    def reversed(self, sql: str, type: SqlType) -> str:
+        """Return what orders equal values in reverse of their display, empty if they have one."""
+        if type.name == "number":
+            return f"(- CAST(({sql}).scale AS BIGINT))"
+        if type.name == "interval":
+            wide = self.type_name(numeric_of_scale(0))
+            months, days = (f"CAST(({sql}).{part} AS {wide})" for part in ("months", "days"))
+            return f"(- ({months} * 4294967296 + {days}))"
+        return ""
 
     def representative(self, sql: str, type: SqlType) -> str:
         """Return the value that represents all values equal to a float, or a list of floats."""

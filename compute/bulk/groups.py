@@ -116,7 +116,7 @@ def render_argument(
     if aggregate.distinct or aggregate.function in ("min", "max"):
         value = renderer.dialect.representative(value, type)
     key, order = renderer.dialect.key(value, type), renderer.dialect.total_order(value, type)
-    return Argument(value, key, order, type)
+    return Argument(value, key, order, type, renderer.dialect.reversed(value, type))
 
 
 def _reduce_rows(renderer: "Renderer", reduce: Reduce, frame: Frame, groups: str | None) -> Frame:

@@ -70,6 +70,16 @@ async def test_scales_are_kept(env: TestEnvironment) -> None:
     assert await env.query("a", "SELECT x FROM k ORDER BY x LIMIT 2") == "0.20\n1.50\nSELECT 2"
 
 
+async def test_extremes_of_equal_values_show_the_least(env: TestEnvironment) -> None:
+    await env.ran("a", "CREATE TABLE e (g int, x numeric, i interval)")
+    query = "SELECT g, max(x) a, min(x) b, max(i) c, min(i) d FROM e GROUP BY g"
+    await env.ran("a", f"CREATE MATERIALIZED VIEW m AS {query}")
+    for x, i in (("1.50", "1 mon"), ("1.5", "29 days 24:00:00"), ("1.500", "30 days")):
+        await env.ran("a", f"INSERT INTO e VALUES (1, {x}, '{i}'), (1, -{x}, '-100 days')")
+        assert await _rows(env, "SELECT * FROM m") == await _rows(env, query)
+    assert await _rows(env, query) == ["1|1.5|-1.5|29 days 24:00:00|-100 days"]
+
+
 async def test_arrays_and_keys_beside_those_with_a_scale(env: TestEnvironment) -> None:
     await env.ran("a", "CREATE TABLE p (x numeric[], y numeric(5, 2)[], z numeric)")
     await env.ran("a", "INSERT INTO p VALUES ('{1.5,NaN}', '{1.5,2}', 2), ('{2.0}', '{2}', 1.5)")
