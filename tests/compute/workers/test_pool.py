@@ -112,7 +112,8 @@ def test_cancelled_dataflow_waits_for_no_peer(monkeypatch: pytest.MonkeyPatch) -
         dataflow = engine.create(DESCRIPTION, {T.id: schema_of(COLUMNS)})
         dataflow.hydrate(INPUT)
         arrived, over = threading.Event(), threading.Event()
-        real = Channel.agree
+        told = threading.Semaphore(0)
+        real, tell = Channel.agree, Channel.cancel
 
         def agree(self: Channel) -> None:
             if self.index == 0:
@@ -120,11 +121,18 @@ def test_cancelled_dataflow_waits_for_no_peer(monkeypatch: pytest.MonkeyPatch) -
                 over.wait(60)
             real(self)
 
+        def cancelled(self: Channel) -> None:
+            tell(self)
+            told.release()
+
         monkeypatch.setattr(Channel, "agree", agree)
+        monkeypatch.setattr(Channel, "cancel", cancelled)
 
         def cancel() -> None:
             arrived.wait(60)
             dataflow.cancel()
+            for _ in range(2):  # else the first worker may be done before it is told
+                told.acquire(timeout=60)
             over.set()
 
         threading.Thread(target=cancel).start()
