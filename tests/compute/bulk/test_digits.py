@@ -17,6 +17,7 @@ from foreshore.compute.engine import Input
 from foreshore.errors import DataError
 from foreshore.expr.bounds import bound_of, never_overflows
 from foreshore.expr.columns import columns_of
+from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import (
     Aggregate,
@@ -46,7 +47,8 @@ from tests.sql.catalog import TestCatalog
 CATALOG = TestCatalog(
     "CREATE TABLE t (g int, a numeric(15, 2) NOT NULL, b numeric(38, 2), c numeric, k int)"
 )
-SCHEMA = CATALOG.resolve_item(("t",)).desc.stored_schema()
+DESC = CATALOG.resolve_item(("t",)).desc
+SCHEMA = DESC.stored_schema()
 QUERIES = (
     "SELECT g, sum(a * (1 - b)), sum(a), count(b), avg(b) FROM t GROUP BY g",
     "SELECT sum(a * b * b), max(b), count(*) FROM t",
@@ -104,7 +106,9 @@ def engine(folder: Path) -> Iterator[DuckDbEngine]:
 def table_of(rows: list[tuple[Any, ...]], diffs: list[int]) -> pa.Table:
     schema = update_schema(SCHEMA)
     columns = [*zip(*rows, strict=True)] or [()] * 5
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=False)]
+    arrays = [
+        to_array(values, column.type) for values, column in zip(columns, DESC.columns, strict=True)
+    ]
     arrays += [pa.array([1] * len(rows), pa.int64()), pa.array(diffs, pa.int64())]
     return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from foreshore.compute.arrange import arrangement as arrangement_module
 from foreshore.compute.keys import group_keys as group_keys_module
 from foreshore.compute.keys import layout as layout_module
+from foreshore.compute.keys import per_run as per_run_module
 from foreshore.compute.keys import secondary as secondary_module
 from foreshore.compute.keys.group_keys import GroupKeys
 from foreshore.compute.keys.key_index import KeyIndex
@@ -101,7 +102,7 @@ def test_rows_by_other_columns_are_those_of_model(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrangement_module, "TAIL_ROWS", tail)
         patch.setattr(layout_module, "TAIL_ROWS", tail)
-        patch.setattr(secondary_module, "LARGE", large)
+        patch.setattr(per_run_module, "LARGE", large)
         asyncio.run(check())
 
 
@@ -119,7 +120,7 @@ def wanted(now: dict[int, Row]) -> Counter[Row]:
 
 
 def test_large_run_is_not_hashed_before_it_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secondary_module, "LARGE", 1)
+    monkeypatch.setattr(per_run_module, "LARGE", 1)
     index = KeyIndex(T, Unique("k", (0,)), DESC, 0)
     index.fill(index.layout.updates(table([((1, 1, "x"), 1), ((2, 1, ""), 1)]).table), 0)
     index.arrangement._spill()
