@@ -7,6 +7,7 @@ STAMP := $(VENV)/.set-up
 LAYERS := server adapter catalog sql compute storage
 RUN_FLAGS ?=
 TEST_FLAGS ?=
+PROFILE ?= full
 
 # Else each of the many processes that the tests start would compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,7 +39,7 @@ test: setup
 
 # What `make test` leaves out, and random input again with all examples; data goes to a disk.
 test-full: setup
-	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(BIN)/pytest --hypothesis-profile full \
+	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(BIN)/pytest --hypothesis-profile $(PROFILE) \
 		-m 'not slow and (full or hypothesis or scaled)' -n 2 --dist loadfile $(TEST_FLAGS)
 
 test-slow: setup

@@ -1,7 +1,8 @@
 """How many examples a test over random input runs: few in `make test`, all in `make test-full`.
 
-Hypothesis's profile says which: `dev`, unless `--hypothesis-profile full` is given. A test that sets
-its own number, of examples or of seeds, says what it is in full and lets it scale with the profile:
+Hypothesis's profile says which: `dev`, unless `--hypothesis-profile` is given with `full`, or with
+`landing`, seven tenths of it, for what lands within half an hour. A test that sets its own number,
+of examples or of seeds, says what it is in full and lets it scale with the profile:
 
     @settings(max_examples=examples(300))
 """
@@ -9,16 +10,18 @@ its own number, of examples or of seeds, says what it is in full and lets it sca
 from hypothesis import HealthCheck, settings
 
 FULL_EXAMPLES = 100
+LANDING_EXAMPLES = 70
 DEV_EXAMPLES = 20
 FEWEST = 3
 
 
 def register_profiles() -> None:
-    """Register both profiles, and load `dev`; pytest's option loads the other one."""
+    """Register the profiles, and load `dev`; pytest's option loads another one."""
     # A property holds or not, however slow the machine is that finds out.
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("dev", common, max_examples=DEV_EXAMPLES)
     settings.register_profile("full", common, max_examples=FULL_EXAMPLES)
+    settings.register_profile("landing", common, max_examples=LANDING_EXAMPLES)
     settings.load_profile("dev")
 
 
