@@ -182,7 +182,7 @@ class Portal(Protocol):
 
 
 class Proof(Protocol):
-    """What tells whether the rows of a statement with some arguments are still the same."""
+    """A check of whether a statement with given arguments would still return the same rows."""
 
 
 class RowsAtHand(NamedTuple):

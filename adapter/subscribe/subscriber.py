@@ -113,7 +113,7 @@ class Subscriber:
 
     @property
     def source(self) -> Source:
-        """What it subscribes to."""
+        """The relation it subscribes to."""
         return self._request.source
 
     @property

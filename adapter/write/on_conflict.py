@@ -30,7 +30,7 @@ from foreshore.table_rows import TableRows
 
 
 class Upserted(NamedTuple):
-    """What an INSERT ... ON CONFLICT has staged."""
+    """The rows that an INSERT ... ON CONFLICT has staged."""
 
     rows: TableRows  # inserted and updated
     places: Ints  # of the proposed row that each is of, where equal rows count each

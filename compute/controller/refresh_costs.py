@@ -1,4 +1,4 @@
-"""What refreshes cost: the choice between changes and computing anew, for the policy auto.
+"""Costs of refreshes, by which the policy auto chooses between changes and computing anew.
 
 A replica counts the CPU that the operators of a dataflow took to begin, and in all steps since. If
 the steps of one refresh took more than the beginning, the view's dataflow is dropped and computed

@@ -5,8 +5,8 @@
     at_or_after the first time that can be read from a given one on
 
 The caller knows who reads: it asks for times that no transaction holds. Peeks that wait, and
-streams, are known here. A mirror, which is there for speed only, gives way. A time that is skipped
-once is never read, though some replica may know it.
+streams, are known here. A mirror, which only makes reads faster, is dropped when it stands in the
+way. A time that is skipped once is never read, though some replica may know it.
 """
 
 from collections.abc import Iterable, Mapping

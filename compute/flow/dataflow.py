@@ -19,7 +19,7 @@ from foreshore.compute.flow.collection import Collections, Import
 from foreshore.compute.flow.convert import (
     batch_of,
 )
-from foreshore.compute.flow.hydration import Hydration
+from foreshore.compute.flow.hydration import Beginning, Hydration
 from foreshore.compute.flow.index import FlowIndex, index_key
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
@@ -114,16 +114,14 @@ class FlowDataflow:
 
     def _hydration(self, inputs: Mapping[GlobalId, Input], groups: Groups | None) -> Hydration:
         context = self._context
-        if groups:
-            assert context.peers is not None
-            return SpreadHydration(
-                self._operators, self._rows, self._numbers, self._imports, inputs,
-                self._description.as_of, context, context.peers, groups,
-            )  # fmt: skip
-        return Hydration(
+        beginning = Beginning(
             self._operators, self._rows, self._numbers, self._imports, inputs,
-            self._description.as_of, self._bulk, context,
+            self._description.as_of,
         )  # fmt: skip
+        if not groups:
+            return Hydration(beginning, self._bulk, context)
+        assert context.peers is not None
+        return SpreadHydration(beginning, context, context.peers, groups)
 
     # --- steps
 

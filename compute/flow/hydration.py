@@ -5,6 +5,7 @@ from a bulk engine if they are made of many rows. All else goes through the oper
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import thread_time_ns
 
 import numpy as np
@@ -34,35 +35,37 @@ from foreshore.update import Timestamp
 BULK_ROWS = 50_000  # of inputs, from which on a bulk engine is faster
 
 
-class Hydration:
-    """The first step of the operators of one dataflow; `rows` is the number of the last one."""
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A dataflow to hydrate as of a time; `rows` is the number of the last operator."""
 
-    def __init__(
-        self,
-        operators: Sequence[Operator],
-        rows: int,
-        sources: Mapping[int, GlobalId],
-        imports: Mapping[GlobalId, Import],
-        inputs: Mapping[GlobalId, Input],
-        as_of: Timestamp,
-        engine: Engine | None,
-        context: Context,
-    ) -> None:
-        self.window = Window(as_of, as_of + 1)
-        self._operators = operators
-        self._sources = sources
-        self._imports = imports
-        self._inputs = inputs
-        self._as_of = as_of
+    operators: Sequence[Operator]
+    rows: int
+    sources: Mapping[int, GlobalId]  # by the operator's number
+    imports: Mapping[GlobalId, Import]
+    inputs: Mapping[GlobalId, Input]
+    as_of: Timestamp
+
+
+class Hydration:
+    """The first step of the operators of one dataflow."""
+
+    def __init__(self, beginning: Beginning, engine: Engine | None, context: Context) -> None:
+        self.window = Window(beginning.as_of, beginning.as_of + 1)
+        self._operators = beginning.operators
+        self._sources = beginning.sources
+        self._imports = beginning.imports
+        self._inputs = beginning.inputs
+        self._as_of = beginning.as_of
         self._engine = engine
         self._context = context
         self._interner = context.interner
         self._bulky: dict[int, Begun] = {}
-        for number in range(len(operators)):
+        for number in range(len(self._operators)):
             bulk = self._bulk_of(number)
             if bulk is not None:
                 self._bulky[number] = bulk
-        self._wanted = self._find_wanted(rows)
+        self._wanted = self._find_wanted(beginning.rows)
 
     # --- what is computed in bulk
 

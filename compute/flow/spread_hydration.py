@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.engine import Engine, Input
+from foreshore.compute.engine import Input
 from foreshore.compute.flow import hydration
 from foreshore.compute.flow.batch import Batch, Words, empty
 from foreshore.compute.flow.bulk import Begun, begun
-from foreshore.compute.flow.collection import Import
 from foreshore.compute.flow.convert import fill_words, flat
-from foreshore.compute.flow.hydration import Hydration, group_words
+from foreshore.compute.flow.hydration import Beginning, Hydration, group_words
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.operators.exchange import Exchange
 from foreshore.compute.flow.operators.join import Join
@@ -29,7 +28,6 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
-from foreshore.update import Timestamp
 
 Groups = Mapping[int, Sequence[pa.Table]]  # by the number of the reduction
 
@@ -74,22 +72,12 @@ class SpreadHydration(Hydration):
     """
 
     def __init__(
-        self,
-        operators: Sequence[Operator],
-        rows: int,
-        sources: Mapping[int, GlobalId],
-        imports: Mapping[GlobalId, Import],
-        inputs: Mapping[GlobalId, Input],
-        as_of: Timestamp,
-        context: Context,
-        peers: Peers,
-        groups: Groups,
+        self, beginning: Beginning, context: Context, peers: Peers, groups: Groups
     ) -> None:
         self._given_groups = groups
         self._filled: set[int] = set()
         self._peers = peers
-        engine: Engine | None = None
-        super().__init__(operators, rows, sources, imports, inputs, as_of, engine, context)
+        super().__init__(beginning, None, context)
 
     def _find_wanted(self, rows: int) -> set[int]:
         wanted = {rows}

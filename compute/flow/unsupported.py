@@ -1,4 +1,4 @@
-"""What the engine has no operator for yet."""
+"""Plans for which the engine has no operator."""
 
 
 class Unsupported(Exception):

@@ -1,6 +1,6 @@
-"""What is made of each run of an arrangement, once: of large runs on a thread.
+"""Values computed once from each run of an arrangement, on a thread if the run is large.
 
-It is made when it is first asked for, and with each merge of runs that have it.
+A value is computed when it is first asked for, and for each merge of runs that have one.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=OfRun)
 
 
 class PerRun(Generic[T]):
-    """What `make` makes of the runs of `arrangement`; owned by the event loop."""
+    """The values of `make` for the runs of `arrangement`; owned by the event loop."""
 
     def __init__(self, arrangement: Arrangement, make: Callable[[Run], T]) -> None:
         self._make = make  # may take long

@@ -51,7 +51,7 @@ def edges() -> pa.Table:
 
 
 class Steps:
-    """What changes in each round beside lines, the same for both sides."""
+    """The changes of each round in tables other than lineitem, the same for both sides."""
 
     def __init__(self) -> None:
         self.round = EVENTS // ARRIVE

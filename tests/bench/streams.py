@@ -1,4 +1,4 @@
-"""What arrives without end, for `sustained.py`: events of Nexmark, orders of TPC-H with their lines.
+"""Endless streams of rows for `sustained.py`: events of Nexmark, orders of TPC-H with their lines.
 
 A `Stream` has a view, the tables that it reads, and batches of rows that are appended to some of
 these. Batches of TPC-H have whole orders with their lines; all other tables are there before.

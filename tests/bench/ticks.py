@@ -1,4 +1,4 @@
-"""What an engine takes to hydrate the demo's views and to keep them up: `python -m tests.bench.ticks`.
+"""CPU of hydrating the demo's views and of keeping them up to date: `python -m tests.bench.ticks`.
 
 All flights of 2013 as they were known in July; then flights are corrected, one in each step and
 10,000 in each, and the medians shown. Arguments: `duckdb` or `spark`, then the views (all, if none).

@@ -1,4 +1,4 @@
-"""What changes cost a view with window functions, by how far they reach.
+"""Costs of changes in views with window functions, by how far they reach.
 
     python -m tests.bench.windows [rows] [partitions]
 

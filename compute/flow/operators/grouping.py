@@ -1,4 +1,4 @@
-"""What all grouping operators share: sorting updates by group and finding the points of change."""
+"""Common parts of grouping operators: sorting updates by group and finding the points of change."""
 
 import numpy as np
 

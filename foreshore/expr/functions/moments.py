@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from foreshore.expr.functions.function import hidden
 from foreshore.expr.functions.rows import fail, mapped
+from foreshore.expr.functions.spreads import SPREADS
 
 
 def _checked(moment: float) -> float:
@@ -54,12 +55,7 @@ def _intercept(sxx: float, sxy: float, sx: float, sy: float, n: int) -> float | 
     return None if slope is None else (sy - sx * slope) / n
 
 
-for _name, _sample, _root in (
-    ("var_samp", True, False),
-    ("var_pop", False, False),
-    ("stddev_samp", True, True),
-    ("stddev_pop", False, True),
-):
+for _name, _sample, _root in SPREADS:
     hidden(
         f"{_name}(float8,int8)",
         "float8 int8",

@@ -18,6 +18,7 @@ from foreshore.expr.datum import from_array
 from foreshore.expr.functions.function import Outcome, Signature, hidden
 from foreshore.expr.functions.number import NO_REST, rows_of
 from foreshore.expr.functions.rows import computed
+from foreshore.expr.functions.spreads import SPREADS
 from foreshore.numbers import column_of
 from foreshore.types import NUMERIC, SqlType
 
@@ -114,12 +115,7 @@ hidden(
 )
 hidden("number_sum_of(number[])", "number[]", "number", _sum_of, fallible=True)
 hidden("average(number,int8)", "number int8", "number", rows_of(_average), fallible=True)
-for _name, _sample, _root in (
-    ("var_samp", True, False),
-    ("var_pop", False, False),
-    ("stddev_samp", True, True),
-    ("stddev_pop", False, True),
-):
+for _name, _sample, _root in SPREADS:
     hidden(
         f"{_name}(number,number,int8)",
         "number number int8",

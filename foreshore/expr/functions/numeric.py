@@ -46,6 +46,7 @@ from foreshore.expr.functions.quotients import (
     with_errors,
 )
 from foreshore.expr.functions.rows import DIVISION_BY_ZERO, fail
+from foreshore.expr.functions.spreads import SPREADS
 from foreshore.types import (
     MAX_PLANNED_SCALE,
     NUMERIC_DIGITS,
@@ -496,12 +497,7 @@ def _division_digits(x: Decimal, y: Decimal) -> int:
 
 
 hidden("average(numeric,int8)", "numeric int8", quotient, _average, fallible=True)
-for _name, _sample, _root in (
-    ("var_samp", True, False),
-    ("var_pop", False, False),
-    ("stddev_samp", True, True),
-    ("stddev_pop", False, True),
-):
+for _name, _sample, _root in SPREADS:
     hidden(
         f"{_name}(numeric,numeric,int8)",
         "numeric numeric int8",

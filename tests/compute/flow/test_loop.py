@@ -296,7 +296,7 @@ def test_recursion_computed_anew_at_some_times_is_exact(
 def test_many_changes_make_a_recursion_anew(
     own_engine: FlowEngine, monkeypatch: pytest.MonkeyPatch, anew: bool
 ) -> None:
-    """What decides are the numbers of changes and of rows; a step that fails changes nothing."""
+    """The numbers of changes and of rows decide; a step that fails changes nothing."""
     monkeypatch.setattr(loop, "ANEW_LEAST", 8 if anew else 9)
     edges: Rows = Counter({(node, node + 1): 1 for node in range(20)})
     moved: Rows = Counter({(node, node + 2 if node < 4 else node + 1): 1 for node in range(20)})

@@ -131,7 +131,7 @@ def test_cancelled_dataflow_waits_for_no_peer(monkeypatch: pytest.MonkeyPatch) -
         def cancel() -> None:
             arrived.wait(60)
             dataflow.cancel()
-            for _ in range(2):  # else the first worker may be done before it is told
+            for _ in range(2):  # until the second worker has heard of it, too
                 told.acquire(timeout=60)
             over.set()
 
