@@ -14,6 +14,7 @@ So `(value, rest)` orders and identifies numbers on each engine, and all three o
 display scales within equal ones. NaN is the greatest, after infinity, as in PostgreSQL.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from decimal import (
     MAX_EMAX,
@@ -25,7 +26,6 @@ from decimal import (
     Context,
     Decimal,
 )
-from math import floor
 
 import pyarrow as pa
 
@@ -37,6 +37,7 @@ MOST_DIGITS = 131_072  # before the point
 MOST_SCALE = 16_383
 MOST_RESULT_SCALE = 2_000  # of round() and trunc()
 MOST_QUOTIENT_SCALE = 1_000
+MOST_FACTORIAL = 32_177
 _SIGNIFICANT = 16  # the least number of significant digits of what is rounded
 
 WIDE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP, traps=[])
@@ -173,7 +174,7 @@ def multiplied(a: Decimal, b: Decimal) -> Decimal:
 
 def _base_weight(value: Decimal) -> int:
     """Return the place of the first digit in base 10,000."""
-    return floor(value.adjusted() / 4) if value else 0
+    return math.floor(value.adjusted() / 4) if value else 0
 
 
 def _first_digit(value: Decimal) -> int:
@@ -278,6 +279,42 @@ def trimmed(value: Decimal) -> Decimal:
     while scale and digits % 10 == 0:
         digits, scale = digits // 10, scale - 1
     return _of_units(digits, scale)
+
+
+def least_scale(value: Decimal) -> int | None:
+    """Return the least scale that shows all digits; None if `value` is not finite."""
+    return scale_of(trimmed(value)) if value.is_finite() else None
+
+
+def _common_units(a: Decimal, b: Decimal) -> tuple[int, int, int]:
+    """Return finite numbers as integers at their greater scale, and that scale."""
+    scale = max(scale_of(a), scale_of(b))
+    return int(a.scaleb(scale, WIDE)), int(b.scaleb(scale, WIDE)), scale
+
+
+def greatest_divisor(a: Decimal, b: Decimal) -> Decimal:
+    """Return the greatest number of which both are multiples, with the greater scale."""
+    if not (a.is_finite() and b.is_finite()):
+        return NAN
+    x, y, scale = _common_units(a, b)
+    return _of_units(math.gcd(x, y), scale)
+
+
+def least_multiple(a: Decimal, b: Decimal) -> Decimal:
+    """Return the least number that is a multiple of both, with the greater scale."""
+    if not (a.is_finite() and b.is_finite()):
+        return NAN
+    x, y, scale = _common_units(a, b)
+    return _of_units(math.lcm(x, y), scale)
+
+
+def factorial(n: int) -> Decimal:
+    """Return `n` factorial; raises NumericValueOutOfRange if it is negative or too long."""
+    if n < 0:
+        raise NumericValueOutOfRange("factorial of a negative number is undefined")
+    if n > MOST_FACTORIAL:
+        raise overflow()
+    return Decimal(math.factorial(n))
 
 
 def key_text(value: Decimal) -> str:

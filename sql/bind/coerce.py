@@ -176,7 +176,7 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
     if context == "explicit":
         if target in (NUMERIC, NUMBER):
             with located(at):
-                return _constant_of(text)
+                return literal_of_number(text)
         if target.name in ("varchar", "bpchar") and target.length is not None:
             text = text[: target.length]
         elif is_of_sized_strings(target):
@@ -318,10 +318,10 @@ def number(text: str) -> Literal:
             low, high = INTEGERS[name]
             if low <= value <= high:
                 return Literal(value, SqlType(name))
-    return _constant_of(text)
+    return literal_of_number(text)
 
 
-def _constant_of(text: str) -> Literal:
+def literal_of_number(text: str) -> Literal:
     """Return the constant of a numeric that shows the digits of `text`; raises a DataError."""
     type = numeric_of_text(text)
     if type != NUMERIC:

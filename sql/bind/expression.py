@@ -34,6 +34,7 @@ from foreshore.sql.bind.coerce import (
     to_known,
 )
 from foreshore.sql.bind.columns import bind_column, resolve_qualifier
+from foreshore.sql.bind.constant_numbers import computed_number
 from foreshore.sql.bind.grouping_sets import GroupingRef
 from foreshore.sql.bind.long_lists import any_of
 from foreshore.sql.bind.positions import at_of
@@ -243,6 +244,9 @@ class ExpressionBinder:
         with located(at):
             found = resolve(name, types, literals)
         places = offsets or (at,) * len(args)
+        known = computed_number(self.planning, name, args, found, at)
+        if known is not None:
+            return known
         call = Call(found.key, self.coerced(args, found.arg_types, places), found.result)
         return self.planning.zone.applied(call)
 

@@ -221,6 +221,13 @@ for _op in ("+", "*", "/", "<"):
 add("-", "int4 / number")
 add("power", "number / number", *number_cases.POWERS)
 add("log", "number / number", *number_cases.LOGARITHMS)
+for _f in ("scale", "min_scale"):
+    add(_f, "number")
+    add(_f, "numeric(10,2)")
+for _f in ("gcd", "lcm"):
+    add(_f, "number / number", *number_cases.DIVISORS)
+    add(_f, "numeric(10,2) / numeric(20,6)")
+add("factorial", "int8", "0", "1", "5", "20", "21", "100", "-1", "32178", "\\N")
 add("exp", "number", *number_cases.EXPONENTS)
 for _f in ("round", "trunc"):
     add(_f, "number / int4", *number_cases.DIGITS)

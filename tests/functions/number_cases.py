@@ -35,3 +35,8 @@ AGGREGATED = (
     "{12345678901234567890.123,-0.5}", "{0.000,0.0}", "{7.1,7.1,7.1}",
 )  # fmt: skip
 WITHOUT_TIES = tuple(each for each in AGGREGATED if "0.0}" not in each and "1.50," not in each)
+DIVISORS = tuple(
+    f"{a} | {b}"
+    for a in ("0", "0.00", "12", "-1.50", "0.0036", "1e30", "NaN", "-Infinity")
+    for b in ("0", "18", "0.027", "-4.5000", "123456789012345678901234567890", "Infinity")
+)

@@ -78,6 +78,11 @@ def _cut(rounding: str) -> Kernel:
     return rows_of(lambda value, digits=0: numbers.cut(value, digits, rounding))
 
 
+def _finite_scale(scale: Callable[[Decimal], int | None]) -> Kernel:
+    """Return the kernel of a number of digits, NULL of what is not finite."""
+    return rows_of(lambda value: scale(value) if value.is_finite() else None)
+
+
 for _names, _stem, _kernel in (
     ("+", "add", _by_column(pc.add, numbers.added)),
     ("-", "subtract", _by_column(pc.subtract, numbers.subtracted)),
@@ -110,3 +115,10 @@ declare("trunc", "number", "number", _cut(ROUND_DOWN))
 declare("trunc", "number int4", "number", _cut(ROUND_DOWN))
 declare("ceil ceiling", "number", "number", _cut(ROUND_CEILING), fallible=True)
 declare("floor", "number", "number", _cut(ROUND_FLOOR), fallible=True)
+for _args in ("number", "numeric"):
+    declare("scale", _args, "int4", _finite_scale(numbers.scale_of))
+    declare("min_scale", _args, "int4", _finite_scale(numbers.least_scale))
+    _two = f"{_args} {_args}"
+    declare("gcd", _two, "number", rows_of(numbers.greatest_divisor), fallible=True)
+    declare("lcm", _two, "number", rows_of(numbers.least_multiple), fallible=True)
+declare("factorial", "int8", "number", rows_of(numbers.factorial), fallible=True)
