@@ -105,7 +105,7 @@ def as_known(
         ColumnType(column.type, nullable=column.nullable or name in nullable)
         for name, column in zip(table.names, table.columns, strict=True)
     )
-    relation: Relation = Get(id, columns, keys)
+    relation: Relation = Get(id, columns, keys, table.append_only)
     gone = tuple(Literal(None, each.type) for each in known if each.type is not None)
     if gone:
         relation = Map(relation, gone)
@@ -116,7 +116,8 @@ def as_known(
         tuple(places.index(i) for i in key) for key in keys if set(key) <= set(places)
     )
     names = tuple(each.name for each in known)
-    desc = RelationDesc(names, tuple(columns[i] for i in places), shown_keys)
+    known_columns = tuple(columns[i] for i in places)
+    desc = RelationDesc(names, known_columns, shown_keys, append_only=table.append_only)
     return desc, Project(relation, tuple(places))
 
 

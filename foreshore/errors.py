@@ -520,6 +520,14 @@ def not_converged(rounds: int) -> DataError:
     )
 
 
+def append_only_error(table: str) -> ObjectNotInPrerequisiteState:
+    """Return the error of a change that would take rows away from an append-only table."""
+    return ObjectNotInPrerequisiteState(
+        f'cannot update or delete rows of append-only table "{table}"',
+        hint="It was created WITH (APPEND ONLY): views over it keep less, as no row ever leaves.",
+    )
+
+
 def data_error(sqlstate: str, message: str) -> str:
     """Return the encoding of an error in an error collection."""
     assert len(sqlstate) == 5, sqlstate

@@ -42,7 +42,12 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
 def _statement(reader: SessionCatalog, item: Item) -> str:
     state = reader.state
     sql = definition_text(state, reader.planned, item)
-    options = statement_heads.maintained_options(item.retain_ms or None, item.memory_limit or None)
+    append_only = item.type == "table" and reader.planned[item.id].desc.append_only
+    if append_only:
+        sql = sql.removesuffix(statement_heads.APPEND_ONLY)
+    options = statement_heads.maintained_options(
+        item.retain_ms or None, item.memory_limit or None, append_only=append_only
+    )
     name = quote_identifier(item.name)
     cluster = "" if item.cluster is None else state.objects[item.cluster].name
     if item.type == "index":

@@ -25,7 +25,7 @@ from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.layout import MANY, KeyedRows
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.constraint import Check, Unique, same
-from foreshore.errors import DataError, InternalError
+from foreshore.errors import DataError, InternalError, append_only_error
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.expr.pointwise import Cell, compiled
@@ -219,6 +219,8 @@ async def stage_rows(
     parts = _parts(deleted, inserted)
     if not parts:
         return
+    if deleted is not None and deleted.num_rows and target.desc.append_only:
+        raise append_only_error(context.planner.state.item(id).name)
     if coordinator.storage.corruptions.messages:
         coordinator.storage.corruptions.check(id)
     unique, keyed = target.planned.unique, [dict[str, KeyedRows]() for _ in parts]

@@ -31,6 +31,7 @@ from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Scalar
+from foreshore.expr.monotonic import is_monotonic
 from foreshore.expr.recursion import is_used
 from foreshore.expr.split import can_fail
 from foreshore.expr.traversal import inputs_of, walk_relations
@@ -214,6 +215,10 @@ class Builder:
             compiler.put(tuple(ColumnType(type_of(each)) for each in scalars), scalars, "key")
         exchange = Exchange(number, layout, scalars, compiler.program(), context.peers, context)
         return self.add(exchange)
+
+    def is_monotonic(self, relation: ir.Relation) -> bool:
+        """Return whether a part of the plan never loses rows, outside of recursions."""
+        return self._outer is None and is_monotonic(relation, self._values)
 
     def spine(self, key: int, texts: Ints) -> OrderedSpine:
         """Return an empty ordered spine."""
@@ -415,7 +420,12 @@ class Builder:
         spine = self.spine(key, program.texts)
         offset, limit = self._bound(top_k.offset) or 0, self._bound(top_k.limit)
         limit = NO_LIMIT if limit is None else limit
-        return self.add(TopK(input, layout, program, spine, row, offset, limit, self.context))
+        monotonic = self.is_monotonic(top_k.input)
+        return self.add(
+            TopK(
+                input, layout, program, spine, row, offset, limit, self.context, monotonic=monotonic
+            )
+        )
 
     def constant_error(self, scalar: Scalar) -> None:
         """Note the error of a scalar without columns, if it fails."""

@@ -78,6 +78,7 @@ class _ReduceBuilder:
             if column.type.element is not None:
                 require_canonical(column.type)
         self._input = builder.at_owners(self._input, reduce.group_key)
+        self._monotonic = builder.is_monotonic(reduce.input)
         self._key = layout_of(columns[:width])
         self._values = layout_of(columns[width:])
         self.layout = composed([self._key, self._values])
@@ -188,7 +189,8 @@ class _ReduceBuilder:
         compiler.put((ColumnType(type_of(value), False),), (value,), form)
         program = compiler.program()
         spine = self._builder.spine(self._key.words, program.texts)
-        return Extremes(program, spine, at, ends, self._builder.context)
+        monotonic = self._monotonic
+        return Extremes(program, spine, at, ends, self._builder.context, monotonic=monotonic)
 
     def _listed(self, aggregate: Aggregate, place: Place) -> Listed:
         compiler = self._compiler()

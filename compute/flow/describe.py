@@ -135,11 +135,13 @@ class _Description:
             case Join() as join, _:
                 return self._join(join, relation)
             case Reduce(), ir.Reduce() as reduce:
-                return _reduce(reduce, on)
+                return _reduce(reduce, on, monotonic=operator.is_monotonic)
             case TopK(), ir.TopK() as top_k:
                 group = _list(f"#{i}" for i in top_k.group_key)
                 order = explain_order(top_k.order_key) or "all columns"
                 kept = f"Arrangement: ordered rows by ({group}), in order of {order}"
+                if operator.kept is not None:
+                    kept += f": the first {operator.kept} of each group, as the input is monotonic"
                 return f"{explain_operator(top_k)} {on}", (kept,)
             case WindowFunctions() as operator, ir.Window() as window:
                 group = _list(f"#{i}" for i in window.partition)
@@ -225,7 +227,7 @@ class _Description:
         return f"operator {operator.inputs[input]}"
 
 
-def _reduce(reduce: ir.Reduce, on: str) -> tuple[str, Sequence[str]]:
+def _reduce(reduce: ir.Reduce, on: str, *, monotonic: bool) -> tuple[str, Sequence[str]]:
     key = _list(map(explain_scalar, reduce.group_key))
     least = [explain_scalar(s) for s in reduce.group_key if shows_least(type_of(s))]
     shown = [f"Arrangement: ordered rows by ({key}): equal values of {each}" for each in least]
@@ -236,6 +238,8 @@ def _reduce(reduce: ir.Reduce, on: str) -> tuple[str, Sequence[str]]:
         made = [a for a in reduce.aggregates if kind_of_aggregate(a) == kind]
         if made or kind == "sums":
             functions = ", ".join(map(explain_aggregate, made)) or "rows"
+            if kind == "extreme" and monotonic:
+                kept = "first and last rows, as the input is monotonic,"
             lines.append(f"Arrangement: {kept} by ({key}): {functions}")
     return f"Reduce {on} by ({key})", (*lines, *shown)
 

@@ -336,11 +336,15 @@ class Constant(Node, frozen=True, cache_hash=True):
 
 
 class Get(Node, frozen=True, cache_hash=True):
-    """The collection `id`: a shard, an index's collection, a catalog relation."""
+    """The collection `id`: a shard, an index's collection, a catalog relation.
+
+    An `append_only` one never loses rows.
+    """
 
     id: GlobalId
     columns: tuple[ColumnType, ...]
     keys: tuple[tuple[int, ...], ...] = ()
+    append_only: bool = False
 
 
 class LocalGet(Node, frozen=True, cache_hash=True):

@@ -94,6 +94,7 @@ class CreateTableStatement(Syntax):
     on_commit: OnCommit | None = None
     foreign_keys: tuple[ForeignKeyDefinition, ...] = ()
     indexes: tuple[tuple[str | None, str], ...] = ()  # names, and texts of the keys
+    append_only: bool = False
 
     @property
     def columns(self) -> tuple[ColumnDefinition, ...]:

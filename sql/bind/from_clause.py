@@ -182,7 +182,7 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
         if not planning.zone.is_utc:
             return _renumbered(planning, view.in_zone(planning.zone.name))
     if view.definition is None:
-        return Get(view.id, view.desc.columns, view.desc.keys)
+        return Get(view.id, view.desc.columns, view.desc.keys, view.desc.append_only)
     return _renumbered(planning, view.definition)
 
 

@@ -37,8 +37,6 @@ from foreshore.expr.ir import (
     Union,
     Window,
 )
-from foreshore.expr.traversal import inputs_of
-from foreshore.ids import GlobalId
 from foreshore.types import has_one_form
 
 Key = frozenset[int]
@@ -65,33 +63,6 @@ def default_key(relation: Relation) -> tuple[int, ...]:
         if key:
             return tuple(sorted(key))
     return tuple(range(len(columns_of(relation))))
-
-
-def is_monotonic(relation: Relation, append_only: Callable[[GlobalId], bool]) -> bool:
-    """Return whether `relation` never loses rows as long as its inputs do not."""
-    monotonic: dict[int, bool] = {}
-
-    def check(node: Relation) -> bool:
-        match node:
-            case Get(id=id):
-                return append_only(id)
-            case LocalGet(number=number):
-                return monotonic.get(number, False)
-            case Let(number=number, value=value, body=body):
-                monotonic[number] = check(value)
-                return check(body)
-            case Constant() | Map() | Filter() | Project() | FlatMap() | Join() | Union():
-                return all(map(check, inputs_of(node)))
-            case Reduce(group_key=key, aggregates=()) if key:
-                return check(node.input)
-            case Threshold(input=input):
-                return check(input)
-            case Reduce() | TopK() | Window() | TemporalFilter() | Negate():
-                return False
-            case JoinOn() | LetRec() | Recursive():
-                return False
-
-    return check(relation)
 
 
 def _smallest(keys: Iterable[Key]) -> Keys:

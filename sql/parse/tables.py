@@ -62,7 +62,7 @@ class TableParser(TablePartParser):
             if not self.accept_symbol(","):
                 break
         self.expect_symbol(")")
-        retain = self._retention("fillfactor")  # accepted without effect
+        retain, append_only = self._table_options()
         on_commit = self._on_commit()
         if self.at_word("inherits", "partition", "using", "with", "without", "tablespace"):
             self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
@@ -70,7 +70,7 @@ class TableParser(TablePartParser):
         own = tuple(each for each in constraints if isinstance(each, ast.ConstraintDefinition))
         return ast.CreateTableStatement(
             name, tuple(columns), own, if_not_exists, retain, temporary, on_commit, foreign,
-            tuple(indexes),
+            tuple(indexes), append_only,
         )  # fmt: skip
 
     def _like(self) -> ast.LikeTable:
@@ -98,34 +98,47 @@ class TableParser(TablePartParser):
         self.expect("rows")
         return "preserve rows" if preserve else "delete rows"
 
-    def _retention(self, ignored: str | None = None) -> ast.Retain | None:
-        """Parse `WITH (RETAIN HISTORY [=] FOR 'interval')`, if present.
+    def _table_options(self) -> tuple[ast.Retain | None, bool]:
+        """Parse `WITH (RETAIN HISTORY FOR 'interval', APPEND ONLY)` of a table, if present.
 
-        An option `ignored` is also accepted.
+        Also returns whether the table is append-only. `fillfactor` has no effect.
         """
-        if not (self.at_word("with") and self.peek(2).value in ("retain", ignored)):
-            return None
+        options = ("retain", "append", "fillfactor")
+        if not (self.at_word("with") and self.peek(2).value in options):
+            return None, False
         self.advance()
-        return self._retain_options(ignored)
-
-    def _retain_options(self, ignored: str | None = None) -> ast.Retain | None:
-        """Parse a list of options in parentheses without duplicates."""
         said: dict[str, ast.Retain | None] = {}
 
         def option() -> None:
             token = self.token
             if token.value in said:
                 raise SyntaxError_("conflicting or redundant options", position=token.start + 1)
-            if token.value == ignored:
+            found = None
+            if token.value == "fillfactor":
                 self._option()
-                said[ignored] = None
-            elif ignored is not None and token.value != "retain":
-                self.unsupported(f"WITH ({token.value})")
+            elif token.value == "append":
+                self.expect("append", "only")
+            elif token.value == "retain":
+                found = self._retain()
             else:
-                said["retain"] = self._retain()
+                self.unsupported(f"WITH ({token.value})")
+            said[token.value] = found
 
         self.in_parentheses(option)
-        return said.get("retain")
+        return said.get("retain"), "append" in said
+
+    def _retain_options(self) -> ast.Retain:
+        """Parse `(RETAIN HISTORY [=] FOR 'interval')`."""
+        found: list[ast.Retain] = []
+
+        def option() -> None:
+            if found:
+                at = self.token.start + 1
+                raise SyntaxError_("conflicting or redundant options", position=at)
+            found.append(self._retain())
+
+        self.in_parentheses(option)
+        return found[0]
 
     def _maintained_options(self) -> tuple[ast.Retain | None, ast.MemoryLimit | None]:
         """Parse `WITH (RETAIN HISTORY FOR ..., MEMORY LIMIT = ...)`, if present."""

@@ -49,9 +49,14 @@ def materialized_view_in_cluster(sql: str, name: str, cluster: str, options: str
     )
 
 
-def maintained_options(retain_ms: int | None, memory_limit: int | None = None) -> str:
+APPEND_ONLY = " WITH (APPEND ONLY)"  # at the end of a table's definition
+
+
+def maintained_options(
+    retain_ms: int | None, memory_limit: int | None = None, *, append_only: bool = False
+) -> str:
     """Return the options of how long history is kept, and how many bytes may be taken."""
-    options = []
+    options = ["APPEND ONLY"] if append_only else []
     if retain_ms:
         kept = format_text((0, 0, retain_ms * 1000), INTERVAL)
         options.append(f"RETAIN HISTORY FOR '{kept}'")

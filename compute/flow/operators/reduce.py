@@ -21,7 +21,7 @@ from foreshore.compute.flow.operators.grouping import grouped, points_of, sorted
 from foreshore.compute.flow.operators.listed import Listed
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.operators.rows import put_null
-from foreshore.compute.flow.operators.staged import StagedRows
+from foreshore.compute.flow.operators.staged import StagedRows, changes_at
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.sorter import partitioned
@@ -126,7 +126,10 @@ class End:
 
 
 class Extremes(StagedRows):
-    """The least and the greatest value of each group: the first and the last of ordered rows."""
+    """The least and the greatest value of each group: the first and the last of ordered rows.
+
+    If the input is `monotonic`, no others are kept.
+    """
 
     def __init__(
         self,
@@ -135,25 +138,36 @@ class Extremes(StagedRows):
         value: int,
         ends: Sequence[End],
         context: Context,
+        *,
+        monotonic: bool = False,
     ) -> None:
         super().__init__(spine)
         self._program = program
         self._value = value  # the value's first word in the spine's rows
         self._ends = tuple(ends)
         self._context = context
+        self.monotonic = monotonic
 
     def put(self, points: Points, count: Ints, input: Batch, words: Words) -> None:
         """Write the words of these aggregates for each point, given the input's updates.
 
         `count` is how many rows a group has: where it has none, none are looked for.
         """
-        self._stage(self._program.run(input, self._context))
+        updates, seed = self._program.run(input, self._context), self._context.seed
+        if self.monotonic:
+            self._stage_growing(updates, seed)
+        else:
+            self._stage(updates)
         both = self._spine.ends(
             points,
             count,
             first=any(not end.is_last for end in self._ends),
             last=any(end.is_last for end in self._ends),
         )
+        if self.monotonic:
+            found = np.concatenate([numbers for numbers, _ in both])
+            rows = np.concatenate([there for _, there in both])
+            self._keep(changes_at(points, found, rows, np.ones(len(found), np.int64), seed))
         for end in self._ends:
             found, there = both[end.is_last]
             null = np.ones(len(points), np.bool_)
@@ -246,6 +260,11 @@ class Reduce:
         self._always = always  # a group without a key is there without rows
         self._begun = not always
         self._beginning = False
+
+    @property
+    def is_monotonic(self) -> bool:
+        """Whether of minima and maxima only the present ones are kept."""
+        return any(isinstance(each, Extremes) and each.monotonic for each in self._ordered)
 
     @property
     def has_lists(self) -> bool:

@@ -9,9 +9,9 @@ from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Layout
-from foreshore.compute.flow.operators.grouping import consolidated, grouped, points_of
+from foreshore.compute.flow.operators.grouping import grouped, points_of
 from foreshore.compute.flow.operators.operator import Window
-from foreshore.compute.flow.operators.staged import StagedRows
+from foreshore.compute.flow.operators.staged import StagedRows, changes_at
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.sums import SumTable
@@ -22,7 +22,8 @@ NO_LIMIT = (1 << 62) - 1
 class TopK(StagedRows):
     """The rows of each group from `offset` on, at most `limit`, in order.
 
-    `program` makes the key, the words that order the rows, and from word `row` on the row.
+    `program` makes the key, the words that order the rows, and from word `row` on the row. If the
+    input is `monotonic`, only the first `offset + limit` rows are kept.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class TopK(StagedRows):
         offset: int,
         limit: int,
         context: Context,
+        *,
+        monotonic: bool = False,
     ) -> None:
         super().__init__(spine)
         self.inputs: tuple[int, ...] = (input,)
@@ -44,25 +47,25 @@ class TopK(StagedRows):
         self._offset = offset
         self._limit = limit
         self._context = context
+        self.kept = offset + limit if monotonic and limit < NO_LIMIT else None
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the changes of the first rows."""
         updates = self._program.run(inputs[0], self._context)
-        key = self._spine.key
-        order, hashes = grouped(updates, key, self._context.seed)
+        key, seed = self._spine.key, self._context.seed
+        order, hashes = grouped(updates, key, seed)
         points = points_of(order, hashes, updates, key, window)
-        self._stage(updates)
+        if self.kept is None:
+            self._stage(updates)
+        else:
+            self._stage_growing(updates, seed)
         found, words, counts = self._spine.rows_at(points, self._offset, self._limit)
-        words = words[:, self._row :]
-        here = ~points.first[found]
-        gone = ~points.last[found]
-        times = np.concatenate([points.times[found[here]], points.times[found[gone] + 1]])
-        changed = Batch(
-            np.concatenate([words[here], words[gone]]),
-            times,
-            np.concatenate([counts[here], -counts[gone]]),
-        )
-        return consolidated(changed, self._context.seed)
+        if self.kept is not None:
+            first = (found, words, counts)
+            if self._offset:
+                first = self._spine.rows_at(points, 0, self.kept)
+            self._keep(changes_at(points, *first, seed))
+        return changes_at(points, found, words[:, self._row :], counts, seed)
 
 
 class Threshold:

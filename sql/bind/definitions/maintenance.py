@@ -3,6 +3,7 @@
 from foreshore.errors import WrongObjectType
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions.table import require_table
+from foreshore.sql.bind.writes.target import require_deletable
 from foreshore.sql.plan import Maintain, Truncate
 from foreshore.sql.planning import Planning, located
 
@@ -14,6 +15,8 @@ def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Trunc
         with located(ref.at):
             item = planning.catalog.resolve_item(ref.name)
         require_table(item)
+        with located(ref.at):
+            require_deletable(item)
         items.append(item)
     tables = tuple(dict.fromkeys(item.id for item in items))
     return Truncate(tables, statement.restart_identity, statement.cascade)

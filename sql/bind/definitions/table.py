@@ -56,6 +56,7 @@ from foreshore.sql.plan import (
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.column_names import column_refs, with_column_renamed, without_qualifiers
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.sql.rewrite.statement_heads import APPEND_ONLY
 from foreshore.types import ColumnType, RelationDesc, is_composite, written_type
 
 _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
@@ -71,8 +72,15 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
     with located(primary[1].at if len(primary) > 1 else 0):
         refuse_two_primary_keys(name, statement.constraints)
     definition = _define(
-        planning, name, statement.columns, statement.constraints, statement.if_not_exists
+        planning,
+        name,
+        statement.columns,
+        statement.constraints,
+        statement.if_not_exists,
+        append_only=statement.append_only,
     )
+    if statement.append_only and on_commit == "delete rows":
+        raise InvalidTableDefinition("ON COMMIT DELETE ROWS excludes APPEND ONLY")
     foreign = bound_foreign_keys(
         planning, name, definition.desc, definition.constraints, statement.foreign_keys
     )
@@ -106,6 +114,8 @@ def _define(
     definitions: Sequence[ast.ColumnDefinition],
     constraints: Sequence[ast.ConstraintDefinition],
     if_not_exists: bool = False,
+    *,
+    append_only: bool = False,
 ) -> CreateTable:
     planning.in_view = True  # without parameters
     required = _not_null_columns(name, definitions, constraints)
@@ -158,11 +168,12 @@ def _define(
     )
     return CreateTable(
         name,
-        RelationDesc(names, tuple(columns), keys),
+        RelationDesc(names, tuple(columns), keys, append_only=append_only),
         tuple(defaults),
         (*bound, *implied),
         if_not_exists,
-        f"CREATE TABLE {dotted(name.parts)} ({', '.join(parts)})",
+        f"CREATE TABLE {dotted(name.parts)} ({', '.join(parts)})"
+        + (APPEND_ONLY if append_only else ""),
         tuple(map(generated, definitions)),
         tuple(defining.sequences),
         frozenset(planning.depends_on),
@@ -224,7 +235,9 @@ def altered(
     edit = _TableEdit(planning, item)
     for action in sorted(actions, key=_pass):
         edit.apply(action)
-    definition = _define(planning, item.name, edit.columns, edit.constraints)
+    definition = _define(
+        planning, item.name, edit.columns, edit.constraints, append_only=item.desc.append_only
+    )
     return AlterTable(
         item.id,
         definition,

@@ -51,6 +51,7 @@ from foreshore.sql.bind.writes.target import (
     is_stored,
     positions_of,
     refuse_generated,
+    require_deletable,
     returning_over,
     row_of,
     target_table,
@@ -132,6 +133,7 @@ def _on_conflict(
             hint="For example, ON CONFLICT (column_name).",
             position=clause.at + 1,
         )
+    require_deletable(item)
     columns = item.desc.columns
     width = len(columns)
     there = row_of(item, ref, columns)

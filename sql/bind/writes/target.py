@@ -11,6 +11,7 @@ from foreshore.errors import (
     SyntaxError_,
     UndefinedColumn,
     WrongObjectType,
+    append_only_error,
 )
 from foreshore.expr.ir import (
     Column,
@@ -43,6 +44,8 @@ def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
         name = item.name.item
         match item.kind:
             case "table":
+                if verb in ("update", "delete"):
+                    require_deletable(item)
                 return item
             case "view":
                 preposition = {"insert": "into ", "delete": "from "}.get(verb, "")
@@ -55,6 +58,12 @@ def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
                 raise WrongObjectType(f'cannot change {item.kind} "{name}"')
             case "builtin":
                 raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')
+
+
+def require_deletable(item: ItemView) -> None:
+    """Raise an error if rows of a table are never updated or deleted."""
+    if item.desc.append_only:
+        raise append_only_error(item.name.item)
 
 
 def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int, ...]:

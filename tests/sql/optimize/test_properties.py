@@ -9,23 +9,19 @@ from foreshore.expr.ir import (
     Column,
     Constant,
     Filter,
-    Get,
     Join,
     Literal,
     Map,
-    Negate,
     Project,
     Reduce,
     Relation,
     TopK,
-    Union,
     count_all,
 )
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.nullability import nullable_columns, rejects_null
 from foreshore.sql.optimize.properties import (
     default_key,
-    is_monotonic,
     is_unique,
     unique_keys,
 )
@@ -97,15 +93,3 @@ def test_rejects_null_detects_strict_predicates() -> None:
     assert not rejects_null(Call("is_null", (A,), BOOL), 0)
     assert not rejects_null(Call("eq", (Call("coalesce", (A, ONE), INT4), ONE), BOOL), 0)
     assert not rejects_null(Call("is_distinct", (A, ONE), BOOL), 0)
-
-
-def test_is_monotonic_detects_growing_relations() -> None:
-    def append_only(id: GlobalId) -> bool:
-        return id == T.id
-
-    assert is_monotonic(Filter(T, ()), append_only)
-    assert not is_monotonic(Filter(U, ()), append_only)
-    assert not is_monotonic(Union((T, Negate(T))), append_only)
-    assert is_monotonic(Reduce(T, (A,), ()), append_only)
-    assert not is_monotonic(Reduce(T, (A,), (count_all(),)), append_only)
-    assert not is_monotonic(Join((T, Get(GlobalId("u9"), T.columns))), append_only)
