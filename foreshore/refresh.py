@@ -24,9 +24,12 @@ class Refresh(msgspec.Struct, frozen=True):
     """The schedule of a view: at `aligned_to` and every `every_ms` before and after, and at `at`.
 
     With `is_lag` it was given as a target lag, which is aligned to 1970, so that views with the
-    same lag are refreshed together. With the `policy` full, the view is computed anew at each
-    refresh and takes no memory in between; with incremental the changes since the last one are
-    applied, with auto one or the other, as it costs less.
+    same lag are refreshed together; without `every_ms` that is DOWNSTREAM, and the refreshes of the
+    views that read this one are added to `at` as they come near.
+
+    With the `policy` full, the view is computed anew at each refresh and takes no memory in
+    between; with incremental the changes since the last one are applied, with auto one or the
+    other, as it costs less.
     """
 
     every_ms: int | None = None
@@ -34,6 +37,22 @@ class Refresh(msgspec.Struct, frozen=True):
     at: tuple[Timestamp, ...] = ()
     is_lag: bool = False
     policy: RefreshPolicy = "incremental"
+
+    @property
+    def is_downstream(self) -> bool:
+        """Whether the view is refreshed when those that read it are."""
+        return self.is_lag and self.every_ms is None
+
+    def upcoming(self, time: Timestamp, until: Timestamp, most: int) -> list[Timestamp]:
+        """Return the first refresh at or after `time`, and those before `until`, up to `most`."""
+        found: list[Timestamp] = []
+        while len(found) < most and (time < until or not found):
+            time = self.at_or_after(time)
+            if time == NEVER or (found and time >= until):
+                break
+            found.append(time)
+            time += 1
+        return found
 
     def at_or_after(self, time: Timestamp) -> Timestamp:
         """Return the first refresh at or after `time`, NEVER if there is none."""

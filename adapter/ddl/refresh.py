@@ -28,7 +28,8 @@ def schedule_of(context: StatementContext, options: RefreshOptions | None) -> Re
     elif options.every_ms is not None and not options.is_lag:
         aligned = context.coordinator.oracle.read_ts()
     policy: RefreshPolicy = "incremental"
-    is_rare = options.every_ms is None or options.every_ms >= LONG_MS
+    is_downstream = options.is_lag and options.every_ms is None
+    is_rare = not is_downstream and (options.every_ms is None or options.every_ms >= LONG_MS)
     if options.policy == "full" or (options.policy == "auto" and is_rare):
         policy = "full"
     elif options.policy == "auto":

@@ -117,6 +117,8 @@ def refresh_strategy_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         yield {**id, "type": "at-creation"}
         for at in refresh.at:
             yield {**id, "type": "at", "at": at * 1000}
+        if refresh.is_downstream:
+            yield {**id, "type": "downstream"}
         if refresh.every_ms is not None:
             yield {
                 **id,

@@ -33,6 +33,7 @@ class _View:
     anew_ns: int | None = None
     dear: int = 0  # refreshes by changes in a row that cost more than computing anew
     left: int = 0  # refreshes to compute anew
+    reports: dict[str, object] = field(default_factory=dict)  # the last one, by replica
 
 
 class RefreshCosts:
@@ -45,10 +46,13 @@ class RefreshCosts:
         self, id: GlobalId, replica: str, refreshed: Timestamp, operators: Iterable[OperatorStatus]
     ) -> None:
         """Take note of what a replica has spent on a view whose last refresh was at `refreshed`."""
+        view = self._views.setdefault(id, _View())
+        if view.reports.get(replica) is operators:
+            return
+        view.reports[replica] = operators
         own = [each for each in operators if each.dataflow == id]
         if not own:
             return
-        view = self._views.setdefault(id, _View())
         begun = sum(each.hydration_ns for each in own)
         steps = sum(each.step_ns + each.merge_ns for each in own)
         known = view.seen.get(replica)

@@ -5,6 +5,9 @@ refresh, whether or not a replica runs, and reads do not wait. A replica that st
 begins at the next refresh: the shard has the contents until then. With the policy full, all
 replicas drop the dataflow after each refresh, and begin anew at the next one; with the policy auto
 they do so while that costs less (`refresh_costs.py`).
+
+A view with TARGET LAG = DOWNSTREAM has no times of its own. It gets those of the scheduled views
+that read it, as refreshes that are added some seconds ahead, before any import reaches them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +22,9 @@ from foreshore.ids import GlobalId
 from foreshore.refresh import Refresh
 from foreshore.storage.controller import Listen, ListenEvent, StorageController
 from foreshore.update import EMPTY, Timestamp
+
+AHEAD_MS = 10_000  # how far ahead refreshes are added to a view for those that read it
+MOST_AHEAD = 64  # refreshes
 
 
 class Refreshes:
@@ -45,6 +51,8 @@ class Refreshes:
             for shard in dataflow.description.imports
         ]
         self._advance(dataflow)
+        for each in self._scheduled():  # of which this view may need refreshes
+            self._add_downstream(each)
 
     def advance_all(self) -> None:
         """Advance all dataflows, and start those that can begin on a new replica."""
@@ -74,11 +82,43 @@ class Refreshes:
         dataflow = self._dataflows.get(id)
         if dataflow is None or dataflow.description.refresh is None:
             raise ObjectNotInPrerequisiteState(f'"{id}" is not maintained')
+        time = max(at_least, self._free(dataflow))
+        self._add_refresh(dataflow, time)
+        return time
+
+    def _free(self, dataflow: Dataflow) -> Timestamp:
+        """Return the first time at which a refresh may be added: no import has passed it."""
+        shards = [*dataflow.writers, *dataflow.description.imports]
+        return max((u for u in map(self._storage.upper, shards) if u != EMPTY), default=0)
+
+    def _add_downstream(self, dataflow: Dataflow) -> None:
+        """Add the next refreshes of the views that read a DOWNSTREAM view."""
+        schedule = dataflow.description.refresh
+        assert schedule is not None, dataflow.description.id
+        if not (schedule.is_downstream and self._exists(dataflow)):
+            return
+        free = self._free(dataflow)
+        wanted: set[Timestamp] = set()
+        for each in self._scheduled():
+            reader = each.description
+            if dataflow.writers.keys() & set(reader.imports) and reader.refresh is not None:
+                wanted.update(reader.refresh.upcoming(free, free + AHEAD_MS, MOST_AHEAD))
+        for time in sorted(wanted.difference(schedule.at)):
+            self._add_refresh(dataflow, time)
+
+    def _scheduled(self) -> list[Dataflow]:
+        """Return the dataflows that have a schedule."""
+        return [self._dataflows[id] for id in self._listens if id in self._dataflows]
+
+    def _exists(self, dataflow: Dataflow) -> bool:
+        """Whether all that a dataflow reads and writes is there."""
+        shards = (*dataflow.description.imports, *dataflow.writers)
+        return all(map(self._storage.exists, shards))
+
+    def _add_refresh(self, dataflow: Dataflow, time: Timestamp) -> None:
+        """Let a view be refreshed at `time` too."""
         description = dataflow.description
-        shards = [*dataflow.writers, *description.imports]
-        uppers = [upper for upper in map(self._storage.upper, shards) if upper != EMPTY]
-        time = max([at_least, *uppers])
-        assert description.refresh is not None
+        assert description.refresh is not None, description.id
         written = min(map(self._storage.upper, dataflow.writers))
         schedule = description.refresh.and_at(time, written)
         dataflow.description = msgspec.structs.replace(description, refresh=schedule)
@@ -89,14 +129,13 @@ class Refreshes:
                     entry.sinces[shard] = time
         for cluster in dataflow.clusters:
             cluster.send(AddRefresh(description.id, time))
-        return time
 
     def _advance(self, dataflow: Dataflow) -> None:
-        schedule = dataflow.description.refresh
-        assert schedule is not None, dataflow.description.id
-        imports = dataflow.description.imports
-        if not all(map(self._storage.exists, (*imports, *dataflow.writers))):
+        if not self._exists(dataflow):
             return  # the dataflow is dropped with its import soon
+        self._add_downstream(dataflow)
+        schedule, imports = dataflow.description.refresh, dataflow.description.imports
+        assert schedule is not None, dataflow.description.id
         known = min(map(self._storage.upper, imports))
         for shard, writer in dataflow.writers.items():
             upper = self._storage.upper(shard)

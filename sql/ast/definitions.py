@@ -337,7 +337,10 @@ class AlterSequenceStatement(Syntax):
 
 
 class RefreshOption(Syntax):
-    """REFRESH ..., or TARGET LAG: an interval's text, and the time of AT or ALIGNED TO."""
+    """REFRESH ..., or TARGET LAG: an interval's text, and the time of AT or ALIGNED TO.
+
+    A lag without an interval is DOWNSTREAM.
+    """
 
     kind: OneOf["commit", "creation", "at", "every", "lag"]
     interval: str | None

@@ -36,7 +36,8 @@ class RefreshParser(TableParser):
                     self.advance()
                 self.accept_symbol("=")
                 start = self.token.start
-                refreshes.append(ast.RefreshOption("lag", self.string(), None, start))
+                interval = None if self.accept("downstream") else self.string()
+                refreshes.append(ast.RefreshOption("lag", interval, None, start))
             else:
                 self.unsupported(f"WITH ({self.token.value})")
 

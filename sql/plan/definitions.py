@@ -206,7 +206,10 @@ class CreateView(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class RefreshOptions:
-    """When a materialized view is refreshed; see `foreshore.refresh`. The times are scalars."""
+    """When a materialized view is refreshed; see `foreshore.refresh`. The times are scalars.
+
+    A lag without `every_ms` is DOWNSTREAM.
+    """
 
     every_ms: int | None
     aligned_to: Scalar | None

@@ -73,13 +73,15 @@ def view_options(retain_ms: int | None, memory_limit: int | None, refresh: Refre
     if memory_limit:
         options.append(f"MEMORY LIMIT = '{shown(memory_limit)}'")
     if refresh is not None:
-        if refresh.is_lag and refresh.every_ms is not None:
+        if refresh.is_downstream:
+            options.append("TARGET LAG = DOWNSTREAM")
+        elif refresh.is_lag and refresh.every_ms is not None:
             options.append(f"TARGET LAG = '{_interval(refresh.every_ms)}'")
         elif refresh.every_ms is not None:
             aligned = _time(refresh.aligned_to)
             options.append(f"REFRESH EVERY '{_interval(refresh.every_ms)}' ALIGNED TO {aligned}")
         options += [f"REFRESH AT {_time(at)}" for at in refresh.at]
-        if refresh.every_ms is None and not refresh.at:
+        if refresh.every_ms is None and not refresh.at and not refresh.is_lag:
             options.append("REFRESH AT CREATION")
         options.append(f"REFRESH POLICY = {refresh.policy.upper()}")
     return f" WITH ({', '.join(options)})" if options else ""

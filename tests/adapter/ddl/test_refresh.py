@@ -112,6 +112,45 @@ def test_view_with_lag_is_exact_as_of_each_refresh(tmp_path: Path) -> None:
     in_environment(tmp_path, scenario)
 
 
+def test_downstream_view_is_refreshed_with_those_that_read_it(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await made(env, "WITH (TARGET LAG = DOWNSTREAM)")
+        await env.ran("s", "CREATE VIEW plain AS SELECT n FROM m WHERE k = 1")
+        middle = "CREATE MATERIALIZED VIEW middle WITH (TARGET LAG = DOWNSTREAM) AS"
+        await env.ran("s", f"{middle} SELECT n FROM plain")
+        await insert(env)
+        oracle = env.environment.coordinator.oracle
+        begin = oracle.read_ts()
+        await until(lambda: oracle.read_ts() > begin + 1000)
+        assert await env.query("s", READ) == "1\nSELECT 1"  # as nothing needs it
+        top = "CREATE MATERIALIZED VIEW top WITH (TARGET LAG = '400ms') AS SELECT n FROM middle"
+        await env.ran("s", top)
+        for reopened in (False, True):
+            if reopened:
+                await env.reopen()
+                oracle = env.environment.coordinator.oracle
+            begin = oracle.read_ts() + 400
+            while oracle.read_ts() < begin + 1500:
+                await insert(env)
+                await asyncio.sleep(0.02)
+            last = oracle.read_ts()
+            for time in range(begin - begin % 400 + 400, last, 139):
+                at = f"AS OF {time}"
+                count = f"SELECT count(*) FROM t WHERE k = 1 AS OF {time - time % 400}"
+                expected = await env.query("s", count)
+                for read in (READ, "SELECT n FROM middle", "SELECT n FROM top"):
+                    assert await env.query("s", f"{read} {at}") == expected, (read, time)
+        shown = await env.query("s", "SHOW CREATE MATERIALIZED VIEW m")
+        assert "WITH (TARGET LAG = DOWNSTREAM, REFRESH POLICY = AUTO)" in shown
+        strategies = "SELECT type FROM mz_internal.mz_materialized_view_refresh_strategies"
+        assert "downstream" in await env.query("s", strategies)
+        await env.ran("s", "DROP MATERIALIZED VIEW top", "REFRESH MATERIALIZED VIEW m")
+        expected = await env.query("s", "SELECT count(*) FROM t WHERE k = 1")
+        assert await env.query("s", READ) == expected
+
+    in_environment(tmp_path, scenario)
+
+
 def test_single_refreshes_happen_at_their_times(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         now = env.environment.coordinator.oracle.read_ts()
