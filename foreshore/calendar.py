@@ -113,6 +113,13 @@ def zone_abbreviation(zone: tzinfo, micros: int) -> str:
     return at.tzname() or format_offset(utc_offset(zone, micros))
 
 
+def summer_time(zone: tzinfo, micros: int) -> int:
+    """Return the part of the offset in seconds that is summer time, at `micros` of UTC."""
+    at = _within_python(micros).replace(tzinfo=UTC).astimezone(zone)
+    summer = at.dst()
+    return 0 if summer is None else round(summer.total_seconds())
+
+
 def local_offset(zone: tzinfo, micros: int) -> int:
     """Return the offset in seconds of the local time `micros` in `zone`.
 

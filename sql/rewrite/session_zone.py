@@ -207,6 +207,11 @@ def _field(zone: _Zone, call: Call) -> Scalar:
     return _with_zone(zone, call)
 
 
+def _between(zone: _Zone, call: Call) -> Scalar:
+    unit, *moments = call.args
+    return Call("datediff(text,timestamp,timestamp)", (unit, *map(zone.local, moments)), call.type)
+
+
 def _to_char(zone: _Zone, call: Call) -> Scalar:
     moment, template = call.args
     return Call("to_char(timestamp,text)", (zone.local(moment), template), call.type)
@@ -255,6 +260,7 @@ RULES: dict[str, Rule] = {
     "extract(text,timestamptz)": _field,
     "date_part(text,timestamptz)": _field,
     "to_char(timestamptz,text)": _to_char,
+    "datediff(text,timestamptz,timestamptz)": _between,
     "to_timestamp(text,text)": _read,
     "make_timestamptz(int4,int4,int4,int4,int4,float8)": _read,
     **dict.fromkeys(

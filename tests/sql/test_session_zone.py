@@ -142,6 +142,9 @@ INDEPENDENT = {
     "timezone(interval,timestamp)",
     "date_trunc(text,timestamptz,text)",
     "date_bin(interval,timestamptz,timestamptz)",
+    "date_bin_hopping(interval,interval,timestamptz)",
+    "date_bin_hopping(interval,interval,timestamptz,timestamptz)",
+    "timezone_offset(text,timestamptz)",
 }
 # Functions that the rules substitute.
 ZONED = (

@@ -32,6 +32,13 @@ async def _one(env: TestEnvironment, expression: str) -> str:
         ("18446744073709551615::uint8::numeric + 1", "18446744073709551616"),
         ("to_jsonb(LIST[1, NULL]), to_jsonb(MAP['a' => ROW(1, 'x')])",
          '[1, null]|{"a": {"f1": 1, "f2": "x"}}'),
+        ("timezone_offset('america/new_york', '2023-06-01 00:00+00')", "(EDT,-05:00:00,01:00:00)"),
+        ("(timezone_offset('Europe/Vienna', '2023-11-05')).abbrev", "CET"),
+        ("string_agg(date_bin_hopping::text, ',') FROM date_bin_hopping('45s', '1m', '2001-01-01 00:01:20')",
+         "2001-01-01 00:00:30+00,2001-01-01 00:01:15+00"),
+        ("count(*), min(w) FROM date_bin_hopping('5m', '10m', timestamp '2021-01-01 01:05') AS w",
+         "2|2021-01-01 01:00:00"),
+        ("count(*) FROM date_bin_hopping('1 h', '1 m', timestamp '2021-01-01 01:05')", "0"),
     ],
 )  # fmt: skip
 async def test_expressions(env: TestEnvironment, expression: str, answer: str) -> None:
@@ -45,6 +52,8 @@ async def test_expressions(env: TestEnvironment, expression: str, answer: str) -
         ("-1::uint4", '"-1" uint4 out of range'),
         ("1::uint8 / 0::uint8", "division by zero"),
         ("LIST[1, LIST[2]]", "LIST types integer and integer list cannot be matched"),
+        ("timezone_offset('PST', now())", "invalid IANA Time Zone Database identifier: 'PST'"),
+        ("* FROM date_bin_hopping('0', '1m', '2001-01-01')", "hop must be greater than zero"),
         ("LIST[]", "cannot determine type of empty list"),
         ("list_length_max(LIST[1], 2)", "invalid layer: 2"),
         ("'{a=>1}'::map[int=>int]", "map key type must be text"),
