@@ -212,11 +212,6 @@ def _between(zone: _Zone, call: Call) -> Scalar:
     return Call("datediff(text,timestamp,timestamp)", (unit, *map(zone.local, moments)), call.type)
 
 
-def _to_char(zone: _Zone, call: Call) -> Scalar:
-    moment, template = call.args
-    return Call("to_char(timestamp,text)", (zone.local(moment), template), call.type)
-
-
 def _read(zone: _Zone, call: Call) -> Scalar:
     """Interpret the UTC result of the call as local time."""
     return zone.moment(Call("cast(timestamptz,timestamp)", (call,), TIMESTAMP))
@@ -252,6 +247,8 @@ RULES: dict[str, Rule] = {
             "subtract(timestamptz,interval)",
             "age(timestamptz,timestamptz)",
             "generate_series(timestamptz,timestamptz,interval)",
+            "to_char(timestamptz,text)",
+            "to_timestamp(text,text)",
         ),
         _with_zone,
     ),
@@ -259,9 +256,7 @@ RULES: dict[str, Rule] = {
     "date_trunc(text,timestamptz)": _trunc,
     "extract(text,timestamptz)": _field,
     "date_part(text,timestamptz)": _field,
-    "to_char(timestamptz,text)": _to_char,
     "datediff(text,timestamptz,timestamptz)": _between,
-    "to_timestamp(text,text)": _read,
     "make_timestamptz(int4,int4,int4,int4,int4,float8)": _read,
     **dict.fromkeys(
         (

@@ -8,7 +8,7 @@ mostly constants. Such rows are run one by one.
 from dataclasses import dataclass
 from itertools import product
 
-from tests.functions import number_cases
+from tests.functions import number_cases, template_cases
 
 Row = tuple[str | None, ...]
 
@@ -861,6 +861,12 @@ add(
     "2024-05-17 13:45:10.25 | YYYY-MM-DD HH24:MI:SS.MS",
     "2024-05-17 25:00 | YYYY-MM-DD HH24:MI",
 )
+
+add("to_char", "timestamp / text", *template_cases.OF_TIMESTAMP)
+add("to_char", "timestamptz / text", *template_cases.OF_MOMENT)
+add("to_char", "interval / text", *template_cases.OF_INTERVAL)
+add("to_date", "text / text", *template_cases.DATES)
+add("to_timestamp", "text / text", *template_cases.TIMESTAMPS)
 
 # --- angles, templates of numbers, octets, names, regular expressions --------------------------
 

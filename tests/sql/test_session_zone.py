@@ -150,6 +150,7 @@ INDEPENDENT = {
 ZONED = (
     *("timezone(text,", "timestamptz_", "add(text,", "subtract(text,", "age(text,"),
     *("generate_series(text,", "extract(text,text,", "date_part(text,text,"),
+    *("to_char(text,", "to_timestamp(text,text,text"),
 )
 # Of any type, without printing it as text or a document.
 INDEPENDENT_OF_ANY = {

@@ -60,6 +60,7 @@ _FAMILIES = (
     "stamps",
     "overlapping",
     "templates",
+    "template_reading",
     "octets",
     "checksums",
     "identifiers",
