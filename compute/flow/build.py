@@ -98,6 +98,7 @@ class Builder:
         All others than the `varying` ones are the same for all iterations.
         """
         inner = Builder(self._collections, self._as_of)
+        inner.context.obey(self.context)
         inner.imports, inner.picked = self.imports, picked
         inner._outer, inner._varying = self.context, frozenset(varying)
         return inner

@@ -27,6 +27,7 @@ from foreshore.compute.flow import spine as spines
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.convert import batch_of
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels.probing import ANY, TooManyMatches
 from foreshore.compute.flow.layout import Layout, composed, layout_of, part_of, words_of
 from foreshore.compute.flow.program import Context
 from foreshore.compute.flow.read import count_updates, read_blocks, read_until, tables_until
@@ -296,11 +297,19 @@ class Collection:
             found.append(replace(part, times=np.full(len(part), time, np.int64)))
         return concat(found, self.layout.words)
 
-    def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
+    def joined(
+        self,
+        key: int,
+        batch: Batch,
+        kept: Ints,
+        added: Ints,
+        before: Timestamp,
+        most: int = ANY,
+    ) -> Batch:
         """Return what `Spine.joined` does."""
         spine = self.spine
         batch, wanted = spine.in_order(key, batch)
-        found = []
+        found: list[Batch] = []
         for start in range(0, len(batch), AT_ONCE):
             part, hashes = batch, wanted
             if len(batch) > AT_ONCE:
@@ -308,8 +317,10 @@ class Collection:
                 hashes = wanted[start : start + AT_ONCE]
             with self._lock:
                 runs = spine.runs
-                found.append(spine.joined_tail(key, part, hashes, kept, added, before))
-            found.append(spine.joined_runs(runs, key, part, hashes, kept, added, before))
+                found.append(spine.joined_tail(key, part, hashes, kept, added, before, most))
+            found.append(spine.joined_runs(runs, key, part, hashes, kept, added, before, most))
+            if sum(map(len, found)) > most:
+                raise TooManyMatches
         return concat(found, len(kept) + len(added))
 
 
@@ -367,9 +378,17 @@ class Import(Shared):
         """Whether a look-up by a key has no index to make first."""
         return self.collection.spine.is_indexed(key)
 
-    def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
+    def joined(
+        self,
+        key: int,
+        batch: Batch,
+        kept: Ints,
+        added: Ints,
+        before: Timestamp,
+        most: int = ANY,
+    ) -> Batch:
         """Return what `Spine.joined` does."""
-        return self.collection.joined(key, batch, kept, added, before)
+        return self.collection.joined(key, batch, kept, added, before, most)
 
     @property
     def rows(self) -> int:

@@ -161,6 +161,7 @@ class FlowDataflow:
         The time of each operator is added to `spent`.
         """
         updates: list[Batch] = []
+        self._context.use(lambda: self._used(updates))
         rows, began = self._work.rows, thread_time_ns()
         self._work.steps += 1
         try:
@@ -173,7 +174,7 @@ class FlowDataflow:
                 made = step(number, [updates[i] for i in operator.inputs])
                 updates.append(made)
                 if len(made.diffs) > MANY:
-                    self._check_memory(updates)
+                    self._context.check_made(0)
                 rows[number] += len(made.diffs)
                 ended = thread_time_ns()
                 spent[number] += ended - began
@@ -200,13 +201,9 @@ class FlowDataflow:
             operator.commit()
         return output
 
-    def _check_memory(self, updates: Sequence[Batch]) -> None:
-        """Raise MemoryLimitExceeded if what a step has made is too much beside the state."""
-        budget = self._context.budget
-        made = 0
-        if budget.limit is not None:
-            made = sum(size.bytes for size in self.sizes()) + sum(b.nbytes for b in updates)
-        budget.check(made)
+    def _used(self, updates: Sequence[Batch]) -> int:
+        """Return the bytes of the state, and of what a step has made."""
+        return sum(size.bytes for size in self.sizes()) + sum(each.nbytes for each in updates)
 
     def limit_memory(self, budget: MemoryBudget) -> None:
         """Check a budget during hydration and large steps."""
@@ -230,8 +227,7 @@ class FlowDataflow:
 
     def cancel(self) -> None:
         """Make a recursion, or an evaluation in bulk, that is under way raise QueryCanceled."""
-        self._context.cancelled = True
-        self._context.cancellation.cancel()
+        self._context.cancel()
 
     def due(self, upper: int) -> int:
         """Return the number of updates scheduled before `upper`."""

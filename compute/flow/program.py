@@ -1,6 +1,6 @@
 """Linear programs: Map, Filter and Project over rows in words, as `compiler.py` makes them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -111,8 +111,10 @@ class Orders(Shared):
     """Orders of other threads to a dataflow at work, shared by all copies of its operators."""
 
     def __init__(self) -> None:
+        self.cancelled = False
         self.cancellation = Cancellation()
         self.budget = MemoryBudget(None)
+        self.used: Callable[[], int] = lambda: 0  # bytes of the state, and of what a step has made
 
 
 class Context:
@@ -131,8 +133,21 @@ class Context:
         self.kept: list[Kept] = []
         self._failures: dict[int, list[Batch]] = {}
         self._registers = Registers(0)
-        self.cancelled = False  # set by another thread
         self._orders = Orders()
+
+    def obey(self, outer: "Context") -> None:
+        """Take the orders of another context, of which this one is a part."""
+        self._orders = outer._orders
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the dataflow was dropped."""
+        return self._orders.cancelled
+
+    def cancel(self) -> None:
+        """Let the next check fail, and stop what a bulk engine evaluates; of another thread."""
+        self._orders.cancelled = True
+        self._orders.cancellation.cancel()
 
     @property
     def cancellation(self) -> Cancellation:
@@ -163,6 +178,19 @@ class Context:
         """Raise QueryCanceled if the dataflow was dropped meanwhile."""
         if self.cancelled:
             raise QueryCanceled
+
+    def use(self, used: Callable[[], int]) -> None:
+        """Set what tells how many bytes the state takes, and what a step has made so far."""
+        self._orders.used = used
+
+    def check_made(self, more: int) -> None:
+        """Raise MemoryLimitExceeded if `more` bytes beside the state are too much.
+
+        Raises QueryCanceled if the dataflow was dropped meanwhile.
+        """
+        self.check()
+        budget = self.budget
+        budget.check(more + self._orders.used() if budget.limit is not None else 0)
 
     def fail(self, port: int, errors: Batch) -> None:
         """Note errors, rows of one word, the number of their text."""

@@ -24,6 +24,7 @@ from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words, concat, empty
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import probing, rows
+from foreshore.compute.flow.kernels.probing import ANY, TooManyMatches
 from foreshore.compute.flow.merge import Merge
 from foreshore.compute.flow.run import Index, Run, one_if_same
 from foreshore.compute.flow.sorter import BLOCK, Sorter
@@ -303,15 +304,24 @@ class Spine:
 
     # --- reading
 
-    def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
+    def joined(
+        self,
+        key: int,
+        batch: Batch,
+        kept: Ints,
+        added: Ints,
+        before: Timestamp,
+        most: int = ANY,
+    ) -> Batch:
         """Return the join of `batch`, rows that begin with a key, with the updates before a time.
 
         Of a row of `batch` the words at `kept` remain; then come those at `added` of the other.
+        Raises TooManyMatches if they are more than `most`, or if more have such hashes in one part.
         """
         batch, wanted = self.in_order(key, batch)
         found = [
-            self.joined_runs(self.runs, key, batch, wanted, kept, added, before),
-            self.joined_tail(key, batch, wanted, kept, added, before),
+            self.joined_runs(self.runs, key, batch, wanted, kept, added, before, most),
+            self.joined_tail(key, batch, wanted, kept, added, before, most),
         ]
         return concat(found, len(kept) + len(added))
 
@@ -333,28 +343,40 @@ class Spine:
         kept: Ints,
         added: Ints,
         before: Timestamp,
+        most: int = ANY,
     ) -> Batch:
         """Return what `joined` does, with the updates of some runs."""
         found = []
+        size = 0
         places = self.keys[key]
         for run in runs:
             if key == 0:
                 left, right = probing.probe_run(
-                    wanted, batch.words, places, run.hashes, run.words, run.times, before
+                    wanted, batch.words, places, run.hashes, run.words, run.times, before, most
                 )
             else:
                 index = run.indexes[key - 1]
                 left, right = probing.probe_index(
                     wanted, batch.words, places, index.hashes, index.places,
-                    run.words, run.times, before,
+                    run.words, run.times, before, most,
                 )  # fmt: skip
+            size += len(left)
+            if size > most:
+                raise TooManyMatches
             if len(left):
                 other = Batch(run.words, run.times, run.diffs)
                 found.append(_pairs(left, right, batch, other, kept, added))
         return concat(found, len(kept) + len(added))
 
     def joined_tail(
-        self, key: int, batch: Batch, wanted: Hashes, kept: Ints, added: Ints, before: Timestamp
+        self,
+        key: int,
+        batch: Batch,
+        wanted: Hashes,
+        kept: Ints,
+        added: Ints,
+        before: Timestamp,
+        most: int = ANY,
     ) -> Batch:
         """Return what `joined` does, with the updates of the tail."""
         tail = self.tail
@@ -363,7 +385,7 @@ class Spine:
         chains = tail.chains[key]
         left, right = probing.probe_tail(
             wanted, batch.words, self.keys[key],
-            chains.heads, chains.following, chains.hashes, tail.words, tail.times, before,
+            chains.heads, chains.following, chains.hashes, tail.words, tail.times, before, most,
         )  # fmt: skip
         other = Batch(tail.words, tail.times, tail.diffs)
         return _pairs(left, right, batch, other, kept, added)

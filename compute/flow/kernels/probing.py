@@ -9,7 +9,12 @@ from foreshore.compute.flow.kernels.jit import inlined, kernel
 from foreshore.compute.flow.kernels.rows import compare_rows, hash_row, same_words
 
 IN_ORDER = 256  # rows from which on look-ups are made in the order of the hashes
+ANY = 1 << 62  # matches: no limit
 SPARSE = 128  # rows of a run for each that looks something up, from which on a search is faster
+
+
+class TooManyMatches(Exception):
+    """More rows have the hashes that were looked up than the caller wants at once."""
 
 
 @inlined
@@ -58,10 +63,10 @@ def same_key(a, i, b, j, places):
 
 
 @inlined
-def _with_hashes(wanted, hashes):
+def _with_hashes(wanted, hashes, most):
     """Return pairs of places of equal hashes: in `wanted`, and in sorted `hashes`.
 
-    From `IN_ORDER` rows on, `wanted` is sorted.
+    From `IN_ORDER` rows on, `wanted` is sorted. Raises TooManyMatches if they are more than `most`.
     They are counted first: arrays that grow in a loop make it many times slower.
     """
     total = 0
@@ -81,6 +86,8 @@ def _with_hashes(wanted, hashes):
         while at < len(hashes) and hashes[at] == hash:
             total += 1
             at += 1
+    if total > most:
+        raise TooManyMatches
     left = np.empty(total, np.int64)
     right = np.empty(total, np.int64)
     size = 0
@@ -113,28 +120,31 @@ def _confirmed(left, right, keys, key, words, times, before):
 
 
 @kernel
-def probe_run(wanted, keys, key, hashes, words, times, before):
+def probe_run(wanted, keys, key, hashes, words, times, before, most):
     """Return pairs of places of rows with the same key: in `keys`, and in a run sorted by it.
 
     The rows of `keys` begin with their key; that of the run's rows is at the places `key`. Times
-    may be of length 1: the same for all.
+    may be of length 1: the same for all. Raises TooManyMatches if over `most` hashes are equal.
     """
-    left, right = _with_hashes(wanted, hashes)
+    left, right = _with_hashes(wanted, hashes, most)
     return _confirmed(left, right, keys, key, words, times, before)
 
 
 @kernel
-def probe_index(wanted, keys, key, hashes, places, words, times, before):
+def probe_index(wanted, keys, key, hashes, places, words, times, before, most):
     """Return what `probe_run` does, for a run with an index of this key: hashes and places."""
-    left, right = _with_hashes(wanted, hashes)
+    left, right = _with_hashes(wanted, hashes, most)
     for p in range(len(right)):
         right[p] = places[right[p]]
     return _confirmed(left, right, keys, key, words, times, before)
 
 
 @kernel
-def probe_tail(wanted, keys, key, heads, following, hashes, words, times, before):
-    """Return pairs of places of rows with the same key: in `keys`, and in a tail."""
+def probe_tail(wanted, keys, key, heads, following, hashes, words, times, before, most):
+    """Return pairs of places of rows with the same key: in `keys`, and in a tail.
+
+    Raises TooManyMatches if more than `most` hashes are equal.
+    """
     mask = np.uint64(len(heads) - 1)
     total = 0
     for i in range(len(wanted)):
@@ -142,6 +152,8 @@ def probe_tail(wanted, keys, key, heads, following, hashes, words, times, before
         while at >= 0:
             total += hashes[at] == wanted[i]
             at = following[at]
+    if total > most:
+        raise TooManyMatches
     left = np.empty(total, np.int64)
     right = np.empty(total, np.int64)
     size = 0

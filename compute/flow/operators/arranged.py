@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from foreshore.compute.flow.batch import Batch, Ints
+from foreshore.compute.flow.kernels.probing import ANY
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.shared import Shared
 from foreshore.compute.flow.spine import Mark, Spine
@@ -21,7 +22,15 @@ class Readable(Protocol):
         """Whether a look-up by a key has no index to make first."""
         ...
 
-    def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
+    def joined(
+        self,
+        key: int,
+        batch: Batch,
+        kept: Ints,
+        added: Ints,
+        before: Timestamp,
+        most: int = ANY,
+    ) -> Batch:
         """Return what `Spine.joined` does."""
         ...
 
@@ -51,9 +60,17 @@ class Arranged:
             self._mark = self.spine.mark()
         self.spine.insert(self._program.run(updates, self._context))
 
-    def joined(self, key: int, batch: Batch, kept: Ints, added: Ints, before: Timestamp) -> Batch:
+    def joined(
+        self,
+        key: int,
+        batch: Batch,
+        kept: Ints,
+        added: Ints,
+        before: Timestamp,
+        most: int = ANY,
+    ) -> Batch:
         """Return what `Spine.joined` does."""
-        return self.spine.joined(key, batch, kept, added, before)
+        return self.spine.joined(key, batch, kept, added, before, most)
 
     def commit(self) -> None:
         """Keep what was staged."""

@@ -14,6 +14,7 @@ from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.bulk import Bulk
+from foreshore.compute.flow.kernels.probing import ANY, TooManyMatches
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.arranged import Arranged, ArrangedOnce, Readable
 from foreshore.compute.flow.operators.grouping import consolidated
@@ -23,6 +24,7 @@ from foreshore.compute.flow.shared import Shared
 from foreshore.update import Timestamp
 
 SAMPLE = 256  # rows of an input by which paths are compared
+MOST_MATCHES = 1 << 22  # of one look-up; the rows of one with more are looked up in two halves
 MANY = 1000  # rows of several times, beyond which those that cancel out are removed
 
 
@@ -69,10 +71,12 @@ class Join:
         self._paths = tuple(paths)
         self._context = context
         self._begun = self._beginning = False
+        self._made = 0  # bytes that parts of a look-up in halves have given in a step
 
     def step(self, window: Window, inputs: Sequence[Batch]) -> Batch:
         """Return the changes of the join; in the first step all inputs are new."""
         self._insert(inputs)
+        self._made = 0
         if not self._begun:
             self._beginning = True
             return self._all_at_once(window, inputs)
@@ -123,6 +127,7 @@ class Join:
                 self._estimated(path, updates, window)
                 for path, updates in zip(self._paths, inputs, strict=True)
             ]
+        self._made = 0
         best = int(np.argmin(works))
         return self._run(self._paths[best], inputs[best], window, lambda _: window.upper)[0]
 
@@ -140,15 +145,50 @@ class Join:
         An input is read before the time that `before` gives for it.
         """
         rows = path.start.run(updates, self._context)
-        work = len(updates)
-        for stage in path.stages:
-            arranged = self._of(stage)
-            rows = arranged.joined(stage.key, rows, stage.kept, stage.added, before(stage.input))
-            work += len(rows)
-            rows = stage.then.run(rows, self._context)
+        found, work = self._through(path.stages, rows, window, before)
+        return found, work + len(updates)
+
+    def _through(
+        self,
+        stages: Sequence[Stage],
+        rows: Batch,
+        window: Window,
+        before: Callable[[int], Timestamp],
+    ) -> tuple[Batch, int]:
+        """Return what comes out of some stages, and how many rows went through them."""
+        work = 0
+        for number, stage in enumerate(stages):
+            most = MOST_MATCHES if len(rows) > 1 else ANY
+            args = stage.key, rows, stage.kept, stage.added, before(stage.input), most
+            try:
+                found = self._of(stage).joined(*args)
+            except TooManyMatches:
+                found, more = self._in_halves(stages[number:], rows, window, before)
+                return found, work + more
+            work += len(found)
+            rows = stage.then.run(found, self._context)
             if len(rows) > MANY and window.upper - window.lower > 1:
                 rows = consolidated(rows, self._context.seed)
         return rows, work
+
+    def _in_halves(
+        self,
+        stages: Sequence[Stage],
+        rows: Batch,
+        window: Window,
+        before: Callable[[int], Timestamp],
+    ) -> tuple[Batch, int]:
+        """Return what `_through` does, and look in between how much memory that takes."""
+        middle, parts, work = len(rows) // 2, [], 0
+        for half in (slice(None, middle), slice(middle, None)):
+            made = self._made
+            part, more = self._through(stages, rows.take(half), window, before)
+            if self._made == made:  # else its halves were counted
+                self._made += part.nbytes
+            self._context.check_made(self._made)
+            parts.append(part)
+            work += more
+        return concat(parts, stages[-1].then.width), work
 
     def _follow(self, number: int, path: Path, updates: Batch, window: Window) -> Batch:
         if any(stage.input > number and self._of(stage).was_empty for stage in path.stages):

@@ -40,6 +40,7 @@ from foreshore.errors import DatabaseError, data_error
 from foreshore.ids import GlobalId
 
 MOST_ROWS = 20_000_000  # updates of all iterations in a step
+CHECKED_BYTES = 1 << 24  # of values, after which the memory of a step is looked at again
 TOO_MANY = "a recursive query has too many rows"
 LEAST_ROWS = 100  # for which an iteration counts
 ANEW_LEAST = 1_000
@@ -177,7 +178,8 @@ class Loop:
         self, window: Window, given: Mapping[GlobalId, Batch]
     ) -> tuple[list[Batch], list[Batch]]:
         """Return the changes of the values in the last two rounds."""
-        values, last_read, number, rows = self._nothing, given, 0, 0
+        values, last_read, number = self._nothing, given, 0
+        rows = made = checked = 0
         pristine: Iteration | None = None  # the last iteration, before the window
         while True:
             before = values
@@ -188,10 +190,14 @@ class Loop:
                 self._iterations.append(pristine.copy())
             values = self._iterations[number].step(window, read)
             number, last_read = number + 1, read
+            made += sum(each.nbytes for each in values)
+            self._context.check()
+            if made - checked > CHECKED_BYTES:
+                self._context.check_made(made)
+                checked = made
             rows += max(LEAST_ROWS, sum(map(len, values)))
             if rows > MOST_ROWS:
                 raise TooManyRows
-            self._context.check()
             if number == self._limit:
                 return before, values
             if number >= self._kept and are_equal(values, before, self._context.seed):

@@ -21,6 +21,7 @@ from foreshore.compute.flow.operators.loop import Loop
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.spine import Spine
 from foreshore.compute.flow.unsupported import Unsupported
+from foreshore.compute.memory_limit import MemoryBudget, MemoryLimitExceeded
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
 from foreshore.expr.ir import (
@@ -499,6 +500,21 @@ def test_dropped_dataflow_ends_a_recursion_that_does_not(own_engine: FlowEngine)
         dataflow.cancel()
         with pytest.raises(QueryCanceled):
             running.result()
+
+
+def test_recursion_ends_where_it_takes_more_memory_than_it_may(
+    own_engine: FlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "CHECKED_BYTES", 1000)
+    endless = rec(
+        distinct(Union((EDGES, Project(Map(PAIRS, (add(column(1), one(1)),)), (0, 2)))), 2),
+        limit=1 << 30,
+    )
+    description = DataflowDescription(GlobalId("t1"), endless, (EDGES.id,), (), START)
+    dataflow = own_engine.create(description, {EDGES.id: schema_of(EDGES.columns)})
+    dataflow.limit_memory(MemoryBudget(1_000_000))
+    with pytest.raises(MemoryLimitExceeded):
+        dataflow.hydrate(inputs_of(Counter({(1, 1): 1})))
 
 
 def inputs_of(edges: Rows) -> dict[GlobalId, Input]:
