@@ -7,6 +7,7 @@ lock.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from foreshore.update import Timestamp
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # without slots, for the size that is measured once
 class Updates:
     """Updates in columns, in any order, with equal positions in all columns."""
 
@@ -58,7 +59,7 @@ class Updates:
         times = np.full(len(self), time, np.int64)
         return Updates(self.rows, self.key_hashes, self.row_hashes, times, self.diffs)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Return the size of the updates in memory."""
         return int(self.rows.nbytes) + 32 * len(self)

@@ -286,7 +286,7 @@ class Mirror:
 
     def is_beyond(self, relation: Relation, *, whole: bool) -> bool:
         """Whether a read, of the `whole` index or not, is surely too much for the event loop."""
-        if whole and self._rows.size[0] > FEW_ROWS:
+        if whole and self._rows.rows > FEW_ROWS:
             return True
         return not isinstance(relation, Get) and not _is_light(relation)
 
