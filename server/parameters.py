@@ -6,6 +6,8 @@ from io import BytesIO
 from struct import Struct, error
 from typing import Any
 
+import numpy as np
+
 from foreshore import numbers
 from foreshore.errors import (
     DataError,
@@ -309,6 +311,10 @@ def _array(value: Bytes, type: SqlType) -> tuple[Datum, ...]:
     decode = _BINARY.get(type.element.name)
     if decode is None:
         raise UndefinedFunction(f"no binary input function available for type {type.element}")
+    if (number := _NUMBERS.get(type.element.name)) is not None:
+        items_at_once = _numbers(value, count, number)
+        if items_at_once is not None:
+            return items_at_once
     at = 20
     items: list[Datum] = []
     for _ in range(count):
@@ -324,6 +330,24 @@ def _array(value: Bytes, type: SqlType) -> tuple[Datum, ...]:
     if at != len(value):
         raise IndexError
     return tuple(items)
+
+
+_NUMBERS = {
+    "int2": np.dtype(">i2"),
+    "int4": np.dtype(">i4"),
+    "int8": np.dtype(">i8"),
+    "float8": np.dtype(">f8"),
+}
+
+
+def _numbers(value: Bytes, count: int, number: np.dtype[Any]) -> tuple[Datum, ...] | None:
+    """Return the elements of an array of numbers; None if one is NULL, or has another length."""
+    if count <= 0 or len(value) != 20 + count * (4 + number.itemsize):
+        return None
+    items = np.frombuffer(value, np.dtype([("length", ">i4"), ("number", number)]), count, 20)
+    if (items["length"] != number.itemsize).any():
+        return None
+    return tuple(items["number"].tolist())
 
 
 _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
