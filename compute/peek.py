@@ -38,7 +38,7 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 FEW_ROWS = 4096
-FEW_KEYS = 100
+FEW_KEYS = 1024
 
 
 @dataclass(frozen=True, slots=True)

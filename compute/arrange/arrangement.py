@@ -29,18 +29,21 @@ from foreshore.compute.arrange.key import (
     hash_words,
     key_words,
     keys_equal,
+    pairs_equal,
 )
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat, sort_and_consolidate
 from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.span import Span
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
+from foreshore.expr.datum import to_array
 from foreshore.types import Datum, SqlType
 from foreshore.update import Timestamp, update_schema
 
 TAIL_ROWS = 2048
 TAIL_PARTS = 64
 MERGE_BUDGET = 65_536
+FEW_KEYS = 8  # keys up to which each is looked up by itself
 MANY_HASHES = 1000  # hashes from which on they are looked up in order
 
 Key = tuple[Datum, ...]
@@ -239,6 +242,8 @@ class Arrangement:
         of other keys with the same hash.
         """
         state = self._readable(time)
+        if len(keys) > FEW_KEYS and self._key_types:
+            return self._contents(self._under_keys(keys, most), time)
         parts: list[Updates] = []
         done: set[tuple[int, ...]] = set()
         left = most
@@ -252,6 +257,32 @@ class Arrangement:
                 left -= _cost(found, left)
             parts += (u for part in found if len(u := self._with_key(part, key)))
         return self._contents(parts, time)
+
+    def _under_keys(self, keys: Sequence[Key], most: int | None) -> list[Updates]:
+        """Return the updates under many keys; raises TooManyRows as `look_up` does."""
+        try:
+            columns = _columns_of(keys, self._key_types)
+        except (pa.ArrowInvalid, OverflowError):  # a value is not of the type
+            known = [key for key in keys if _are_of(key, self._key_types)]
+            columns = _columns_of(known, self._key_types)
+        hashes = hash_columns(columns, self._key_types, len(columns[0]))
+        parts: list[Updates] = []
+        left = most
+        for source, places, at in self.matching(hashes):
+            if left is not None and len(at) > left:
+                raise TooManyRows
+            found = source.take(at)
+            if left is not None:
+                left -= _cost([found], left)
+            equal = np.ones(len(at), np.bool_)
+            there = self._key_columns(found.rows)
+            for sought, column, type in zip(columns, there, self._key_types, strict=True):
+                equal &= pairs_equal(column, sought.take(pa.array(places)), type)
+                equal &= column.is_valid().to_numpy(zero_copy_only=False)  # NULL equals nothing
+            _, firsts = np.unique(at[equal], return_index=True)  # a key may be named twice
+            if len(firsts):
+                parts.append(found.take(np.flatnonzero(equal)[firsts]))
+        return parts
 
     def scan(self, time: Timestamp, most: int | None = None) -> pa.RecordBatch:
         """Return all rows at `time`, each as often as its multiplicity.
@@ -446,6 +477,24 @@ class Arrangement:
 _DIRECT = frozenset(
     ["int2", "int4", "int8", "oid", "text", "varchar", "bpchar", "name", "mz_timestamp"]
 )
+
+
+def _columns_of(keys: Sequence[Key], types: Sequence[SqlType]) -> list[pa.Array]:
+    """Return keys as columns; raises ArrowInvalid or OverflowError if a value is not of its type.
+
+    There is at least one column.
+    """
+    parts = zip(*keys, strict=True) if keys else ((),) * len(types)
+    return [to_array(part, type) for part, type in zip(parts, types, strict=True)]
+
+
+def _are_of(key: Key, types: Sequence[SqlType]) -> bool:
+    """Whether the values of a key have these types."""
+    try:
+        _columns_of([key], types)
+    except (pa.ArrowInvalid, OverflowError):
+        return False
+    return True
 
 
 def _cost(parts: Sequence[Updates], most: int) -> int:

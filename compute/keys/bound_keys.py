@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.key import hash_columns, key_words
+from foreshore.compute.keys.layout import PLAIN
 from foreshore.errors import DataError
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant, outcome
@@ -176,6 +177,11 @@ def _of_type(values: pa.Array, type: SqlType) -> pa.Array:
 
 def literal_keys(keys: Iterable[Key], bindings: Replace) -> LiteralKeys:
     """Return `keys`, each once, as literals."""
+    keys = tuple(keys)
+    only = keys[0][0] if len(keys) == 1 and len(keys[0]) == 1 else None
+    if isinstance(only, Elements) and only.type.name in PLAIN:  # equal in Python: the same key
+        elements = _element_literals(only, bindings)
+        return tuple([(each,) for each in elements if each.value is not None])
     found: dict[tuple[int, ...], tuple[Literal, ...]] = {}
     for key in keys:
         for literals in _literals(key, bindings):
@@ -193,14 +199,18 @@ def _literals(key: Key, bindings: Replace) -> list[list[Literal | None]]:
     for part in key:
         choices: list[Literal | None]
         if isinstance(part, Elements):
-            array = bind_scalar(part.array, bindings)
-            bound = array if isinstance(array, Literal) else constant(array)
-            assert isinstance(bound, Literal), bound
-            choices = [Literal(each, part.type) for each in dict.fromkeys(bound.value or ())]
+            choices = [*_element_literals(part, bindings)]
         else:
             choices = [_literal(part, bindings)]
         combined = [[*before, each] for before in combined for each in choices]
     return combined
+
+
+def _element_literals(part: Elements, bindings: Replace) -> list[Literal]:
+    array = bind_scalar(part.array, bindings)
+    bound = array if isinstance(array, Literal) else constant(array)
+    assert isinstance(bound, Literal), bound
+    return [Literal(each, part.type) for each in dict.fromkeys(bound.value or ())]
 
 
 def _literal(scalar: Scalar, bindings: Replace) -> Literal | None:

@@ -98,6 +98,10 @@ def assert_reads(subject: Arrangement, time: int, model: list[tuple[Row, int, in
         assert found == {r: n for r, n in expected.items() if r[0] == key}
     two = contents(subject.look_up([(1,), (2,), (1,), (None,)], time))
     assert two == {r: n for r, n in expected.items() if r[0] in (1, 2)}
+    many = [(1,), (None,), *((key,) for key in range(-6, 3)), (1 << 40,)]  # no int4 is the last
+    assert len(many) > module.FEW_KEYS
+    some = contents(subject.look_up(many, time))
+    assert some == {r: n for r, n in expected.items() if r[0] is not None and r[0] < 3}
 
 
 def contents(batch: pa.RecordBatch) -> Counter[Any]:
