@@ -18,6 +18,7 @@ from foreshore.compute.local.small.reduce import reduce
 from foreshore.compute.local.small.rows import (
     NotSmall,
     SmallRows,
+    added_up,
     canonical,
     codes_of,
     consolidated,
@@ -169,16 +170,19 @@ class _Evaluation:
     def _top_k(self, node: TopK, rows: SmallRows) -> SmallRows:
         """Return the rows of each group between two positions."""
         types = [column.type for column in columns_of(node)]
-        for column, type in zip(rows.columns, types, strict=True):
-            canonical(column, type)  # refuses types whose equal values have an order of their own
-        floats = [c for c, t in zip(rows.columns, types, strict=True) if is_float(t)]
-        if any(map(_has_negative_zero, floats)):
-            raise NotSmall("equal values that differ")
+        limit, offset = self._bound(node.limit), min(self._bound(node.offset) or 0, MOST_POSITION)
         if not rows.count:
             return rows
         groups = codes_of(
             [canonical(rows.columns[i], types[i]) for i in node.group_key], rows.count
         )
+        if limit is not None and not offset and added_up(groups, rows.diffs)[1].max() <= limit:
+            return rows
+        for column, type in zip(rows.columns, types, strict=True):
+            canonical(column, type)  # refuses types whose equal values have an order of their own
+        floats = [c for c, t in zip(rows.columns, types, strict=True) if is_float(t)]
+        if any(map(_has_negative_zero, floats)):
+            raise NotSmall("equal values that differ")
         keys = [self._values(key.expr, rows.columns, rows.count) for key in node.order_key]
         batch = pa.RecordBatch.from_arrays(
             [pa.array(groups), *keys, *rows.columns],
@@ -195,8 +199,6 @@ class _Evaluation:
         new = np.concatenate([[True], np.diff(groups[places]) != 0])
         before = np.maximum.accumulate(np.where(new, ends - diffs, 0))
         ends = ends - before
-        offset = min(self._bound(node.offset) or 0, MOST_POSITION)
-        limit = self._bound(node.limit)
         stop = ends if limit is None else np.minimum(ends, min(offset + limit, MOST_POSITION))
         taken = stop - np.maximum(ends - diffs, offset)
         kept = taken > 0

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from foreshore.compute.linear import flat
 from foreshore.compute.local.small.rows import (
+    MOST_CODES,
     Ints,
     NotSmall,
     SmallRows,
@@ -147,15 +148,18 @@ class _Join:
         mine = self._kept(number)
         count = len(next(iter(places.values())))
         left, right = np.zeros(count, np.int64), np.zeros(len(mine), np.int64)
+        most = 1  # all numbers are below it
         for codes in self._codes:
             others = [i for i in codes if i in places]
             if number not in codes or not others:
                 continue
             size = 1 + max((int(c.max()) for c in codes.values() if len(c)), default=0)
+            if most * size >= MOST_CODES:
+                values, both = np.unique(np.concatenate([left, right]), return_inverse=True)
+                left, right, most = both[:count], both[count:], len(values)
             left = left * size + codes[others[0]][places[others[0]]]
             right = right * size + codes[number][mine]
-            both = np.unique(np.concatenate([left, right]), return_inverse=True)[1]
-            left, right = both[:count], both[count:]
+            most *= size
         at, to = pairs(left, right)
         return {**{i: each[at] for i, each in places.items()}, number: mine[to]}
 

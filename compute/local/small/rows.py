@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 MOST_ROWS = 200_000
 MOST_BYTES = 32 << 20
 MOST_COPIES = 2.0**53
-_MOST_CODES = 1 << 62
+MOST_CODES = 1 << 62
 
 
 class NotSmall(Exception):
@@ -82,7 +82,7 @@ def codes_of(columns: Sequence[pa.Array], rows: int) -> Ints:
     most = 1
     for column in columns:
         found, size = _codes(column)
-        if most * size >= _MOST_CODES:
+        if most * size >= MOST_CODES:
             values, codes = np.unique(codes, return_inverse=True)
             most = len(values)
         codes = codes * size + found

@@ -2,7 +2,7 @@
 
 They select the rows to change by a relation over the table; equal rows are one row with a
 multiplicity and change together. With FROM or USING a row may match several times but changes once:
-matches are found for each distinct row and then joined to the rows.
+matches are found for each distinct row, and are joined to the rows if these may be equal.
 """
 
 from foreshore.expr.columns import columns_of
@@ -74,9 +74,16 @@ def _join_matches(item: ItemView, matches: Relation) -> Relation:
     return Project(joined, tuple(range(width, width + len(columns_of(matches)))))
 
 
-def _one_match(item: ItemView, matches: Relation) -> Relation:
-    """Return one row of `matches` for each row of the table, whose columns come first."""
-    return TopK(matches, tuple(range(len(item.desc.names))), (), Literal(1, INT8), None)
+def _once_each(item: ItemView, matches: Relation) -> Relation:
+    """Return one row of `matches` for each row of the table, whose columns come first.
+
+    Under a key there is one row at most. Where the table has none, its equal rows all change.
+    """
+    one = Literal(1, INT8)
+    if item.desc.keys:
+        return TopK(matches, min(item.desc.keys, key=len), (), one, None)
+    every = tuple(range(len(item.desc.names)))
+    return _join_matches(item, TopK(matches, every, (), one, None))
 
 
 def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
@@ -105,7 +112,7 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
     by_row = not over and not statement.from_
     keys = keys_of(planning, item, links, relation, lets, selected if by_row else None)
     if statement.from_:
-        selection = _join_matches(item, _one_match(item, selection))
+        selection = _once_each(item, selection)
     return Update(
         item.id,
         lower_and_optimize(with_lets(lets, selection)),
@@ -131,7 +138,7 @@ def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> D
     if statement.using:
         if not statement.returning:
             relation = Project(relation, tuple(range(len(item.desc.names))))
-        relation = _join_matches(item, _one_match(item, relation))
+        relation = _once_each(item, relation)
     return Delete(
         item.id,
         lower_and_optimize(with_lets(lets, relation)),
