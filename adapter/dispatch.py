@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foreshore import blocking
-from foreshore.adapter.ddl import clusters, create, drop, enums, owners
+from foreshore.adapter.ddl import clusters, create, drop, enums, functions, owners
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.refresh import refresh_view
@@ -74,6 +74,8 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateTableAs: create.create_table_as,
     plans.CreateEnum: enums.create_enum,
     plans.CreateDomain: enums.create_domain,
+    plans.CreateFunction: functions.create_function,
+    plans.DropFunction: functions.drop_function,
     plans.CreateStructured: enums.create_structured,
     plans.AlterEnum: enums.alter_enum,
     plans.CreateSequence: create.create_sequence,

@@ -20,6 +20,7 @@ from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Sequence
+from foreshore.sql_function import SqlFunction
 from foreshore.types import RelationDesc, SqlType
 from foreshore.update import Timestamp
 
@@ -45,6 +46,7 @@ class Planned:
     labels: tuple[str, ...] = ()  # of an enum
     structure: SqlType | None = None  # of a type of records, lists or maps
     domain: Domain | None = None
+    function: SqlFunction | None = None
     depends_on_zone: bool = False
     unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`
 

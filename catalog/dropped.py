@@ -74,11 +74,18 @@ def objects_to_drop(
 
 
 def _refuse_columns(found: "_Found", describe: Callable[[Target], str]) -> None:
-    """Raise if a type goes whose columns would have to be dropped from tables that remain."""
+    """Raise if a type or function goes that tables use that would remain without it."""
     for table, on in found.cascaded.values():
-        if not (isinstance(table, Item) and isinstance(on, Item) and on.is_type):
+        if not (isinstance(table, Item) and isinstance(on, Item)):
             continue
-        if table.type == "table" and not found.has_schema_of(table):
+        if table.type != "table" or found.has_schema_of(table):
+            continue
+        if on.is_function:
+            raise FeatureNotSupported(
+                f"{describe(on)} cannot be dropped, because {describe(table)} uses it",
+                hint="Drop the defaults, constraints or columns first.",
+            )
+        if on.is_type:
             raise FeatureNotSupported(
                 f"{describe(on)} cannot be dropped together with columns of {describe(table)}",
                 hint="Drop these columns first.",

@@ -25,6 +25,7 @@ ItemType = OneOf[
     "subscription",
     "type",
     "domain",
+    "function",
 ]
 OnCommit = OneOf["delete rows", "drop"]
 
@@ -198,6 +199,9 @@ class Item(Described, frozen=True):
     # Of an enum: the stored forms of its labels, in the order of `create_sql`.
     enum_values: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
+    # Of a function: the keys of its parameters' types, which are part of its name.
+    arguments: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
     # Of a temporary table: what happens to its rows at each commit of its session.
     on_commit: OnCommit | msgspec.UnsetType = msgspec.UNSET
 
@@ -215,6 +219,11 @@ class Item(Described, frozen=True):
     def is_type(self) -> bool:
         """Whether the item is a type, which is no relation."""
         return self.type in ("type", "domain")
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the item is a function, which is no relation."""
+        return self.type == "function"
 
     @property
     def is_collection(self) -> bool:

@@ -72,6 +72,19 @@ class Names:
                 return item
         return None
 
+    def find_functions(self, parts: tuple[str, ...]) -> list[Item]:
+        """Return the functions `[[database.]schema.]name`, those of nearer schemas first.
+
+        A nearer one hides another of the same types.
+        """
+        database, schema, name = self._qualified(parts)
+        found: dict[tuple[str, ...], Item] = {}
+        for each in self.search_path if schema is None else (schema,):
+            owner = self.schema(database, each)
+            for item in () if owner is None else self.state.functions_in(owner.id, name):
+                found.setdefault(item.arguments or (), item)
+        return list(found.values())
+
     def check_own(self, item: Item) -> None:
         """Raise FeatureNotSupported if `item` is a temporary one of another session."""
         if item.temporary and item.schema != self.temporary:
@@ -173,6 +186,8 @@ class Names:
                 return f"column {name} of {self.describe(table)}"
             case ForeignKeyOf(name=name, table=table):
                 return f"constraint {name} on {self.describe(table)}"
+            case Item() if each.is_function:
+                return f"function {self._described_function(each)}"
             case Item() if not self.is_visible(each):
                 _, schema, item = self.state.full_name(each)
                 return f"{'type' if each.is_type else each.kind} {schema}.{item}"
@@ -180,6 +195,15 @@ class Names:
                 return f"type {each.name}"
             case _:
                 return f"{each.kind} {each.name}"
+
+    def _described_function(self, item: Item) -> str:
+        visible = any(each.id == item.id for each in self.find_functions((item.name,)))
+        name = item.name if visible else ".".join(self.state.full_name(item)[1:])
+        return f"{name}({','.join(self.argument_types(item))})"
+
+    def argument_types(self, item: Item) -> list[str]:
+        """Return the types of a function's parameters as messages show them."""
+        return list(item.arguments or ())
 
     def is_visible(self, item: Item) -> bool:
         """Return whether the unqualified name of a relation finds it."""

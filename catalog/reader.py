@@ -29,6 +29,7 @@ from foreshore.expr.share import put_in, share
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
+from foreshore.sql_function import SqlFunction
 from foreshore.types import DefinedType, Member, RelationDesc, SqlType, array_of
 
 _NO_COLUMNS = RelationDesc((), ())
@@ -97,6 +98,21 @@ class Reader(Names, ABC):
         self.used.add(found.id)
         return found.id, replace(domain, parts=self.state.full_name(found))
 
+    def functions_named(self, parts: tuple[str, ...]) -> list[tuple[GlobalId, SqlFunction]]:
+        """Return the functions that `[[database.]schema.]name` may mean, the nearest first."""
+        found = []
+        for item in self.find_functions(parts):
+            function = self.planned[item.id].function
+            assert function is not None, item
+            self.used.add(item.id)
+            found.append((item.id, replace(function, parts=self.state.full_name(item))))
+        return found
+
+    def argument_types(self, item: Item) -> list[str]:
+        """Return the types of a function's parameters as messages show them."""
+        function = self.planned[item.id].function
+        return [] if function is None else [str(type) for type in function.types]
+
     def present_type(self, type: SqlType) -> SqlType:
         """Return `type` with its present definition, if it is one of the catalog."""
         if type.element is not None:
@@ -137,7 +153,7 @@ class Reader(Names, ABC):
             return ItemView(found.id, "builtin", name, planned.desc, oid=found.oid)
         view = ItemView(found.id, found.type, name, planned.desc, oid=found.oid)
         match found.type:
-            case "index" | "type" | "domain":
+            case "index" | "type" | "domain" | "function":
                 return replace(view, desc=_NO_COLUMNS)
             case "sequence":
                 return replace(view, sequence=planned.sequence)

@@ -98,6 +98,9 @@ class State:
     _references: list[Mapping[GlobalId, References]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
+    _functions: list[Mapping[tuple[str, str], tuple[Item, ...]]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def get(self, id: str) -> Object | None:
         """Return the object `id`, or None."""
@@ -157,6 +160,17 @@ class State:
     def item_in(self, schema: str, name: str) -> Item | None:
         """Return the item `name` of the schema with id `schema`."""
         return self._named(Item, "item", schema, name)
+
+    def functions_in(self, schema: str, name: str) -> tuple[Item, ...]:
+        """Return the functions `name` of the schema with id `schema`, oldest first."""
+        if not self._functions:
+            found: dict[tuple[str, str], tuple[Item, ...]] = {}
+            for item in self.all(Item):
+                if item.is_function:
+                    key = item.schema, item.name
+                    found[key] = (*found.get(key, ()), item)
+            self._functions.append(found)
+        return self._functions[0].get((schema, name), ())
 
     def is_taken(self, schema: str, name: str) -> bool:
         """Whether an item of the schema, or the index of a constraint, has this name."""
@@ -361,6 +375,8 @@ def wholes_of(each: Object) -> list[str]:
 
 def name_key(each: Object) -> NameKey:
     """Return the key under which `each` is found by name."""
+    if isinstance(each, Item) and each.is_function:
+        return ("function", each.schema, f"{each.name}({','.join(each.arguments or ())})")
     return (each.collection, parent_of(each), each.name)
 
 

@@ -230,14 +230,15 @@ class Transaction:
         refresh: Refresh | None = None,
         enum_values: tuple[str, ...] | None = None,
         memory_limit: int | None = None,
+        arguments: tuple[str, ...] | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
-        `constraints` are a table's: name, and whether it has an index. `retain_ms` is how far back
-        it stays readable, None for the default. `since` is the first readable time of a
-        materialized view, 0 for its creation.
+        `constraints` are a table's: name, and whether it has an index; `arguments` a function's.
+        The default of `retain_ms` is None. `since` is a materialized view's first time.
         """
-        self.check_name_free(schema, name)
+        if arguments is None:  # functions of several types may have one name
+            self.check_name_free(schema, name)
         self._check_index_names_free(schema, (name,), constraints)
         needs = tuple(sorted(depends_on))
         oid = self.allot("oid")
@@ -267,6 +268,7 @@ class Transaction:
                 enum_values=msgspec.UNSET if enum_values is None else enum_values,
                 memory_limit=msgspec.UNSET if memory_limit is None else memory_limit,
                 keeps_digits=True,
+                arguments=msgspec.UNSET if arguments is None else arguments,
             )
         )
 

@@ -277,6 +277,14 @@ class DuplicateObject(UserError):
     sqlstate = "42710"
 
 
+class DuplicateFunction(UserError):
+    sqlstate = "42723"
+
+
+class InvalidFunctionDefinition(UserError):
+    sqlstate = "42P13"
+
+
 class DuplicateTable(UserError):
     sqlstate = "42P07"
 

@@ -20,6 +20,7 @@ ItemKind = OneOf[
     "subscription",
     "type",
     "domain",
+    "function",
     "builtin",
 ]
 

@@ -4,12 +4,14 @@ SHOW statements, except SHOW CREATE and SHOW variable, are queries over the buil
 `mz_catalog` and `pg_catalog`.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from foreshore.constraint import Unique
 from foreshore.domain import Domain
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
+from foreshore.sql_function import SqlFunction
 from foreshore.types import SqlType
 
 
@@ -45,6 +47,14 @@ class CatalogReader(Protocol):
 
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
         """Return the domain `[[database.]schema.]name`, or None."""
+        ...
+
+    def functions_named(self, parts: tuple[str, ...]) -> Sequence[tuple[GlobalId, SqlFunction]]:
+        """Return the functions that `[[database.]schema.]name` may mean, the nearest first."""
+        ...
+
+    def within(self, id: GlobalId) -> "CatalogReader":
+        """Return the catalog as the statement of item `id` sees it."""
         ...
 
     def item(self, id: GlobalId) -> ItemView:

@@ -13,6 +13,7 @@ from foreshore.sql.bind.definitions import (
     cluster,
     domains,
     enums,
+    functions,
     maintenance,
     refresh,
     sequence,
@@ -46,6 +47,7 @@ _KEPT_DEFINITIONS = (
     ast.CreateViewStatement,
     ast.CreateIndexStatement,
     ast.CreateDomainStatement,
+    ast.CreateFunctionStatement,
     ast.CreateSubscriptionStatement,
 )
 
@@ -120,6 +122,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return enums.bind_create_enum(planning, tree)
         case ast.CreateDomainStatement():
             return domains.bind_create_domain(planning, tree)
+        case ast.CreateFunctionStatement():
+            return functions.bind_create_function(planning, tree)
+        case ast.DropFunctionStatement():
+            return functions.bind_drop_function(planning, tree)
         case ast.CreateStructuredStatement():
             return structured_types.bind_create_structured(planning, tree)
         case ast.AlterEnumStatement():

@@ -125,6 +125,9 @@ class Planning:
     changes: "list[Changes] | None" = None  # of CHANGES(...), where allowed
     maintained: bool = False  # the result is maintained, so it must not depend on the session
     inlining: int = 0  # depth of nested SQL-bodied functions
+    in_function: str = ""  # the user's function whose body is being bound: `$1` is its parameter
+    function_depth: int = 0
+    function_calls: int = 0  # calls of users' functions that were replaced by their bodies
     locked: "ast.Query | None" = None  # the query whose FOR UPDATE is being bound
     # Subqueries with FOR UPDATE by the identity of their syntax, where allowed.
     init_plans: "dict[int, InitPlan] | None" = None

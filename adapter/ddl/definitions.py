@@ -20,6 +20,7 @@ from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     CreateDomain,
     CreateEnum,
+    CreateFunction,
     CreateIndex,
     CreateMaterializedView,
     CreateSequence,
@@ -41,6 +42,7 @@ Defining: TypeAlias = (
     | CreateEnum
     | CreateDomain
     | CreateStructured
+    | CreateFunction
 )
 ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateTable: "table",
@@ -52,6 +54,7 @@ ITEM_TYPES: Mapping[type[Defining], ItemType] = {
     CreateEnum: "type",
     CreateDomain: "domain",
     CreateStructured: "type",
+    CreateFunction: "function",
 }
 
 
@@ -103,6 +106,8 @@ def planned_as(
             return Planned(query.desc, query.relation)
         case CreateDomain(domain=domain):
             return Planned(RelationDesc((), ()), domain=domain)
+        case CreateFunction(function=function):
+            return Planned(RelationDesc((), ()), function=function)
         case CreateStructured(type=type):
             return Planned(RelationDesc((), ()), structure=type)
         case CreateEnum(labels=labels):
@@ -152,7 +157,7 @@ def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Ite
     """Return an item's statement with the present names of tables and columns."""
     if not item.known and all(then == now for then, now in state.present_names(item).items()):
         return item.create_sql
-    if item.type in ("table", "index", "sequence", "type", "domain"):
+    if item.type in ("table", "index", "sequence", "type", "domain", "function"):
         return with_present_names(state, item)
     (syntax,) = parse(item.create_sql)
     catalog = DefinitionCatalog(state, planned, item, shown=True)

@@ -33,6 +33,13 @@ class SessionCatalog(Reader):
         """Return the statement of a table with the present names."""
         return with_present_names(self.state, table)
 
+    def within(self, id: GlobalId) -> "DefinitionCatalog":
+        """Return the catalog as the statement of item `id` sees it."""
+        reader = DefinitionCatalog(self.state, self.planned, self.state.item(id), own=self.own)
+        reader.arranged, reader.used = self.arranged, self.used
+        reader.unexpanded_views = self.unexpanded_views
+        return reader
+
     def definition_in(self, view: Item, zone: str) -> Relation:
         """Return the relation of a view for readers in the time zone `zone`."""
         (syntax,) = parse(view.create_sql)
@@ -63,7 +70,14 @@ class DefinitionCatalog(SessionCatalog):
         path = (*IMPLICIT_SCHEMAS, schema)
         super().__init__(state, database, path, schema, planned, own=own)
         # Directories of older versions may have longer names than the parser keeps now.
-        self._bound = {tuple(map(cut, then)): id for then, id in item.bound}
+        self._bound: dict[tuple[str, ...], GlobalId] = {}
+        self._functions: dict[tuple[str, ...], list[Item]] = {}
+        for then, id in item.bound:
+            used = state.get(id)
+            if isinstance(used, Item) and used.is_function:
+                self._functions.setdefault(then, []).append(used)
+            else:
+                self._bound[tuple(map(cut, then))] = id
         self._keeps_digits = item.keeps_digits is True
         self._known = item.known or {}
         self._known_keys = item.known_keys or {}
@@ -82,6 +96,11 @@ class DefinitionCatalog(SessionCatalog):
         """Return the type that `parts` named when the statement was written."""
         id = self._bound.get(parts) if len(parts) == 3 else None
         return super().find_type(parts) if id is None else self.state.item(id)
+
+    def find_functions(self, parts: tuple[str, ...]) -> list[Item]:
+        """Return the functions that `parts` named when the statement was written."""
+        found = self._functions.get(parts) if len(parts) == 3 else None
+        return super().find_functions(parts) if found is None else found
 
     def _view(self, found: Item | Builtin) -> ItemView:
         view = super()._view(found)

@@ -53,7 +53,7 @@ def depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             used = snapshot.state.get(need)
             if not isinstance(used, Item):
                 continue
-            if item.type in _VIEWS and not used.is_type:
+            if item.type in _VIEWS and not (used.is_type or used.is_function):
                 yield _uses(_CLASS_OID, item.oid, used)
             elif item.type == "table" and used.type == "sequence":
                 for place in _defaults_with(snapshot, item, used):

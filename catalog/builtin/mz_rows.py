@@ -68,7 +68,7 @@ def object_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def relation_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_relations."""
     for row in object_rows(snapshot):
-        if row["type"] not in ("index", "subscription", "type", "domain"):
+        if row["type"] not in ("index", "subscription", "type", "domain", "function"):
             yield row
 
 
@@ -168,7 +168,7 @@ def column_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     described = [
         (item.id, snapshot.desc_of(item.id), item.type == "table")
         for item in snapshot.state.all(Item)
-        if item.type not in ("index", "subscription", "type", "domain")
+        if item.type not in ("index", "subscription", "type", "domain", "function")
     ]
     for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in snapshot.builtins)):
         for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):

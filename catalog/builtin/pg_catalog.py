@@ -6,7 +6,6 @@ from foreshore.catalog.builtin import foreign_keys
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.dependencies import attrdef, depend
 from foreshore.catalog.builtin.extension import extensions
-from foreshore.catalog.builtin.functions import pg_proc_rows
 from foreshore.catalog.builtin.pg_types import (
     ALIGN,
     BY_VALUE,
@@ -24,6 +23,7 @@ from foreshore.catalog.builtin.relation import (
     Row,
     nothing,
 )
+from foreshore.catalog.builtin.user_functions import proc_rows
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
@@ -54,7 +54,7 @@ def relations() -> Iterator[Declaration]:
         "pg_index": _index,
         "pg_language": _language,
         "pg_namespace": _namespace,
-        "pg_proc": lambda _: pg_proc_rows(),
+        "pg_proc": proc_rows,
         "pg_range": range_rows,
         "pg_enum": enum_rows,
         "pg_depend": depend,

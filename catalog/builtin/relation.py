@@ -112,7 +112,8 @@ class IntrospectionSnapshot:
         return tuple(
             item
             for item in self.state.all(Item)
-            if item.schema in self.schemas and item.type != "subscription" and not item.is_type
+            if item.schema in self.schemas
+            and item.type not in ("subscription", "type", "domain", "function")
         )
 
     @cached_property

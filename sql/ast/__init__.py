@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from foreshore.sql.ast.changes import *
 from foreshore.sql.ast.definitions import *
+from foreshore.sql.ast.functions import *
 from foreshore.sql.ast.query import *
 from foreshore.sql.ast.session import *
 
@@ -41,6 +42,8 @@ StatementSyntax: TypeAlias = (
     | AlterEnumStatement
     | CreateStructuredStatement
     | CreateDomainStatement
+    | CreateFunctionStatement
+    | DropFunctionStatement
     | CreateSequenceStatement
     | AlterSequenceStatement
     | CreateViewStatement

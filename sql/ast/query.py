@@ -144,6 +144,7 @@ class FunctionCall(Syntax):
     star: bool = False
     distinct: bool = False
     variadic: bool = False
+    names: tuple[str, ...] = ()  # of the last arguments, those given by name
     order_by: tuple[SortKey, ...] = ()
     filter: "Expression | None" = None
     over: WindowDefinition | None = None

@@ -29,6 +29,7 @@ from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.functions.windows import is_window_function
 from foreshore.expr.ir import Call, Environment, Literal, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.argument_names import by_place
 from foreshore.sql.bind.coerce import cast, coerce
 from foreshore.sql.bind.definitions import sequence
 from foreshore.sql.bind.expression import ExpressionBinder, undefined_function
@@ -121,6 +122,9 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     """Return the scalar of a call."""
     name = expr.name[-1]
     if len(expr.name) > 1 and expr.name[-2] not in _SCHEMAS:
+        user = _user_call(binder, expr)
+        if user is not None:
+            return user
         types = [type_of(binder.bind(arg)) for arg in expr.args]
         raise undefined_function(".".join(expr.name), types, expr.at)
     if name in sequence.FUNCTIONS:
@@ -149,6 +153,12 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         return environment(binder, _ENVIRONMENT[name], expr.at)
     if not expr.args and name == "merge_action":
         return _merge_action(binder, expr)
+    if expr.names:
+        return _named_arguments(binder, expr)
+    if not is_builtin_function(name):
+        user = _user_call(binder, expr)
+        if user is not None:
+            return user
     if returns_records(expr):
         return bind_records(binder, expr)
     if takes_rows(name):
@@ -180,6 +190,9 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     try:
         call = binder.call(name, args, expr.at, offsets)
     except UndefinedFunction:
+        user = _user_call(binder, expr)
+        if user is not None:
+            return user
         if type is None:
             raise
         return cast(binder.planning, args[0], type, expr.at)
@@ -187,6 +200,48 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         _refuse_in_definition(binder, name, call, expr.at)
         return msgspec.structs.replace(call, number=binder.planning.new_call())
     return call
+
+
+def _named_arguments(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
+    """Return a call with arguments that are given by their names."""
+    user = _user_call(binder, expr)
+    if user is not None:
+        return user
+    placed = by_place(expr)
+    if placed is not None:
+        return bind_call(binder, placed)
+    types = [str(type_of(binder.bind(arg))) for arg in expr.args]
+    first = len(types) - len(expr.names)
+    for place, name in enumerate(expr.names, first):
+        types[place] = f"{name} => {types[place]}"
+    raise UndefinedFunction(
+        f"function {'.'.join(expr.name)}({', '.join(types)}) does not exist",
+        hint="No function matches the given name and argument types. "
+        "You might need to add explicit type casts.",
+        position=expr.at + 1,
+    )
+
+
+def is_builtin_function(name: str) -> bool:
+    """Return whether the system has a function of that name."""
+    from foreshore.sql.bind.sql_functions import sql_function_names
+
+    return (
+        function_exists(name)
+        or is_table_function(name)
+        or name in _SESSION_FUNCTIONS
+        or name in sql_function_names()
+    )
+
+
+def _user_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar | None:
+    """Return the value of a call of a user's function, None if there is none that fits."""
+    from foreshore.sql.bind.user_functions import bind_value, find_call
+
+    if not binder.planning.catalog.functions_named(expr.name):
+        return None
+    found = find_call(binder, expr, tuple(binder.bind(arg) for arg in expr.args))
+    return None if found is None else bind_value(binder, found)
 
 
 def _refuse_in_definition(binder: ExpressionBinder, name: str, call: Call, at: int) -> None:

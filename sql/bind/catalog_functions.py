@@ -71,7 +71,30 @@ def _definitions() -> Iterator[Definition]:
         yield (name, "oid bool", TEXT, "NULL::text")
     yield ("pg_get_partkeydef", "oid", TEXT, "NULL::text")
     yield ("pg_get_statisticsobjdef_columns", "oid", TEXT, "NULL::text")
-    yield ("pg_get_function_result pg_get_function_arguments", "oid", TEXT, "NULL::text")
+    shown = """coalesce(quote_ident(nullif(p.proargnames[n], '')) || ' ', '')
+        || format_type(a.type, NULL)"""
+    all_types = (
+        "unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])) WITH ORDINALITY a(type, n)"
+    )
+    yield (
+        "pg_get_function_arguments pg_get_function_identity_arguments",
+        "oid",
+        TEXT,
+        f"""(SELECT coalesce((SELECT string_agg(
+          CASE p.proargmodes[n] WHEN 'o' THEN 'OUT ' ELSE '' END || {shown}, ', ' ORDER BY n)
+          FROM {all_types} WHERE p.proargmodes IS NULL OR p.proargmodes[n] <> 't'), '')
+        FROM pg_proc p WHERE p.oid = $1)""",
+    )
+    yield (
+        "pg_get_function_result",
+        "oid",
+        TEXT,
+        f"""(SELECT CASE WHEN 't' = ANY(p.proargmodes)
+          THEN 'TABLE(' || (SELECT string_agg({shown}, ', ' ORDER BY n)
+            FROM {all_types} WHERE p.proargmodes[n] = 't') || ')'
+          ELSE CASE WHEN p.proretset THEN 'SETOF ' ELSE '' END || format_type(p.prorettype, NULL)
+          END FROM pg_proc p WHERE p.oid = $1)""",
+    )
     yield (
         "_serial_sequence",
         "regclass text text",

@@ -16,6 +16,7 @@ from foreshore.errors import (
     GroupingError,
     SyntaxError_,
     TooManyArguments,
+    UndefinedColumn,
     UndefinedFunction,
     UndefinedParameter,
 )
@@ -215,6 +216,13 @@ class ExpressionBinder:
         return column_named(value, name, at_of(arg))
 
     def _parameter(self, index: int, at: int) -> Scalar:
+        if self.planning.in_function:
+            try:
+                return bind_column(self, ast.ColumnRef((f"${index}",), at))
+            except UndefinedColumn:
+                raise UndefinedParameter(
+                    f"there is no parameter ${index}", position=at + 1
+                ) from None
         if self.planning.in_view:
             raise UndefinedParameter(f"there is no parameter ${index}", position=at + 1)
         return self.planning.parameters.use(index, at)

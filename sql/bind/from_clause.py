@@ -51,11 +51,12 @@ from foreshore.sql.bind.coerce import common_type, to_common, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.json_records import records_of, returns_records
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
+from foreshore.sql.bind.output_names import function_name
 from foreshore.sql.bind.positions import at_of
-from foreshore.sql.bind.records import columns_of_record
+from foreshore.sql.bind.records import of_composites
 from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope, Slot, Table
-from foreshore.sql.bind.sets import UNIT, Rows, flat_map, in_step, one_row
+from foreshore.sql.bind.sets import UNIT, Rows, each_array, flat_map, in_step, one_row
 from foreshore.sql.bind.side_effects import distinct_calls, has_side_effects
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
@@ -269,7 +270,7 @@ def _hide_non_lateral(scope: Scope | None) -> Scope | None:
 
 
 def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -> BoundItem:
-    calls = [each for call in item.calls for each in _each_array(call)]
+    calls = [each for call in item.calls for each in each_array(call)]
     if len(calls) != 1:
         return _rows_from(planning, item, calls, parent)
     (call,) = calls
@@ -289,6 +290,10 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
     if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
         return _table_function(binder, item, call)
     name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)
+    if isinstance(call, ast.FunctionCall) and not item.ordinality:
+        rows = _user_rows(binder, item, call)
+        if rows is not None:
+            return rows
     scalar = to_known(planning, binder.bind(call), call.at)
     relation: Relation = Map(UNIT, (scalar,))
     names: tuple[str, ...] = (item.alias or name,)
@@ -298,9 +303,18 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
     return _named(relation, list(columns_of(relation)), names, item, name, None)
 
 
-def function_name(call: ast.Expression) -> str:
-    """Return the default alias of a function in FROM."""
-    return call.name if isinstance(call, ast.SqlValue) else "column1"
+def _user_rows(
+    binder: ExpressionBinder, item: ast.FunctionRef, call: ast.FunctionCall
+) -> BoundItem | None:
+    """Return the rows of a user's function that returns rows, None for any other."""
+    from foreshore.sql.bind.user_functions import rows_in_from
+
+    rows = rows_in_from(binder, call, item.alias)
+    if rows is None:
+        return None
+    part = _named(rows.relation, list(columns_of(rows.relation)), rows.names, item, *rows.alias)
+    part.order = rows.order
+    return part
 
 
 def _table_function(
@@ -337,22 +351,8 @@ def _resolved(
         found = resolve_table(call.name[-1], tuple(map(type_of, args)), literals)
     args = binder.coerced(args, found.arg_types, offsets)
     if call.name[-1] == "unnest" and found.element.type.defined and found.element.type.members:
-        found = _of_composites(found)
+        found = of_composites(found)
     return binder.planning.zone.applied_to_set(found, args)
-
-
-def _of_composites(found: ResolvedTable) -> ResolvedTable:
-    """Return a function over composites with their columns instead."""
-    columns = columns_of_record(Column(len(found.arg_types), found.element.type))
-    names = tuple(member.name for member in found.element.type.members)
-    return replace(found, names=names, outputs=columns)
-
-
-def _each_array(call: ast.Expression) -> Sequence[ast.Expression]:
-    """Return unnest(a, b) as unnest(a), unnest(b), and any other function as it is."""
-    if isinstance(call, ast.FunctionCall) and call.name == ("unnest",) and len(call.args) > 1:
-        return [msgspec.structs.replace(call, args=(arg,)) for arg in call.args]
-    return [call]
 
 
 def _rows_from(

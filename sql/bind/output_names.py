@@ -67,3 +67,8 @@ def _of_body(
     if isinstance(body, ast.Values):
         return "column1", 2
     return None, 0
+
+
+def function_name(call: ast.Expression) -> str:
+    """Return the default alias of a function in FROM."""
+    return call.name if isinstance(call, ast.SqlValue) else "column1"

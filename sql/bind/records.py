@@ -5,6 +5,7 @@ SELECT t FROM t            row(any) over the columns of t
 ROW(1, 'a') = r            = over the stored forms
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foreshore.errors import (
@@ -14,7 +15,8 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.columns import type_of
-from foreshore.expr.ir import Call, Case, Literal, Scalar
+from foreshore.expr.functions.registry import ResolvedTable
+from foreshore.expr.ir import Call, Case, Column, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce, to_known
 from foreshore.sql.bind.row_values import RowValue
@@ -158,3 +160,10 @@ def matched(
 def null_test(key: str, scalar: Scalar) -> Scalar:
     """Return IS [NOT] NULL of a record, which is about its columns."""
     return Call(f"record_{key}(anyrecord)", (scalar,), BOOL)
+
+
+def of_composites(found: ResolvedTable) -> ResolvedTable:
+    """Return a function over composites with their columns instead."""
+    columns = columns_of_record(Column(len(found.arg_types), found.element.type))
+    names = tuple(member.name for member in found.element.type.members)
+    return replace(found, names=names, outputs=columns)

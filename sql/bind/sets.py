@@ -10,6 +10,8 @@ list to the query's. Calls in the arguments of a call come first.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.registry import ResolvedTable
@@ -196,3 +198,10 @@ def in_step(input: Relation, calls: Sequence[tuple[ResolvedTable, tuple[Scalar, 
         for output in _outputs(found, args, Column(width + place, found.element.type))
     )
     return Rows(relation, outputs, Column(width + count, INT8, False))
+
+
+def each_array(call: ast.Expression) -> Sequence[ast.Expression]:
+    """Return unnest(a, b) as unnest(a), unnest(b), and any other function as it is."""
+    if isinstance(call, ast.FunctionCall) and call.name == ("unnest",) and len(call.args) > 1:
+        return [msgspec.structs.replace(call, args=(arg,)) for arg in call.args]
+    return [call]

@@ -179,10 +179,10 @@ def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]
         planning.common_tables = hidden
         del planning.qualified[named:]
 
-    return _applied(result, values)
+    return applied(result, values)
 
 
-def _applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
+def applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
     """Return `body`, whose only columns are its parameters, with `values` substituted.
 
     A larger value that occurs several times is computed once, as a column of the single row of

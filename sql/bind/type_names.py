@@ -160,9 +160,14 @@ def _base_of(name: TypeName, planning: Planning, id: GlobalId, domain: Domain) -
 
 def _qualify(planning: Planning, name: TypeName, full: str) -> None:
     """Record that the name of a type is qualified in the kept text."""
-    written = _WRITTEN.match(planning.text, name.at)
-    if written is not None and len(name.name) < 3:
-        planning.qualified.append((name.at, written.end(), full))
+    qualify_at(planning, name.at, name.name, full)
+
+
+def qualify_at(planning: Planning, at: int, name: tuple[str, ...], full: str) -> None:
+    """Record that the name of a type or function at an offset is qualified in the kept text."""
+    written = _WRITTEN.match(planning.text, at)
+    if written is not None and len(name) < 3:
+        planning.qualified.append((at, written.end(), full))
 
 
 def qualified_types(planning: Planning, text: str, text_at: int) -> list[Edit]:

@@ -339,6 +339,7 @@ class ExpressionConverter(ABC):
             star=star,
             distinct=bool(given.args.get("distinct")),
             variadic=bool(given.args.get("variadic")),
+            names=tuple(map(self.name, given.args.get("names") or ())),
             order_by=self.order(order) if order is not None else (),
         )
 

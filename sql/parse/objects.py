@@ -5,6 +5,7 @@ from typing import Literal as OneOf
 from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.parse.clusters import ClusterParser
+from foreshore.sql.parse.functions import FunctionParser
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.refresh import RefreshParser
@@ -42,7 +43,9 @@ _SHOWN = (
 )
 
 
-class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinitionParser):
+class ObjectParser(
+    ClusterParser, FunctionParser, RefreshParser, SubscribeParser, TypeDefinitionParser
+):
     """Parse statements about objects."""
 
     # --- CREATE
@@ -63,8 +66,10 @@ class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinition
             return self._create_view(or_replace, materialized=True)
         if self.accept("view"):
             return self._create_view(or_replace, materialized=False, temporary=temporary)
+        if self.accept("function"):
+            return self._create_function(or_replace)
         if or_replace:
-            if self.at_word("function", "procedure", "rule", "trigger", "aggregate", "language"):
+            if self.at_word("procedure", "rule", "trigger", "aggregate", "language"):
                 self.unsupported(f"CREATE {self.token.value.upper()}")
             self.fail()
         if self.accept("table"):
@@ -257,6 +262,8 @@ class ObjectParser(ClusterParser, RefreshParser, SubscribeParser, TypeDefinition
         self.expect("drop")
         if self.at_word("owned"):
             self.unsupported("DROP OWNED")
+        if self.accept("function"):
+            return self._drop_function()
         kind = self._kind()
         self.accept("concurrently")
         if_exists = self.accept("if", "exists")

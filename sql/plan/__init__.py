@@ -44,6 +44,8 @@ Plan: TypeAlias = (
     | AlterEnum
     | CreateStructured
     | CreateDomain
+    | CreateFunction
+    | DropFunction
     | CreateSequence
     | AlterSequence
     | AlterTable

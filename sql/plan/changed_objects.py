@@ -16,6 +16,7 @@ from foreshore.sql.plan import (
     CreateDatabase,
     CreateDomain,
     CreateEnum,
+    CreateFunction,
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
@@ -26,6 +27,7 @@ from foreshore.sql.plan import (
     CreateTableAs,
     CreateView,
     Drop,
+    DropFunction,
     LimitMemory,
     Plan,
     Rename,
@@ -127,6 +129,8 @@ def changed_objects(plan: Plan) -> Changed | None:
             | AlterEnum()
             | CreateStructured()
             | CreateDomain()
+            | CreateFunction()
+            | DropFunction()
             | AlterCluster()
             | Swap()
             | SetCluster()

@@ -12,6 +12,7 @@ from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql.plan.query import AsOf, ObjectKind, Query, WritePlan
+from foreshore.sql_function import SqlFunction
 from foreshore.types import RelationDesc, SqlType
 
 
@@ -55,6 +56,26 @@ class CreateDomain(WritePlan):
     domain: Domain
     depends_on: frozenset[GlobalId]
     sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction(WritePlan):
+    """CREATE FUNCTION; `depends_on` are what its body and its types name."""
+
+    name: Name
+    function: SqlFunction
+    depends_on: frozenset[GlobalId]
+    or_replace: bool
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction(WritePlan):
+    """DROP FUNCTION: names, with the types of their parameters or None if not given."""
+
+    functions: tuple[tuple[tuple[str, ...], tuple[SqlType, ...] | None], ...]
+    if_exists: bool
+    cascade: bool
 
 
 @dataclass(frozen=True, slots=True)

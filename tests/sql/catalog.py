@@ -7,6 +7,7 @@ from foreshore.errors import InvalidSchemaName, UndefinedTable
 from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemKind, ItemView, Name
+from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     CreateMaterializedView,
@@ -15,6 +16,7 @@ from foreshore.sql.plan import (
     CreateView,
 )
 from foreshore.sql.planner import plan_statement
+from foreshore.sql_function import SqlFunction
 from foreshore.types import RelationDesc, SqlType
 
 SYSTEM = ("mz_catalog", "pg_catalog")
@@ -89,6 +91,12 @@ class TestCatalog:
     def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
         """Return None: there are no types."""
         return None
+
+    def functions_named(self, parts: tuple[str, ...]) -> list[tuple[GlobalId, SqlFunction]]:
+        return []
+
+    def within(self, id: GlobalId) -> CatalogReader:
+        raise AssertionError(id)
 
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
         """Return None: there are no domains."""

@@ -1,7 +1,7 @@
 """The grammar of expressions: operators with PostgreSQL's precedence, operands, calls."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
@@ -360,6 +360,7 @@ class ExpressionParser(OperatorParser):
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
         distinct = variadic = False
         args: list[exp.Expr] = []
+        names: list[exp.Expr] = []
         if self._curr and self._curr.text == "*" and self._next and self._next.text == ")":
             self._advance()
             args.append(exp.Star())
@@ -370,12 +371,32 @@ class ExpressionParser(OperatorParser):
             while True:
                 variadic = self._take("variadic")
                 if self._next and self._next.text in ("=>", ":="):
-                    self.unsupported("named notation for arguments", self._curr.start)
+                    names.append(self._argument_name())
+                elif names:
+                    self.positional_after_named(self._curr)
                 args.append(self._need(0))
                 if not self._match(TokenType.COMMA):
                     break
         order = self._parse_order()
-        return [CallArguments(expressions=args, distinct=distinct, variadic=variadic, order=order)]
+        given = CallArguments(
+            expressions=args, distinct=distinct, variadic=variadic, order=order, names=names
+        )
+        return [given]
+
+    def _argument_name(self) -> exp.Expr:
+        """Parse `name =>`."""
+        name = self._parse_id_var()
+        if name is None:
+            self.fail(self._curr)
+        self._advance()
+        return name
+
+    def positional_after_named(self, token: Token | None) -> NoReturn:
+        """Raise the error of an argument by place after one by name."""
+        raise SyntaxError_(
+            "positional argument cannot follow named argument",
+            position=None if token is None else token.start + 1,
+        )
 
     def _array(self, token: Token) -> exp.Expr:
         self._match(TokenType.L_BRACKET)

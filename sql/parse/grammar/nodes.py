@@ -48,7 +48,13 @@ class KeywordCall(exp.Expression):
 class CallArguments(exp.Expression):
     """The contents of the parentheses of a call by name."""
 
-    arg_types = {"expressions": False, "distinct": False, "variadic": False, "order": False}
+    arg_types = {
+        "expressions": False,
+        "distinct": False,
+        "variadic": False,
+        "order": False,
+        "names": False,  # of the last arguments: tokens
+    }
 
 
 class Shown(exp.Expression):

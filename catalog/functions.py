@@ -1,0 +1,29 @@
+"""Changes of functions in the catalog."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from foreshore.catalog.item import Item
+from foreshore.catalog.state import with_objects
+from foreshore.catalog.transaction import Transaction
+from foreshore.ids import GlobalId, is_builtin
+
+
+def alter_function(
+    change: Transaction, function: Item, create_sql: str, depends_on: Iterable[GlobalId]
+) -> Item:
+    """Let `create_sql` be the definition of a function; return it."""
+    state = change.state
+    needs = tuple(sorted(each for each in depends_on if not is_builtin(each)))
+    bound = tuple((state.full_name(state.item(need)), need) for need in needs)
+    altered = msgspec.structs.replace(
+        function,
+        create_sql=create_sql,
+        depends_on=needs,
+        bound=bound,
+        known=msgspec.UNSET,
+        known_keys=msgspec.UNSET,
+    )
+    change.state = with_objects(state, {function.id: altered})
+    return altered

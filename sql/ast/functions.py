@@ -1,0 +1,50 @@
+"""Syntax of CREATE FUNCTION and DROP FUNCTION."""
+
+from typing import Literal as OneOf
+
+from foreshore.sql.ast.query import Syntax, TableRef, TypeName
+
+
+class ParameterDefinition(Syntax):
+    """A parameter of a function; `out` parameters are columns of the result."""
+
+    name: str
+    type: TypeName
+    default: str | None
+    default_at: int
+    out: bool = False
+
+
+class CreateFunctionStatement(Syntax):
+    """CREATE FUNCTION; `returns` is None for RETURNS TABLE and where OUT parameters tell it.
+
+    `body` is a query, or the expression after RETURN, at the offset `body_at` of the statement; it
+    is at no offset if it was given as a string.
+    """
+
+    name: TableRef
+    parameters: tuple[ParameterDefinition, ...]
+    returns: TypeName | None
+    columns: tuple[tuple[str, TypeName], ...]
+    returns_set: bool
+    strict: bool
+    volatility: OneOf["immutable", "stable", "volatile"]
+    body: str
+    body_at: int | None
+    is_expression: bool
+    or_replace: bool
+
+
+class FunctionName(Syntax):
+    """The name of a function, with the types of its parameters if they are given."""
+
+    name: TableRef
+    types: tuple[TypeName, ...] | None
+
+
+class DropFunctionStatement(Syntax):
+    """DROP FUNCTION."""
+
+    functions: tuple[FunctionName, ...]
+    if_exists: bool
+    cascade: bool

@@ -1,0 +1,387 @@
+"""Calls of users' functions: the body takes the place of the call.
+
+A body is bound at each call, over a scope that is the row of its parameters, and with the catalog
+that the function's own statement sees; then the arguments take the places of the parameters. So a
+plan has no call, and what a body may do is what the statement around it may do.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal as OneOf
+from typing import NamedTuple
+
+from foreshore.errors import (
+    AmbiguousFunction,
+    DatabaseError,
+    FeatureNotSupported,
+    GroupingError,
+    InvalidFunctionDefinition,
+    StatementTooComplex,
+)
+from foreshore.expr.columns import columns_of, type_of
+from foreshore.expr.functions.function import type_key
+from foreshore.expr.functions.registry import NO_LITERAL, resolve_table
+from foreshore.expr.functions.resolve import Candidate, choose
+from foreshore.expr.ir import (
+    TRUE,
+    Call,
+    Case,
+    Column,
+    Filter,
+    JoinOn,
+    Literal,
+    Map,
+    Or,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    ScalarSubquery,
+)
+from foreshore.ids import GlobalId
+from foreshore.sql import ast
+from foreshore.sql.bind.coerce import coerce
+from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.order import UNORDERED, RowOrder
+from foreshore.sql.bind.positions import at_of
+from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.sets import UNIT
+from foreshore.sql.bind.sql_functions import applied
+from foreshore.sql.bind.type_names import qualify_at
+from foreshore.sql.planning import Planning
+from foreshore.sql.rewrite.full_names import dotted
+from foreshore.sql_function import SqlFunction
+from foreshore.types import BOOL, VOID, ColumnType, SqlType, array_of
+
+MAX_DEPTH = 32  # of functions within functions
+MAX_CALLS = 1_000  # that one statement may have replaced
+
+
+@dataclass(frozen=True, slots=True)
+class UserCall:
+    """A resolved call: the function, and the values of its parameters."""
+
+    id: GlobalId
+    function: SqlFunction
+    values: tuple[Scalar, ...]
+    at: int
+
+
+@lru_cache(maxsize=1024)
+def syntax_of(body: str, is_expression: bool) -> ast.Expression | ast.Query:
+    """Return the syntax of a function's body; raises InvalidFunctionDefinition."""
+    from foreshore.sql.parse.parse import parse, parse_expression
+
+    if is_expression:
+        return parse_expression(body)
+    statements = parse(body)
+    if len(statements) != 1:
+        raise FeatureNotSupported("a function of several statements is not supported")
+    tree = statements[0].ast
+    if not isinstance(tree, ast.SelectStatement) or tree.as_of is not None:
+        raise FeatureNotSupported("a function of other statements than a query is not supported")
+    return tree.query
+
+
+# --- resolution -------------------------------------------------------------------------------
+
+
+def find_call(
+    binder: ExpressionBinder, expr: ast.FunctionCall, args: tuple[Scalar, ...]
+) -> UserCall | None:
+    """Return the user's function that a call over `args` means, or None."""
+    functions = binder.planning.catalog.functions_named(expr.name)
+    if not functions or expr.star or expr.variadic or expr.distinct or expr.over is not None:
+        return None
+    types = tuple(map(type_of, args))
+    fitting: dict[tuple[str, ...], list[tuple[GlobalId, SqlFunction, list[int]]]] = {}
+    for id, function in functions:
+        places = _places(function, len(args), expr.names)
+        if places is not None:
+            patterns = tuple(_pattern(function.parameters[place].type) for place in places)
+            fitting.setdefault(patterns, []).append((id, function, places))
+    candidates = [Candidate(None, each, each) for each in fitting]  # type: ignore[arg-type]
+    chosen = choose(expr.name[-1], tuple(map(_pattern, types)), candidates)
+    if chosen is None:
+        return None
+    found = sorted(fitting[chosen.patterns], key=lambda each: len(each[1].parameters))
+    if len(found) > 1 and len(found[0][2]) < len(found[0][1].parameters):
+        raise AmbiguousFunction(
+            f"function {expr.name[-1]}({', '.join(map(str, types))}) is not unique",
+            hint="Could not choose a best candidate function. "
+            "You might need to add explicit type casts.",
+            position=expr.at + 1,
+        )
+    id, function, places = found[0]
+    values = _values(binder, function, args, places, expr)
+    binder.planning.depends_on.add(id)
+    qualify_at(binder.planning, expr.at, expr.name, dotted(function.parts))
+    return UserCall(id, function, values, expr.at)
+
+
+def _pattern(type: SqlType) -> str:
+    """Return the type by which a call is resolved; numerics are alike with and without a scale."""
+    key = type_key(type)
+    return key.replace("number", "numeric") if key.removesuffix("[]") == "number" else key
+
+
+def _places(function: SqlFunction, count: int, names: tuple[str, ...]) -> list[int] | None:
+    """Return the parameter of each argument; None if the function does not take them."""
+    if count > len(function.parameters):
+        return None
+    places = list(range(count - len(names)))
+    for name in names:
+        place = next((i for i, p in enumerate(function.parameters) if p.name == name), None)
+        if place is None or place in places:
+            return None
+        places.append(place)
+    given = set(places)
+    missing = (p for i, p in enumerate(function.parameters) if i not in given)
+    return None if any(p.default is None for p in missing) else places
+
+
+def _values(
+    binder: ExpressionBinder,
+    function: SqlFunction,
+    args: Sequence[Scalar],
+    places: Sequence[int],
+    expr: ast.FunctionCall,
+) -> tuple[Scalar, ...]:
+    """Return the value of each parameter, of its type."""
+    given = {place: (args[i], at_of(expr.args[i])) for i, place in enumerate(places)}
+    values = []
+    for place, parameter in enumerate(function.parameters):
+        if place in given:
+            scalar, at = given[place]
+        else:
+            assert parameter.default is not None
+            syntax = syntax_of(parameter.default, True)
+            assert not isinstance(syntax, ast.Query)
+            scalar, at = binder.bind(syntax), expr.at
+        value = coerce(binder.planning, scalar, parameter.type, "implicit", at)
+        assert value is not None, (scalar, parameter)
+        values.append(value)
+    return tuple(values)
+
+
+# --- bodies -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def within(planning: Planning, call: UserCall) -> Iterator[Scope]:
+    """Yield the scope of a function's parameters, where its body is bound."""
+    function = call.function
+    planning.function_calls += 1
+    if planning.function_depth >= MAX_DEPTH or planning.function_calls > MAX_CALLS:
+        raise StatementTooComplex("functions are nested too deeply", position=call.at + 1)
+    before = (planning.catalog, planning.text, planning.in_function, planning.common_tables)
+    kept = (planning.init_plans, planning.changes, len(planning.qualified))
+    planning.catalog = planning.catalog.within(call.id)
+    planning.text, planning.in_function, planning.common_tables = function.body, function.name, []
+    planning.init_plans = planning.changes = None
+    planning.function_depth += 1
+    try:
+        yield scope_of_parameters(function)
+    except DatabaseError as error:
+        error.position = call.at + 1
+        raise
+    finally:
+        planning.function_depth -= 1
+        planning.catalog, planning.text, planning.in_function, planning.common_tables = before
+        planning.init_plans, planning.changes, qualified = kept
+        del planning.qualified[qualified:]
+
+
+def scope_of_parameters(function: SqlFunction) -> Scope:
+    """Return the row of a function's parameters, by their names and as `$1`, `$2`, ..."""
+    named = tuple(Slot(each.name, i) for i, each in enumerate(function.parameters) if each.name)
+    numbered = tuple(Slot(f"${i + 1}", i) for i in range(len(function.parameters)))
+    return Scope(
+        [ColumnType(type) for type in function.types],
+        [Table(function.name, None, named)],
+        [*named, *numbered],
+    )
+
+
+def bind_value(binder: ExpressionBinder, call: UserCall) -> Scalar:
+    """Return the value of a call of a function that returns one."""
+    function = call.function
+    if function.returns_set:
+        return _bind_set(binder, call)
+    if function.columns:
+        raise FeatureNotSupported(
+            f"function {function.name} of several columns is supported only in FROM",
+            position=call.at + 1,
+        )
+    with within(binder.planning, call) as scope:
+        body = value_of_body(binder.planning, function, scope)
+    return applied(_unless_null(function, body), call.values)
+
+
+def value_of_body(planning: Planning, function: SqlFunction, scope: Scope) -> Scalar:
+    """Return the value of a body over the columns of its parameters."""
+    binder = ExpressionBinder(planning, scope, Clause(f"function {function.name}"))
+    syntax = syntax_of(function.body, function.is_expression)
+    if not isinstance(syntax, ast.Query):
+        return _as_result(planning, binder.bind(syntax), function.result)
+    only = _only_expression(syntax)
+    if only is not None:
+        with suppress(GroupingError, FeatureNotSupported):
+            return _as_result(planning, binder.bind(only), function.result)
+    value = binder.bind(ast.Subquery("scalar", syntax, 0))
+    if isinstance(value, ScalarSubquery) and not _has_one_row(value.relation):
+        value = binder.bind(ast.Subquery("scalar", _first_row(syntax), 0))
+    return _as_result(planning, value, function.result)
+
+
+def _only_expression(query: ast.Query) -> ast.Expression | None:
+    """Return the expression of `SELECT expression`, None for any other query."""
+    select = query.body
+    if query.ctes or query.order_by or query.limit or query.offset or query.locks:
+        return None
+    if not isinstance(select, ast.Select) or len(select.targets) != 1:
+        return None
+    clauses = (select.from_, select.where, select.group_by, select.having, select.distinct)
+    if any(clauses) or select.qualify is not None or select.is_table:
+        return None
+    return select.targets[0].expr
+
+
+def _first_row(query: ast.Query) -> ast.Query:
+    """Return a query of the first row, which is the value of a function."""
+    from msgspec.structs import replace
+
+    if query.limit is None and not query.with_ties:
+        return replace(query, limit=ast.Number("1", query.at))
+    return ast.Query(query, query.at, limit=ast.Number("1", query.at))
+
+
+def _has_one_row(relation: Relation) -> bool:
+    """Return whether a query surely has one row: it is an aggregate without groups."""
+    while isinstance(relation, Project | Map):
+        relation = relation.input
+    return relation == UNIT or (isinstance(relation, Reduce) and not relation.group_key)
+
+
+def _as_result(planning: Planning, value: Scalar, result: SqlType) -> Scalar:
+    if result == VOID:
+        return Literal(None, VOID)
+    found = coerce(planning, value, result, "assignment", 0)
+    if found is None:
+        raise InvalidFunctionDefinition(
+            f"return type mismatch in function declared to return {result}",
+            detail=f"Actual return type is {type_of(value)}.",
+        )
+    return found
+
+
+def _unless_null(function: SqlFunction, body: Scalar) -> Scalar:
+    """Return `body`, NULL without looking at it where a strict function has a NULL argument."""
+    if not function.strict or not function.parameters:
+        return body
+    return Case(((_any_null(function), Literal(None, type_of(body))),), body, type_of(body))
+
+
+def _any_null(function: SqlFunction) -> Scalar:
+    tests = [Call("is_null", (Column(i, type),), BOOL) for i, type in enumerate(function.types)]
+    return tests[0] if len(tests) == 1 else Or(tuple(tests))
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+class Rows(NamedTuple):
+    """The rows of a call in FROM, the names of their columns, their order and their alias."""
+
+    relation: Relation
+    names: tuple[str, ...]
+    order: RowOrder
+    alias: tuple[str, None]
+
+
+def rows_in_from(
+    binder: ExpressionBinder, expr: ast.FunctionCall, alias: str | None
+) -> Rows | None:
+    """Return the rows of a call in FROM of a function that returns rows, None for any other."""
+    functions = binder.planning.catalog.functions_named(expr.name)
+    if not any(function.returns_set or function.columns for _, function in functions):
+        return None
+    call = find_call(binder, expr, tuple(binder.bind(arg) for arg in expr.args))
+    if call is None or not (call.function.returns_set or call.function.columns):
+        return None
+    function = call.function
+    relation, order = _rows_of_call(binder.planning, call)
+    names = tuple(name for name, _ in function.columns) or (alias or function.name,)
+    return Rows(relation, names, order, (expr.name[-1], None))
+
+
+def _rows_of_call(planning: Planning, call: UserCall) -> tuple[Relation, RowOrder]:
+    """Return the rows of a call: of its body, beside the row of its arguments."""
+    function = call.function
+    with within(planning, call) as scope:
+        relation, order = rows_of_body(planning, function, scope)
+    width = len(function.parameters)
+    if not width and function.returns_set:
+        return relation, order
+    row: Relation = Map(UNIT, call.values) if width else UNIT
+    if function.strict and width:
+        row = Filter(row, (Call("not", (_any_null(function),), BOOL),))
+    kind: OneOf["inner", "left"] = "inner" if function.returns_set else "left"
+    joined = JoinOn(row, relation, kind, TRUE, scope.used)
+    count = len(columns_of(relation))
+    return Project(joined, tuple(range(width, width + count))), order
+
+
+def rows_of_body(
+    planning: Planning, function: SqlFunction, scope: Scope
+) -> tuple[Relation, RowOrder]:
+    """Return the rows of a body, and their order, over the columns of its parameters."""
+    from foreshore.sql.bind.bound_query import ordered_relation
+    from foreshore.sql.bind.query import bind_query
+
+    query = syntax_of(function.body, function.is_expression)
+    if not isinstance(query, ast.Query):
+        target = ast.Target(query, None, at_of(query))
+        query = ast.Query(ast.Select(None, (target,), (), None, (), None, 0), 0)
+    if not function.returns_set:
+        query = _first_row(query)
+    bound = bind_query(planning, query, scope)
+    relation, order = ordered_relation(bound)
+    wanted = [type for _, type in function.columns] or [function.result]
+    columns = columns_of(relation)
+    if len(columns) != len(wanted):
+        raise InvalidFunctionDefinition(
+            "return type mismatch in function declared to return "
+            f"{'record' if function.columns else function.result}",
+            detail="Final statement returns too "
+            f"{'many' if len(columns) > len(wanted) else 'few'} columns.",
+        )
+    values = tuple(
+        _as_result(planning, Column(i, column.type, column.nullable), type)
+        for i, (column, type) in enumerate(zip(columns, wanted, strict=True))
+    )
+    outputs = tuple(range(len(columns), 2 * len(columns)))
+    if any(not isinstance(value, Column) for value in values):
+        return Project(Map(relation, values), outputs), UNORDERED
+    return relation, order
+
+
+def _bind_set(binder: ExpressionBinder, call: UserCall) -> Scalar:
+    """Return the rows of a call in a select list: the items of an array of them."""
+    function, planning = call.function, binder.planning
+    if function.columns:
+        raise FeatureNotSupported(
+            f"function {function.name} of several columns is supported only in FROM",
+            position=call.at + 1,
+        )
+    with within(planning, call) as scope:
+        query = syntax_of(function.body, function.is_expression)
+        assert isinstance(query, ast.Query), function
+        inner = ExpressionBinder(planning, scope, Clause(f"function {function.name}"))
+        items = inner.bind(ast.Subquery("array", query, 0))
+        items = _as_result(planning, items, array_of(function.result))
+    array = applied(_unless_null(function, items), call.values)
+    found = resolve_table("unnest", (type_of(array),), (NO_LITERAL,))
+    return binder.add_set(found, (array,), call.at)

@@ -1,0 +1,188 @@
+"""Parse CREATE FUNCTION and DROP FUNCTION."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from foreshore.errors import (
+    FeatureNotSupported,
+    InvalidFunctionDefinition,
+    SyntaxError_,
+    UndefinedObject,
+)
+from foreshore.sql import ast
+from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
+from foreshore.sql.parse.query import QueryParser
+
+T = TypeVar("T")
+_AFTER_TYPE = frozenset((",", ")", "=", "default", ":="))
+_IGNORED = (
+    ("window",),
+    ("not", "leakproof"),
+    ("leakproof",),
+    ("called", "on", "null", "input"),
+    ("external", "security", "invoker"),
+    ("security", "invoker"),
+    ("parallel", "safe"),
+    ("parallel", "unsafe"),
+    ("parallel", "restricted"),
+)
+
+
+@dataclass
+class _Options:
+    """What follows the parameters, in any order."""
+
+    returns: ast.TypeName | None = None
+    columns: tuple[tuple[str, ast.TypeName], ...] = ()
+    returns_set: bool = False
+    strict: bool = False
+    volatility: str = "volatile"
+    language: str = "sql"
+    body: str | None = None
+    body_at: int | None = None
+    is_expression: bool = False
+
+
+class FunctionParser(QueryParser):
+    """Parse statements about functions."""
+
+    def _create_function(self, or_replace: bool) -> ast.StatementSyntax:
+        name = self.table_name()
+        parameters = self._in_brackets(self._function_parameter)
+        options = _Options()
+        while not self.at_end():
+            self._function_option(options)
+        if options.body is None:
+            raise InvalidFunctionDefinition("no function body specified")
+        return ast.CreateFunctionStatement(
+            name,
+            parameters,
+            options.returns,
+            options.columns,
+            options.returns_set,
+            options.strict,
+            options.volatility,  # type: ignore[arg-type]
+            options.body,
+            options.body_at,
+            options.is_expression,
+            or_replace,
+        )
+
+    def _in_brackets(self, one: Callable[[], T]) -> tuple[T, ...]:
+        self.expect_symbol("(")
+        items = () if self.at_symbol(")") else self.list_of(one)
+        self.expect_symbol(")")
+        return items
+
+    # --- parameters
+
+    def _function_parameter(self) -> ast.ParameterDefinition:
+        mode = ""
+        if self.at_word("in", "out", "inout", "variadic"):
+            mode = self.advance().value
+        if mode in ("inout", "variadic"):
+            self.unsupported(f"{mode.upper()} parameters")
+        name, type = self._name_and_type()
+        default, at = None, 0
+        if self.accept("default") or self.accept_symbol("="):
+            at = self.token.start
+            self.expression()
+            default = self.text[at : self.last_end]
+        return ast.ParameterDefinition(name, type, default, at, mode == "out")
+
+    def _name_and_type(self) -> tuple[str, ast.TypeName]:
+        """Parse `[name] type`; a name is a word that is followed by a type."""
+        if self.peek().value in _AFTER_TYPE or self.peek().value in ("(", "[", "."):
+            return "", self.type_name()
+        mark = self.mark()
+        try:
+            type = self.type_name()
+            if self.token.value in _AFTER_TYPE:
+                return "", type
+        except (SyntaxError_, FeatureNotSupported):
+            pass
+        self.go_back(mark)
+        return self.name_or_function(), self.type_name()
+
+    # --- options
+
+    def _function_option(self, options: _Options) -> None:
+        if any(self.accept(*words) for words in _IGNORED):
+            return
+        if self.accept("strict") or self.accept("returns", "null", "on", "null", "input"):
+            options.strict = True
+        elif self.accept("returns", "table"):
+            options.columns, options.returns_set = self.in_parentheses(self._returned_column), True
+        elif self.accept("returns"):
+            options.returns_set = self.accept("setof")
+            options.returns = self.type_name()
+        elif self.at_word("immutable", "stable", "volatile"):
+            options.volatility = self.advance().value
+        elif self.at_word("cost", "rows"):
+            self.advance()
+            if self.token.kind != NUMBER:
+                self.fail()
+            self.advance()
+        elif self.accept("language"):
+            self._function_language()
+        elif self.at_word("set", "support", "transform", "security", "external"):
+            self.unsupported(f"{self.token.value.upper()} of a function")
+        else:
+            self._function_body(options)
+
+    def _returned_column(self) -> tuple[str, ast.TypeName]:
+        return self.name(), self.type_name()
+
+    def _function_language(self) -> None:
+        token = self.token
+        if token.kind not in (WORD, QUOTED, STRING):
+            self.fail()
+        language = self.advance().value.lower()
+        if language in ("plpgsql", "c", "internal", "python", "plpython3u"):
+            self.unsupported(f"LANGUAGE {language}", token.start)
+        if language != "sql":
+            raise UndefinedObject(f'language "{language}" does not exist')
+
+    def _function_body(self, options: _Options) -> None:
+        if options.body is not None:
+            self.fail()
+        if self.accept("as"):
+            options.body = self.string()
+            if self.at_symbol(","):
+                self.fail()
+            return
+        if self.accept("return"):
+            start = self.token.start
+            self.expression()
+            options.is_expression = True
+        elif self.accept("begin", "atomic"):
+            start = self.token.start
+            if not self.at_word("select", "with", "values", "table") and not self.at_symbol("("):
+                self.unsupported("a body of other statements than one query")
+            self.query()
+        else:
+            self.fail()
+        options.body, options.body_at = self.text[start : self.last_end], start
+        if not options.is_expression:
+            self.expect_symbol(";")
+            if not self.at_word("end"):
+                self.unsupported("a body of several statements")
+            self.expect("end")
+
+    # --- DROP
+
+    def _drop_function(self) -> ast.StatementSyntax:
+        if_exists = self.accept("if", "exists")
+        functions = self.list_of(self._function_name)
+        cascade = self.accept("cascade")
+        if not cascade:
+            self.accept("restrict")
+        return ast.DropFunctionStatement(functions, if_exists, cascade)
+
+    def _function_name(self) -> ast.FunctionName:
+        name = self.table_name()
+        if not self.at_symbol("("):
+            return ast.FunctionName(name, None)
+        parameters = self._in_brackets(self._function_parameter)
+        return ast.FunctionName(name, tuple(each.type for each in parameters if not each.out))

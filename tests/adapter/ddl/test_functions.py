@@ -1,0 +1,84 @@
+"""Functions of users: what PostgreSQL does not have, and what outlives a restart."""
+
+from pathlib import Path
+
+from tests.adapter.harness import TestEnvironment, in_environment
+
+_MADE = (
+    "CREATE TABLE t (a int)",
+    "INSERT INTO t VALUES (1), (2)",
+    "CREATE SCHEMA s",
+    "CREATE FUNCTION s.inc(x int) RETURNS int LANGUAGE sql RETURN x + 1",
+    "CREATE FUNCTION twice(x int) RETURNS int LANGUAGE sql AS 'select s.inc(s.inc(x))'",
+    "CREATE FUNCTION largest() RETURNS int LANGUAGE sql AS 'select max(a) from t'",
+    "CREATE MATERIALIZED VIEW v AS SELECT twice(a) AS n, largest() AS m FROM t",
+)
+
+
+def test_functions_are_kept_through_renames_and_restarts(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran("a", *_MADE, "ALTER TABLE t RENAME TO u", "ALTER SCHEMA s RENAME TO r")
+        for _ in range(2):
+            assert await env.query("a", "SELECT * FROM v ORDER BY n") == "3|2\n4|2\nSELECT 2"
+            assert await env.query("a", "SELECT twice(5), largest()") == "7|2\nSELECT 1"
+            await env.reopen()
+        await env.ran("a", "INSERT INTO u VALUES (9)")
+        assert await env.query("a", "SELECT max(n), max(m) FROM v") == "11|9\nSELECT 1"
+
+    in_environment(tmp_path, scenario)
+
+
+def test_replaced_function_changes_plain_views_only(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran("a", *_MADE[:-1], "CREATE VIEW w AS SELECT twice(a) AS n FROM t WHERE a = 1")
+        replaced = "CREATE OR REPLACE FUNCTION s.inc(x int) RETURNS int LANGUAGE sql RETURN x + 10"
+        await env.ran("a", replaced)
+        assert await env.query("a", "SELECT * FROM w") == "21\nSELECT 1"
+        await env.ran("a", _MADE[-1])
+        refused = await env.query("a", replaced.replace("10", "20"))
+        assert refused.startswith('ERROR 0A000: function "inc" cannot be replaced')
+        assert await env.query("a", replaced) == "CREATE FUNCTION"  # the same body
+
+    in_environment(tmp_path, scenario)
+
+
+def test_dropped_function_takes_no_table_along(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran("a", *_MADE, "CREATE TABLE g (x int DEFAULT s.inc(1))")
+        refused = await env.query("a", "DROP FUNCTION s.inc CASCADE")
+        assert refused.startswith("ERROR 0A000")
+        await env.ran("a", "DROP TABLE g", "DROP FUNCTION s.inc CASCADE")
+        assert "does not exist" in await env.query("a", "SELECT * FROM v")
+        assert await env.query("a", "SELECT a FROM t ORDER BY a") == "1\n2\nSELECT 2"
+
+    in_environment(tmp_path, scenario)
+
+
+def test_maintained_view_refuses_what_a_function_may_not_do_in_it(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran(
+            "a",
+            "CREATE TABLE t (a int)",
+            "CREATE FUNCTION moment() RETURNS timestamptz LANGUAGE sql RETURN now()",
+            "CREATE FUNCTION chance() RETURNS float LANGUAGE sql RETURN random()",
+            "CREATE VIEW w AS SELECT moment() AS m FROM t",
+        )
+        for call in ("moment()", "chance()"):
+            made = await env.query("a", f"CREATE MATERIALIZED VIEW v AS SELECT {call} FROM t")
+            assert made.startswith("ERROR 0A000"), made
+
+    in_environment(tmp_path, scenario)
+
+
+def test_calls_that_multiply_are_limited(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran("a", "CREATE FUNCTION f0(x int) RETURNS int LANGUAGE sql RETURN x")
+        for i in range(1, 12):
+            body = f"f{i - 1}(x) + f{i - 1}(x)"
+            made = f"CREATE FUNCTION f{i}(x int) RETURNS int LANGUAGE sql RETURN {body}"
+            answer = await env.query("a", made)
+            if "ERROR" in answer:
+                break
+        assert answer.startswith("ERROR 54001"), answer
+
+    in_environment(tmp_path, scenario)
