@@ -262,7 +262,7 @@ def test_pieces_stay_small_with_uneven_rows(tmp_path: Path, repeated: bool) -> N
 def test_overflowing_diffs_fail(tmp_path: Path) -> None:
     schema = update_schema(pa.schema([("v", pa.int64())]))
     table = pa.table([pa.array([1, 1]), pa.array([1, 1]), pa.array([MOST, 1])], schema=schema)
-    with pytest.raises(duckdb.Error, match="out of range"):
+    with pytest.raises(OverflowError):
         store(tmp_path, table)
     assert not (tmp_path / "scratch.parquet").exists()
 
