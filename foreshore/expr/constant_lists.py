@@ -7,17 +7,25 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.datum import to_array
 from foreshore.expr.functions.comparison import PLAIN
 from foreshore.expr.ir import Call, Literal
+from foreshore.types import SqlType
 
 
 def is_constant_list(call: Call) -> bool:
-    """Whether `call` compares with a constant array whose elements are equal if their bytes are."""
+    """Whether `call` compares with a constant array as `is_compared_by_bytes` does."""
     if call.function not in ("eq_any", "ne_all"):
         return False
     value, array = call.args
     type = array.type.element if isinstance(array, Literal) else None
     if type is None or not isinstance(array, Literal) or array.value is None:
         return False
-    return type.name in PLAIN and type_of(value).name == type.name
+    return is_compared_by_bytes(type_of(value), type)
+
+
+def is_compared_by_bytes(a: SqlType, b: SqlType) -> bool:
+    """Whether values of two types are equal if and only if they are the same in Arrow arrays."""
+    if a.name == b.name == "numeric":
+        return a.scale is not None and a.scale == b.scale
+    return a.name == b.name and a.name in PLAIN
 
 
 def compared_with_list(call: Call, values: pa.Array) -> pa.Array:

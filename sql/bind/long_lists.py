@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.expr.columns import type_of
+from foreshore.expr.constant_lists import is_compared_by_bytes
 from foreshore.expr.functions.comparison import PLAIN
 from foreshore.expr.ir import Call, Literal, Or, Scalar
 from foreshore.sql import ast
@@ -37,7 +38,12 @@ def over_array(
         return None
     left, right = first.args
     type = type_of(right)
-    if not isinstance(right, Literal) or type != type_of(left) or type.name not in PLAIN:
+    if not isinstance(right, Literal) or not is_compared_by_bytes(type_of(left), type):
+        return None
+    if type.name == "numeric":
+        if isinstance(left, Call) and left.function.startswith("cast"):
+            return None  # a look-up does not see through this for an array
+    elif type != type_of(left):
         return None
     if tests and not (
         len(tests) == len(items)
@@ -50,7 +56,7 @@ def over_array(
     values = [item.value for item in items if isinstance(item, Literal) and item.type == type]
     if len(values) < len(items):
         return None
-    array = Literal(tuple(dict.fromkeys(values)), array_of(type))
+    array = Literal(tuple(dict.fromkeys(values)), array_of(type_of(left)))
     return Call(_WHOLE[first.function], (left, array), BOOL)
 
 
@@ -131,8 +137,7 @@ def _in_arguments(
         return None
     test, arguments = found
     left, right = test.args
-    if test.function not in _WHOLE or type_of(left) != type_of(right):
-        return None
-    if type_of(right).name not in PLAIN:
+    type = type_of(right)
+    if test.function not in _WHOLE or type != type_of(left) or type.name not in PLAIN:
         return None
     return Call(_WHOLE[test.function], (left, arguments), BOOL)

@@ -16,8 +16,12 @@ from foreshore.compute.local.small.evaluate import evaluate_small
 from foreshore.compute.local.small.rows import SmallRows
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import to_array
-from foreshore.expr.ir import Constant, Relation
+from foreshore.expr.evaluate import outcome as evaluated
+from foreshore.expr.ir import And, Column, Constant, Relation, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind import long_lists as bound_lists
+from foreshore.sql.bind import predicates
+from foreshore.sql.optimize.lookup import Elements, literal_lookup, predicates_of
 from foreshore.sql.parse import long_lists
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Insert, Select
@@ -25,7 +29,7 @@ from foreshore.sql.plan.reads import query_read_by
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
-from foreshore.types import BOOL, DATE, FLOAT8, INT4, INT8, TEXT, SqlType
+from foreshore.types import BOOL, DATE, FLOAT8, INT4, INT8, TEXT, SqlType, numeric
 from tests.effort import examples
 from tests.sql.catalog import TestCatalog
 
@@ -43,6 +47,7 @@ CONSTANTS = st.one_of(
         ["'a'", "''", "'it''s'", "'(1, 2), (3'", "'2024-02-29'", "'12'", "E'a\\n'", "'-- x'"]
     ),
 )
+NUMERIC = numeric(6, 2)
 SPACES = st.sampled_from(["", " ", "\n", "\t ", " -- a comment\n", " /* (1), */ "])
 
 
@@ -283,6 +288,42 @@ def test_disjunction_of_many_equalities_is_a_long_list() -> None:
     )
     few = relation_of(planned(f"SELECT 1 FROM t WHERE {tests} OR a = b"))
     assert "eq_any" in str(few)
+
+
+@pytest.mark.parametrize("operator", ["IN", "NOT IN"])
+def test_long_list_of_numerics_is_compared_as_its_items_are(
+    monkeypatch: pytest.MonkeyPatch, operator: str
+) -> None:
+    items = ", ".join(f"{number}.25" for number in range(120)) + ", 1.5, 7, 1e9"
+    text = f"SELECT 1 FROM t WHERE b {operator} ({items})"
+    (whole,) = predicates_of(relation_of(planned(text)))
+    monkeypatch.setattr(bound_lists, "LONG_LIST", 1 << 40)
+    monkeypatch.setattr(predicates, "LONG_LIST", 1 << 40)
+    found = predicates_of(relation_of(planned(text)))
+    each = And(tuple(found)) if len(found) > 1 else found[0]
+    assert "_a" in str(whole)
+    assert "_a" not in str(each)
+    values = [Decimal(text) for text in ("0.25", "1.50", "-0.25", "7.00", "7.01", "119.25")]
+    column = to_array([f"{value:.2f}" for value in values] + [None], NUMERIC)
+    rows = [column if place == 1 else None for place in range(7)]
+    assert results(whole, rows) == results(each, rows)
+
+
+def results(scalar: Scalar, rows: list[pa.Array | None]) -> list[bool | None]:
+    """Return the values of a condition over columns of seven rows."""
+    given = [pa.nulls(7) if column is None else column for column in rows]
+    values, errors = evaluated(scalar, given, 7)
+    assert errors is None
+    found: list[bool | None] = values.to_pylist()
+    return found
+
+
+def test_numerics_of_a_list_are_looked_up_in_an_index() -> None:
+    items = ", ".join(f"{number}.25" for number in range(120))
+    relation = relation_of(planned(f"SELECT b FROM t WHERE b IN ({items})"))
+    lookup = literal_lookup(relation, (Column(1, NUMERIC),))
+    assert lookup is not None
+    assert isinstance(lookup.keys[0][0], Elements)
 
 
 def planned_with_parameters(text: str) -> tuple[Any, tuple[SqlType, ...]]:
