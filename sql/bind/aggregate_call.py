@@ -8,6 +8,7 @@ the query that contains it if it uses none. Its core aggregates are collected th
 of *that* query decides whether an aggregate is allowed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast as cast_
 
@@ -72,7 +73,7 @@ def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) 
         direct = ExpressionBinder(binder.planning, binder.scope, Clause("direct arguments"))
         composed = compose_ordered_set(direct, inner, name, expr)
     else:
-        composed = _composed(binder, inner, name, expr, order_by)
+        composed, order_by = _composed(binder, inner, name, expr, order_by)
     used = [*composed.uses, *(key.expr for key in order_by)]
     if condition is not None:
         used.append(condition)
@@ -127,8 +128,8 @@ def _composed(
     name: str,
     expr: ast.FunctionCall,
     order_by: tuple[OrderKey, ...],
-) -> Composed:
-    """Return the composition of a call over the row at which it stands."""
+) -> tuple[Composed, tuple[OrderKey, ...]]:
+    """Return the composition of a call over the row at which it stands, and its order."""
     values = tuple(inner.bind_value(arg) for arg in expr.args)
     rows = [value for value in values if isinstance(value, RowValue)]
     if rows and name in ROW_AGGREGATES:
@@ -140,7 +141,7 @@ def _composed(
     elif rows and (name != "count" or len(values) != 1):
         values = tuple(as_scalar(inner, value) for value in values)
     elif rows:
-        return _count_of_rows(rows[0], distinct=expr.distinct)
+        return _count_of_rows(rows[0], distinct=expr.distinct), order_by
     args = cast_("tuple[Scalar, ...]", values)
     offsets = tuple(map(at_of, expr.args))
     if expr.distinct and not args:
@@ -148,8 +149,10 @@ def _composed(
     with located(expr.at):
         literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
         found = resolve_aggregate(name, tuple(map(type_of, args)), literals, distinct=expr.distinct)
+    given = args
     args = binder.coerced(args, found.arg_types, offsets)
     if expr.distinct:
+        order_by = tuple(_as_argument(key, given, args) for key in order_by)
         with located(expr.at):
             for type in found.arg_types:
                 check_equality(type)
@@ -167,6 +170,7 @@ def _composed(
             core.function,
             tuple(zone.applied_within(_with_columns(arg, args)) for arg in core.args),
             core.type,
+            distinct=core.distinct,
             filter=None if core.filter is None else _with_columns(core.filter, args),
         )
         for core in found.cores
@@ -174,7 +178,15 @@ def _composed(
     finish = found.finish
     if rows and name == "json_agg" and isinstance(finish, Call):
         finish = msgspec.structs.replace(finish, function="json_of_arrays(json[])")
-    return Composed(cores, finish, args)
+    return Composed(cores, finish, args), order_by
+
+
+def _as_argument(key: OrderKey, given: Sequence[Scalar], args: Sequence[Scalar]) -> OrderKey:
+    """Return a key that is an argument before its coercion as one by the coerced argument."""
+    for before, after in zip(given, args, strict=True):
+        if key.expr == before:
+            return msgspec.structs.replace(key, expr=after)
+    return key
 
 
 def _with_columns(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:

@@ -15,15 +15,17 @@ from functools import partial
 
 from foreshore.errors import UndefinedFunction
 from foreshore.expr.columns import type_of
-from foreshore.expr.functions import regression
+from foreshore.expr.functions import gathered, regression
 from foreshore.expr.functions.function import Literals
 from foreshore.expr.functions.number_aggregates import average_of, sum_of_distinct, sums_of
 from foreshore.expr.functions.parts import needs_parts, unit_of
 from foreshore.expr.functions.resolve import implicitly_castable, spelled
+from foreshore.expr.functions.spreads import SPREADS
 from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar
 from foreshore.ranges import BOUNDS, multirange_of
 from foreshore.types import (
     BOOL,
+    BYTEA,
     FLOAT4,
     FLOAT8,
     INT8,
@@ -178,7 +180,9 @@ def _avg(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggre
 def _extreme(function: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
     def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
         (type,) = types
-        if type.name in ("bool", "uuid", "json", "jsonb", "void", *RANGE_TYPES, *STRUCTURED):
+        if type.name in ("bool", "uuid", "json", "jsonb", "void", *RANGE_TYPES):
+            return None
+        if type.name in STRUCTURED and type.name != "shaped":
             return None
         if type.name == "macaddr":
             return None
@@ -209,7 +213,35 @@ def _count_of(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
     return _plain(_count(type), (type,))
 
 
+def _of_rows(composition: gathered.Composition, types: tuple[SqlType, ...]) -> ResolvedAggregate:
+    core, value = composition
+    return ResolvedAggregate(types, type_of(value), (core,), value)
+
+
+def _argument_of(function: str) -> Rule:
+    def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate:
+        known = tuple(TEXT if type.name == "unknown" else type for type in types)
+        return _of_rows(gathered.argument_of_extreme(function, known), known)
+
+    return resolve
+
+
+def _any_value(types: tuple[SqlType, ...]) -> ResolvedAggregate:
+    known = TEXT if types[0].name == "unknown" else types[0]
+    return _of_rows(gathered.any_value(known), (known,))
+
+
+def _count_distinct(types: tuple[SqlType, ...]) -> ResolvedAggregate:
+    """Return the number of distinct values, exactly."""
+    type = TEXT if types[0].name == "unknown" else types[0]
+    return _plain(Aggregate("count", (Column(0, type),), INT8, distinct=True), (type,))
+
+
 def _string_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    if any(type.name == "bytea" for type in types):
+        if all(type.name in ("bytea", "unknown") for type in types):
+            return _of_rows(gathered.joined_bytes(), (BYTEA, BYTEA))
+        return None
     if not all(implicitly_castable(t, TEXT) for t in types):
         return None
     columns = (Column(0, TEXT), Column(1, TEXT))
@@ -355,6 +387,17 @@ def _spread(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | No
     return resolve
 
 
+def _spread_of_distinct(name: str) -> Rule:
+    def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+        (type,) = types
+        if type.name not in (*INTEGERS, "numeric", "number", "float4", "float8"):
+            return None
+        wide = FLOAT8 if type.name in ("float4", "float8") else NUMBER
+        return _of_rows(gathered.spread_of_distinct(name, wide), (wide,))
+
+    return resolve
+
+
 def _of_pairs(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
     """Covariance, correlation and regression."""
 
@@ -367,15 +410,15 @@ def _of_pairs(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | 
     return resolve
 
 
+_SPREADS = {"variance": "var_samp", "stddev": "stddev_samp", **{s.name: s.name for s in SPREADS}}
 # Aggregates composed differently for DISTINCT arguments.
 _OF_DISTINCT: dict[str, Rule] = {
     "sum": partial(_sum, distinct=True),
     "avg": partial(_avg, distinct=True),
+    **{name: _spread_of_distinct(kind) for name, kind in _SPREADS.items()},
 }
 # Aggregates that take unsigned integers as numerics.
-_OF_NUMBERS = frozenset(
-    ["sum", "avg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop"]
-)
+_OF_NUMBERS = frozenset(["sum", "avg", *_SPREADS])
 _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "count": ((0, 1), _count_of),
     "sum": ((1,), _sum),
@@ -398,12 +441,13 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "bit_and": ((1,), _bits("and")),
     "bit_or": ((1,), _bits("or")),
     "bit_xor": ((1,), _bits("xor")),
-    "variance": ((1,), _spread("var_samp")),
-    "var_samp": ((1,), _spread("var_samp")),
-    "var_pop": ((1,), _spread("var_pop")),
-    "stddev": ((1,), _spread("stddev_samp")),
-    "stddev_samp": ((1,), _spread("stddev_samp")),
-    "stddev_pop": ((1,), _spread("stddev_pop")),
+    **{name: ((1,), _spread(kind)) for name, kind in _SPREADS.items()},
+    "arg_max": ((2,), _argument_of("arg_max")),
+    "max_by": ((2,), _argument_of("arg_max")),
+    "arg_min": ((2,), _argument_of("arg_min")),
+    "min_by": ((2,), _argument_of("arg_min")),
+    "any_value": ((1,), _any_value),
+    "approx_count_distinct": ((1,), _count_distinct),
     **{name: ((2,), _of_pairs(name)) for name in regression.NAMES},
 }
 

@@ -19,7 +19,9 @@ def _checked(moment: float) -> float:
     return moment
 
 
-def _spread(sample: bool, root: bool) -> Callable[[float, int], float | None]:
+def spread(sample: bool, root: bool) -> Callable[[float, int], float | None]:
+    """Return the variance or deviation of a sample or population, given its moment and size."""
+
     def compute(moment: float, n: int) -> float | None:
         if n < (2 if sample else 1):
             return None
@@ -60,7 +62,7 @@ for _name, _sample, _root in SPREADS:
         f"{_name}(float8,int8)",
         "float8 int8",
         "float8",
-        mapped(_spread(_sample, _root)),
+        mapped(spread(_sample, _root)),
         fallible=True,
     )
 for _name, _types, _compute in (

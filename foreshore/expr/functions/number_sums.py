@@ -6,7 +6,7 @@ Here v is the decimal of a number, and the others are those that it does not hol
 nearly always empty. Averages and variances are computed from sums.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -100,6 +100,23 @@ def _variance(*, sample: bool, root: bool) -> Callable[..., Decimal | None]:
         return number_roots.sqrt_to(variance, numbers.scale_of(variance)) if root else variance
 
     return compute
+
+
+def variance_of(name: str, lists: Sequence[Any]) -> Outcome:
+    """Return the column of a variance or deviation of the numbers in each list."""
+    compute = next(_variance(sample=s, root=r) for known, s, r in SPREADS if known == name)
+
+    def of(items: Sequence[Any]) -> Decimal | None:
+        values = [numbers.number(item) for item in items if item is not None]
+        if not values:
+            return None
+        squares = [numbers.WIDE.multiply(value, value) for value in values]
+        scale = max(map(numbers.scale_of, values))
+        return compute(_added(values, scale), _added(squares, 2 * scale), len(values))
+
+    values, errors = computed(of, ((items,) for items in lists))
+    column = column_of(values)
+    return column if errors is None else (column, errors)
 
 
 hidden("number_value(number)", "number", lambda types, literals: NUMERIC, _value)
