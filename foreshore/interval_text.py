@@ -30,14 +30,16 @@ UNITS = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.spl
 _MONTHS_OF = {"month": 1, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
 _MICROS_OF = {"micros": 1, "millis": 1000, "second": SECOND, "minute": MINUTE, "hour": HOUR}
 
+_SECONDS = ("second", "millis", "micros")  # that a second with a fraction sets
+_WORD = 10  # characters of a word that count
 MOST_CHARACTERS = 250  # without white space; the size of PostgreSQL's buffer
 
 _INTERVAL_FIELD = re.compile(
     r"""
     \s*(?:
         (?P<sign>[+-])?\s*(?:
-            (?P<time>\d+:\d+(?::\d+)?(?:\.\d*)?)
-          | (?P<years>\d+)-(?P<months>\d+)(?![\d.-])
+            (?P<time>\d+:\d*(?::\d*)?(?:\.\d*)?)
+          | (?P<years>\d+)-(?P<months>\d*)(?![\d.-])
           | (?P<number>\d+(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?
         )
       | (?P<word>[a-zA-Z]+)
@@ -74,7 +76,7 @@ def parse_interval(text: str, fields: str | None = None) -> Interval:
         if match["ignored"]:
             continue
         if match["word"]:
-            word = match["word"].lower()
+            word = match["word"].lower()[:_WORD]
             if word == "ago" and any_field and pending is None:
                 ago = True
                 continue
@@ -95,7 +97,7 @@ def parse_interval(text: str, fields: str | None = None) -> Interval:
         if match["time"] is not None:
             total.add_time(sign, match["time"], fields)
         elif match["years"] is not None:
-            months = int(match["months"])
+            months = int(match["months"] or 0)
             if months >= 12:
                 total.overflow()
             total.once("month")
@@ -145,11 +147,11 @@ class _Total:
     micros: int = 0
     seen: set[str] = field(default_factory=set)
 
-    def once(self, unit: str) -> None:
-        """Raise if the unit has occurred before."""
-        if unit in self.seen:
+    def once(self, *units: str) -> None:
+        """Raise if one of the units has occurred before."""
+        if self.seen.intersection(units):
             self.bad()
-        self.seen.add(unit)
+        self.seen.update(units)
 
     def bad(self) -> NoReturn:
         raise InvalidDatetimeFormat(f'invalid input syntax for type interval: "{self.text}"')
@@ -166,7 +168,7 @@ class _Total:
         return sign * int(whole or 0), sign * int(fraction or 0), 10 ** len(fraction)
 
     def add(self, unit: str, whole: int, numerator: int, denominator: int) -> None:
-        self.once(unit)
+        self.once(*(_SECONDS if unit == "second" and numerator else (unit,)))
         if unit in _MICROS_OF:
             size = _MICROS_OF[unit]
             self.micros += whole * size + _divide(numerator * size, denominator)
@@ -193,12 +195,11 @@ class _Total:
         self.micros += sign * _divide(rest * DAY, denominator)
 
     def add_time(self, sign: int, text: str, fields: str | None = None) -> None:
-        for unit in ("hour", "minute", "second"):
-            self.once(unit)
+        self.once("hour", "minute", *_SECONDS)
         parts = text.split(":")
         if len(parts) == 2 and ("." in parts[1] or fields == "minute to second"):  # mm:ss
             parts = ["0", *parts]
-        hour, minute = int(parts[0]), int(parts[1])
+        hour, minute = int(parts[0]), int(parts[1] or 0)
         second, _, fraction = (parts[2] if len(parts) > 2 else "0").partition(".")
         if minute > 59 or int(second or 0) > 60:
             self.overflow()

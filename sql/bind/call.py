@@ -26,8 +26,9 @@ from foreshore.expr.functions.registry import (
 )
 from foreshore.expr.functions.system import ADVISORY, RANDOM, RANDOM_UUID, SIGNALS
 from foreshore.expr.functions.tables import is_table_function
+from foreshore.expr.functions.unicode_forms import FORMS
 from foreshore.expr.functions.windows import is_window_function
-from foreshore.expr.ir import Call, Environment, Literal, Scalar
+from foreshore.expr.ir import Call, Case, Environment, Literal, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.argument_names import by_place
 from foreshore.sql.bind.coerce import cast, coerce
@@ -166,7 +167,7 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         if is_result:
             return args[0]
     else:
-        args = tuple(binder.bind(arg) for arg in expr.args)
+        args = tuple(binder.bind(arg) for arg in with_normal_form(name, expr.args))
     offsets = tuple(at_of(arg) for arg in expr.args)
     session = _SESSION_FUNCTIONS.get(name)
     if session is not None:
@@ -264,6 +265,15 @@ def _refuse_in_definition(binder: ExpressionBinder, name: str, call: Call, at: i
     )
 
 
+def with_normal_form(name: str, args: tuple[ast.Expression, ...]) -> tuple[ast.Expression, ...]:
+    """Return the arguments of normalize(text, NFC), whose second one is a keyword."""
+    if name != "normalize" or len(args) != 2 or not isinstance(args[1], ast.ColumnRef):
+        return args
+    parts, at = args[1].parts, args[1].at
+    known = len(parts) == 1 and parts[0].upper() in FORMS
+    return (args[0], ast.String(parts[0].upper(), at)) if known else args
+
+
 def _type_called(name: str) -> SqlType | None:
     forms = ("array", "numeric", "number", "unknown")
     return SqlType(name) if name in TYPES and name not in forms else None
@@ -295,10 +305,19 @@ def _current_schemas(
     binder: ExpressionBinder, name: str, args: tuple[Scalar, ...], at: int
 ) -> Scalar:
     implicit = coerce(binder.planning, args[0], BOOL, "implicit", at) if len(args) == 1 else None
-    if not isinstance(implicit, Literal):
+    if implicit is None:
         raise undefined_function(name, [type_of(arg) for arg in args], at)
-    key = "current_schemas:true" if implicit.value else "current_schemas:false"
-    return environment(binder, Environment(key, array_of(NAME)), at)
+    type = array_of(NAME)
+    every, searched = (
+        environment(binder, Environment(f"current_schemas:{each}", type), at)
+        for each in ("true", "false")
+    )
+    if isinstance(implicit, Literal):
+        if implicit.value is None:
+            return Literal(None, type)
+        return every if implicit.value else searched
+    neither = Call("not", (implicit,), BOOL)
+    return Case(((implicit, every), (neither, searched)), Literal(None, type), type)
 
 
 def _pg_typeof(binder: ExpressionBinder, name: str, args: tuple[Scalar, ...], at: int) -> Scalar:

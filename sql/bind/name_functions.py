@@ -152,7 +152,8 @@ def _names_of_oids() -> Iterator[Definition]:
         "format_type",
         "oid int4",
         TEXT,
-        """CASE WHEN $1 <= 16385 OR $1 IN (16552, 16553) OR $1 BETWEEN 16460 AND 16465
+        """CASE WHEN $1 IS NULL THEN NULL
+          WHEN $1 <= 16385 OR $1 IN (16552, 16553) OR $1 BETWEEN 16460 AND 16465
           THEN _format_type($1, $2)
         ELSE coalesce((SELECT CASE WHEN v.visible THEN '' ELSE quote_ident(n.nspname) || '.' END
                        || quote_ident(t.typname) || CASE WHEN t.oid <> $1 THEN '[]' ELSE '' END

@@ -868,6 +868,29 @@ add("to_char", "interval / text", *template_cases.OF_INTERVAL)
 add("to_date", "text / text", *template_cases.DATES)
 add("to_timestamp", "text / text", *template_cases.TIMESTAMPS)
 
+for _text in (
+    "1: / 1- / 1- 2 3: / 1-2 3 4::.5 / 1 millenniums 2 centuries / 1.5 second 42 milliseconds"
+    " / 1 second 42 milliseconds / 1.5 second 42 microseconds / 1 ms 1 us 1 s / 1:2:3 4 ms"
+    " / 3 microsecondsss / 1 yearx / 2 1: / -13-10 15 -16::.27"
+).split(" / "):
+    add("cast interval", "text", _text)
+add("normalize", "text", "a\u0308", "\u00e4", "\ufb01", "")
+add(
+    "normalize",
+    "text / text",
+    *(f"\ufb01\u00e4 | {form}" for form in ("NFC", "NFD", "NFKC", "NFKD")),
+)
+add("num_nulls", "int4 / text", "1 | a", "\\N | a", "\\N | \\N")
+add("num_nonnulls", "int4 / text", "1 | a", "\\N | a", "\\N | \\N")
+add("json_object", "text[]", '{a,1,b,NULL,c,"x y"}', "{a}", "{NULL,1}", "{}")
+add("json_object", "text[] / text[]", "{a,b} | {1,NULL}", "{a,b} | {1}")
+add("pg_size_pretty", "numeric(20,6)", "10", "-10.5", "12345.67", "1000000000000")
+add("pg_size_pretty", "number", "10", "-10.50", "1e30", "12345.678")
+add(
+    "pg_size_bytes", "text", "1.5 GB", "1 kB", "-1.5 kb", "12", "12 x", "", "1 PB", "1e3", "1e30 PB"
+)
+add("array_fill", "int4 / int4[]", "1 | \\N", "\\N | {2}", "1 | {2}")
+
 # --- angles, templates of numbers, octets, names, regular expressions --------------------------
 
 _ANGLES = (

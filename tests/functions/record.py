@@ -38,8 +38,8 @@ def sql_of(case: Case) -> str:
         return f"({args[0]})[{args[1]}]"
     if case.name == "similar_to_escape":
         return f"pg_catalog.similar_to_escape({args[0]})"
-    if case.name == "extract":
-        return f"pg_catalog.extract({', '.join(args)})"
+    if case.name in ("extract", "normalize"):
+        return f"pg_catalog.{case.name}({', '.join(args)})"
     if case.name[0].isalpha() and case.name not in INFIX:
         return f"{case.name}({', '.join(args)})"
     name = case.name.replace("%", "%%")

@@ -163,7 +163,7 @@ INDEPENDENT_OF_ANY = {
     *("array_replace", "array_position", "array_positions", "unnest", "generate_subscripts"),
     *("frame_start", "frame_end", "range_start", "range_end", "array_dims", "array_fill"),
     *("trim_array", "_pg_expandarray", "percentile_disc", "mode"),
-    *("arg_max", "arg_min", "least_row", "bytes_joined"),
+    *("num_nulls", "num_nonnulls", "arg_max", "arg_min", "least_row", "bytes_joined"),
     *("enum_first", "enum_last", "enum_range"),
     *("row", "column", "record_is_null", "record_is_not_null", "json_record", "json_recordset"),
     *("only_record", "shaped", "shaped_agg", "shaped_subscript", "shaped_slice", "shaped_items"),

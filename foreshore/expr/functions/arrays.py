@@ -185,8 +185,8 @@ def _trim(array: Any, count: int) -> Any:
 def _fill(types: Signature, *arrays: pa.Array) -> Outcome:
     """Return arrays of one value; of one dimension whose subscripts start at 1."""
     data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
-    # The value may be NULL, the sizes may not.
-    rows = ([(value,), *sizes] for value, *sizes in zip(*data, strict=True))
+    # The value may be NULL. Kernels fail for sizes that are NULL.
+    rows = ([(value,), *((size,) for size in sizes)] for value, *sizes in zip(*data, strict=True))
     if types.result.name == "shaped":
         return collect(types, lambda *row: stored_shaped(_shaped(*row), types.result), rows)
     return collect(types, _filled, rows)
@@ -200,8 +200,15 @@ def _fill_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
     return array_of(types[0])
 
 
+def _known_sizes(sizes: Any, lowest: Any) -> tuple[Any, Any]:
+    """Return the dimensions and lower bounds, each given as a tuple of one value."""
+    if None in sizes or (lowest is not None and None in lowest):
+        raise fail("22004", "dimension array or low bound array cannot be null")
+    return sizes[0], (1,) * len(sizes[0]) if lowest is None else lowest[0]
+
+
 def _shaped(value: Any, sizes: Any, lowest: Any = None) -> Shaped:
-    lowest = (1,) * len(sizes) if lowest is None else lowest
+    sizes, lowest = _known_sizes(sizes, lowest)
     if None in sizes or None in lowest:
         raise fail("22004", "dimension values cannot be null")
     if len(lowest) != len(sizes):
@@ -218,7 +225,8 @@ def _shaped(value: Any, sizes: Any, lowest: Any = None) -> Shaped:
     return filled(value[0], sizes, lowest)
 
 
-def _filled(value: Any, sizes: Any, lowest: Any = (1,)) -> Any:
+def _filled(value: Any, sizes: Any, lowest: Any = None) -> Any:
+    sizes, lowest = _known_sizes(sizes, lowest)
     if None in sizes or None in lowest:
         raise fail("22004", "dimension values cannot be null")
     if len(sizes) > 1:
@@ -398,8 +406,9 @@ def later(at: int, months: int, days: int, micros: int) -> int:
     return (whole + days) * DAY + rest + micros
 
 
-def _subscripts(array: Any, dimension: int) -> tuple[int, ...]:
-    return tuple(range(1, len(array) + 1)) if dimension == 1 else ()
+def _subscripts(array: Any, dimension: int, reverse: bool = False) -> tuple[int, ...]:
+    found = tuple(range(1, len(array) + 1)) if dimension == 1 else ()
+    return found[::-1] if reverse else found
 
 
 def _first_of_list(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
@@ -513,6 +522,7 @@ for _t in ("timestamp", "timestamptz"):
     )
 declare_table("unnest", "anyarray", _first_of_list, _same_array)
 declare_table("generate_subscripts", "anyarray int4", "int4[]", data_rows(_subscripts))
+declare_table("generate_subscripts", "anyarray int4 bool", "int4[]", data_rows(_subscripts))
 declare_table(
     "_pg_expandarray",
     "anyarray",

@@ -17,6 +17,7 @@ from foreshore.expr.functions.function import (
     Renderer,
     Rendering,
     Signature,
+    declare,
     hidden,
 )
 
@@ -105,6 +106,23 @@ for _name, _kind in (("greatest", "gt"), ("least", "lt")):
     )
 
 _declare("is_null", "any", lambda types, a: a.is_null(), "({0} IS NULL)")
+
+
+def _count_nulls(wanted: bool) -> Kernel:
+    """Return the kernel that counts the arguments that are NULL, or those that are not."""
+
+    def kernel(types: Signature, *arrays: pa.Array) -> pa.Array:
+        flags = [array.is_null() if wanted else array.is_valid() for array in arrays]
+        total = flags[0].cast(pa.int32())
+        for flag in flags[1:]:
+            total = pc.add(total, flag.cast(pa.int32()))
+        return total
+
+    return kernel
+
+
+for _name, _wanted in (("num_nulls", True), ("num_nonnulls", False)):
+    declare(_name, "any", "int4", _count_nulls(_wanted), strict=False, variadic=True)
 _declare("is_not_null", "any", lambda types, a: a.is_valid(), "({0} IS NOT NULL)")
 _declare("not", "bool", lambda types, a: pc.invert(a), "(NOT {0})", strict=True)
 _declare("is_true", "bool", lambda types, a: a.fill_null(False), "COALESCE({0}, FALSE)")

@@ -271,6 +271,23 @@ def _of_row(types: Signature, *arrays: pa.Array) -> Outcome:
     )
 
 
+def _object_of_texts(texts: Sequence[str | None]) -> str:
+    if len(texts) % 2:
+        raise fail("2202E", "array must have even number of elements")
+    return _object_of_pairs(texts[::2], texts[1::2])
+
+
+def _object_of_pairs(keys: Sequence[str | None], values: Sequence[str | None]) -> str:
+    if len(keys) != len(values):
+        raise fail("2202E", "mismatched array dimensions")
+    members = []
+    for key, value in zip(keys, values, strict=True):
+        if key is None:
+            raise fail("22004", "null value not allowed for object key")
+        members.append(f"{quote_json(key)} : {'null' if value is None else quote_json(value)}")
+    return "{" + ", ".join(members) + "}"
+
+
 def _build_array(types: Signature, *arrays: pa.Array) -> Outcome:
     columns = [written(a, t) for a, t in zip(arrays, types.args, strict=True)]
     return pa.array(
@@ -362,6 +379,8 @@ declare(
 )
 declare("to_json", "anyelement", "json", _to_json)
 declare("array_to_json", "anyarray", "json", _to_json)
+declare("json_object", "text[]", "json", mapped(_object_of_texts), fallible=True)
+declare("json_object", "text[] text[]", "json", mapped(_object_of_pairs), fallible=True)
 declare("array_to_json", "anyshaped", "json", _to_json)
 declare(
     "json_build_object",

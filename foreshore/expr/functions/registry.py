@@ -62,6 +62,7 @@ _FAMILIES = (
     "templates",
     "template_reading",
     "octets",
+    "unicode_forms",
     "checksums",
     "identifiers",
     "pattern",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import cache
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from foreshore.expr.functions.function import (
     declare_table,
     hidden,
 )
+from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import fail, mapped, rowwise
 from foreshore.interval_fields import of_interval_typmod
 from foreshore.types import (
@@ -104,11 +106,11 @@ _SIZE_LIMIT = 20 * 1024 - 1  # in halves of a unit; from here the next larger un
 _SIZE_UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 
-def _size_pretty(size: int) -> str:
+def _size_pretty(size: int | Decimal) -> str:
     """Return a number of bytes in the largest unit of which there are at least 10."""
     if abs(size) < 10 * 1024:
-        return f"{size} bytes"
-    halves = abs(size) >> 9  # of the unit, so that it can be rounded at the end
+        return f"{size:f} bytes" if isinstance(size, Decimal) else f"{size} bytes"
+    halves = int(abs(size)) >> 9  # of the unit, so that it can be rounded at the end
     units = iter(_SIZE_UNITS)
     unit = next(units)
     while halves >= _SIZE_LIMIT and unit != _SIZE_UNITS[-1]:
@@ -117,7 +119,31 @@ def _size_pretty(size: int) -> str:
     return f"{'-' if size < 0 else ''}{(halves + 1) // 2} {unit}"
 
 
+def _size_bytes(text: str) -> int:
+    """Return the number of bytes that a text such as `1.5 GB` names, rounded to zero."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise fail("22023", f'invalid size: "{text}"')
+    number, unit = found.groups()
+    factor = _SIZE_FACTORS.get((unit or "bytes").lower())
+    if factor is None:
+        raise fail("22023", f'invalid size: "{text}"')
+    size = int(Decimal(number) * factor)
+    if not -(2**63) <= size < 2**63:
+        raise fail("22003", "bigint out of range")
+    return size
+
+
+_SIZE = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*([a-zA-Z]*)", re.ASCII)
+_SIZE_FACTORS = {
+    "bytes": 1,
+    **{unit.lower(): 1024**power for power, unit in enumerate(_SIZE_UNITS, 1)},
+}
+
 declare("pg_size_pretty", "int8", "text", mapped(_size_pretty))
+for _t in ("numeric", "number"):
+    declare("pg_size_pretty", _t, "text", rows_of(_size_pretty))
+declare("pg_size_bytes", "text", "int8", mapped(_size_bytes), fallible=True)
 
 
 def _only_above(types: Signature, *args: pa.Array) -> Outcome:
