@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from foreshore.errors import InvalidParameterValue
 from foreshore.expr.block import Block
+from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import (
     Arguments,
     Call,
@@ -20,6 +22,7 @@ from foreshore.expr.ir import (
     Parameter,
     Relation,
     Scalar,
+    TopK,
 )
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of, with_scalars
 from foreshore.expr.traversal import inputs_of, walk_relations, walk_scalars, with_inputs
@@ -137,7 +140,21 @@ def bind_relation(relation: Relation, replace: Replace) -> Relation:
     bound = {id(scalar): bind_scalar(scalar, replace) for scalar in scalars_of(relation)}
     if all(id(scalar) == before for before, scalar in bound.items()):
         return relation
-    return with_scalars(relation, lambda scalar: bound[id(scalar)])
+    changed = with_scalars(relation, lambda scalar: bound[id(scalar)])
+    if isinstance(changed, TopK):
+        _check_count(changed.limit, "LIMIT", "2201W")
+        _check_count(changed.offset, "OFFSET", "2201X")
+    return changed
+
+
+def _check_count(scalar: Scalar | None, clause: str, sqlstate: str) -> None:
+    """Raise InvalidParameterValue if a number of rows is negative."""
+    if scalar is None or any(isinstance(each, Column) for each in walk_scalars(scalar)):
+        return
+    found = constant(scalar)
+    number = found.value if isinstance(found, Literal) else None
+    if isinstance(number, int) and number < 0:
+        raise InvalidParameterValue(f"{clause} must not be negative", sqlstate=sqlstate)
 
 
 def bind_block(block: Block, replace: Replace) -> Block:
