@@ -49,7 +49,7 @@ from foreshore.sql.bind.predicates import (
 from foreshore.sql.bind.records import as_scalar, column_named, columns_of_record, expanded, matched
 from foreshore.sql.bind.row_values import RowValue, are_built, compare_rows, row_of_table
 from foreshore.sql.bind.scope import Scope
-from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
+from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, as_records, refused_in
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
 from foreshore.sql.planning import Planning, located
 from foreshore.types import BOOL, NUMBER, NUMERIC, TEXT, UNKNOWN, SqlType
@@ -419,9 +419,7 @@ class ExpressionBinder:
                 f"set-returning functions are not allowed in {self.clause.name}", position=at + 1
             )
         if len(found.outputs) != 1:
-            raise FeatureNotSupported(
-                "a function of several columns in a select list is not supported", position=at + 1
-            )
+            found = as_records(found)
         return self.clause.sets.add(SetCall(found, args), at)
 
     def _refuse_sets_since(self, count: int, where: str) -> None:

@@ -552,13 +552,9 @@ def _using(
         i, j = _common(left, name, "left", at), _common(right, name, "right", at)
         pairs.append((name, i, j, at))
         a, b = left.columns[i], right.columns[j]
-        tests.append(
-            binder.call(
-                "=",
-                (Column(i, a.type, a.nullable), Column(width + j, b.type, b.nullable)),
-                at,
-            )
-        )
+        both = (Column(i, a.type, a.nullable), Column(width + j, b.type, b.nullable))
+        common_type(both, "JOIN/USING", (at, at))  # its error comes first
+        tests.append(binder.call("=", both, at))
     part = side_by_side(left, right, kind, conjunction(tests), lateral, item.at)
     merged: list[Slot] = []
     extra: list[Scalar] = []

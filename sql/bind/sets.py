@@ -8,19 +8,31 @@ list to the query's. Calls in the arguments of a call come first.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import FeatureNotSupported, SyntaxError_, WrongObjectType
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.registry import ResolvedTable
 from foreshore.expr.functions.tables import is_table_function
-from foreshore.expr.ir import IN_STEP, Call, Column, FlatMap, Join, Node, Relation, Scalar
+from foreshore.expr.ir import (
+    IN_STEP,
+    Call,
+    Case,
+    Column,
+    FlatMap,
+    Join,
+    Literal,
+    Node,
+    Relation,
+    Scalar,
+)
 from foreshore.sql import ast
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
+from foreshore.sql.bind.records import make_record
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
-from foreshore.types import INT8, ColumnType, SqlType, array_of
+from foreshore.types import BOOL, INT8, ColumnType, SqlType, array_of, record_of
 
 UNIT = Join(())  # one row without columns
 AS_ITEM = "You might be able to move the set-returning function into a LATERAL FROM item."
@@ -64,7 +76,7 @@ class SetCalls:
         if index == len(self.calls):
             self.calls.append(call)
         # A scalar during binding, which never occurs in a plan.
-        return SetRef(index, call.function.element.type)  # type: ignore[return-value]
+        return SetRef(index, type_of(call.function.outputs[0]))  # type: ignore[return-value]
 
     def used_by(self, scalars: Iterable[Scalar]) -> dict[int, SetCall]:
         """Return the calls to which scalars refer, and those in their arguments."""
@@ -177,6 +189,30 @@ def _outputs(found: ResolvedTable, args: tuple[Scalar, ...], element: Scalar) ->
     return tuple(map_scalar(output, filled) for output in found.outputs)
 
 
+def _refuse_modifiers(call: ast.Expression) -> None:
+    """Raise for what only aggregates and window functions take, in a call in FROM."""
+    if not isinstance(call, ast.FunctionCall):
+        return
+    name = call.name[-1]
+    if call.distinct:
+        raise WrongObjectType(
+            f"DISTINCT specified, but {name} is not an aggregate function", position=call.at + 1
+        )
+    for word, given in (("FILTER", call.filter is not None), ("OVER", call.over is not None)):
+        if given:
+            raise SyntaxError_(f'syntax error at or near "{word}"', position=call.at + 1)
+
+
+def as_records(found: ResolvedTable) -> ResolvedTable:
+    """Return a function of several columns as one of records; NULL beyond its last row."""
+    row = make_record(found.outputs, record_of(found.names, tuple(map(type_of, found.outputs))))
+    element = Column(len(found.arg_types), found.element.type)
+    ended = Call("is_null", (element,), BOOL)
+    type = type_of(row)
+    value = Case(((ended, Literal(None, type)),), row, type)
+    return replace(found, names=(found.names[0],), outputs=(value,))
+
+
 def one_row(scalar: Scalar, name: str) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
     """Return a scalar as a function with one row, the element of an array of one."""
     type = type_of(scalar)
@@ -202,6 +238,7 @@ def in_step(input: Relation, calls: Sequence[tuple[ResolvedTable, tuple[Scalar, 
 
 def each_array(call: ast.Expression) -> Sequence[ast.Expression]:
     """Return unnest(a, b) as unnest(a), unnest(b), and any other function as it is."""
+    _refuse_modifiers(call)
     if isinstance(call, ast.FunctionCall) and call.name == ("unnest",) and len(call.args) > 1:
         return [msgspec.structs.replace(call, args=(arg,)) for arg in call.args]
     return [call]
