@@ -23,6 +23,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip 'setuptools>=77' wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	$(BIN)/python -m foreshore.compute.flow.warm
+	$(BIN)/python -c 'import foreshore.server.row_kernel'
 	touch $@
 
 # Serve at 127.0.0.1:6875 with live data; RUN_FLAGS='--speed 3600' for a faster year.

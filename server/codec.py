@@ -16,11 +16,11 @@ from foreshore.errors import ProtocolViolation
 from foreshore.expr.datum import from_array
 from foreshore.number_text import REG_NAMES
 from foreshore.output_style import OutputStyle
-from foreshore.server import message
+from foreshore.server import bulk_rows, message
 from foreshore.server.binary_columns import binary_column
 from foreshore.server.cells import Cell, binary_cell, text_cell
 from foreshore.server.row_messages import field_messages
-from foreshore.server.text_columns import text_pieces
+from foreshore.server.text_columns import text_column, text_pieces
 from foreshore.table_rows import Row
 from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
@@ -123,6 +123,8 @@ class RowEncoder:
 
     def chunk(self, batch: pa.RecordBatch, style: OutputStyle) -> message.Bytes:
         """Return the DataRow messages of a batch of at most `CHUNK` rows."""
+        if batch.num_rows and bulk_rows.is_ready(batch.num_rows):
+            return self._chunk_by_kernel(batch, style)
         columns = [
             [binary_column(column, type)]
             if format == BINARY_FORMAT
@@ -130,6 +132,20 @@ class RowEncoder:
             for column, type, format in zip(batch.columns, self._types, self._formats, strict=True)
         ]
         return field_messages(b"D", columns, batch.num_rows)
+
+    def _chunk_by_kernel(self, batch: pa.RecordBatch, style: OutputStyle) -> message.Bytes:
+        values = []
+        for column, type, format in zip(batch.columns, self._types, self._formats, strict=True):
+            if format == BINARY_FORMAT:
+                found = bulk_rows.as_binary(column, type)
+                found = found or bulk_rows.of_bytes(binary_column(column, type))
+            else:
+                found = bulk_rows.as_text(column, type, style)
+                found = found or bulk_rows.of_bytes(
+                    text_column(column, type, style).cast(pa.binary())
+                )
+            values.append(found)
+        return bulk_rows.field_messages(b"D", values, batch.num_rows)
 
 
 def _messages(rows: Iterable[Iterable[bytes]], width: int) -> bytes:

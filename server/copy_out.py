@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from foreshore.adapter.client import CopyOptions
 from foreshore.output_style import OutputStyle
-from foreshore.server import message
+from foreshore.server import bulk_rows, message
 from foreshore.server.binary_columns import binary_column
+from foreshore.server.bulk_rows import Values
 from foreshore.server.row_messages import Pieces, field_messages, line_messages
 from foreshore.server.text_columns import text_column, text_pieces
 from foreshore.types import RelationDesc
@@ -26,6 +27,7 @@ _ESCAPES = (
 
 
 _ESCAPED = "".join(plain for plain, _ in _ESCAPES)
+_NO_ESCAPES = bulk_rows.escapes_of(())
 
 # The texts of these types consist of these characters only, so that they never need quotes.
 _PLAIN_CHARACTERS = frozenset("0123456789+-.: abcdefghijklmnopqrstuvwxyzCINTB")
@@ -52,6 +54,8 @@ class CopyFormatter:
         null = options.null if options.format == "csv" else ""
         safe = not set(plain) & _PLAIN_CHARACTERS and (not null or set(null) - _PLAIN_CHARACTERS)
         safe = safe and (style.dates, style.intervals) == ("ISO", "postgres")
+        letters = [(plain, written[1]) for plain, written in _ESCAPES]
+        self._escapes = bulk_rows.escapes_of([(options.delimiter, options.delimiter), *letters])
         self._plain = [bool(safe) and type.name in _PLAIN_TYPES for type in self._types]
         self._rows: Callable[[pa.RecordBatch], message.Bytes] = {
             "text": self._text_rows,
@@ -97,6 +101,8 @@ class CopyFormatter:
         if batch.num_rows == 0:
             return b""
         if not self._signature:
+            if bulk_rows.is_ready(batch.num_rows):
+                return self._rows_by_kernel(batch)
             return self._rows(batch)
         # The first row shares a message with the signature.
         signature, self._signature = self._signature, b""
@@ -118,6 +124,40 @@ class CopyFormatter:
             else:
                 columns.append(_piece(self._escaped(text_column(column, type, self._style))))
         return self._lines(columns, batch.num_rows)
+
+    def _rows_by_kernel(self, batch: pa.RecordBatch) -> message.Bytes:
+        if self.binary:
+            fields = [
+                bulk_rows.as_binary(column, type) or bulk_rows.of_bytes(binary_column(column, type))
+                for column, type in zip(batch.columns, self._types, strict=True)
+            ]
+            return bulk_rows.field_messages(b"d", fields, batch.num_rows)
+        is_csv = self._options.format == "csv"
+        columns = [
+            self._csv_values(number, column) if is_csv else self._text_values(number, column)
+            for number, column in enumerate(batch.columns)
+        ]
+        escapes = _NO_ESCAPES if is_csv else self._escapes
+        delimiter, null = self._options.delimiter, self._options.null
+        return bulk_rows.line_messages(columns, delimiter, null, escapes, batch.num_rows)
+
+    def _text_values(self, number: int, column: pa.Array) -> Values:
+        type = self._types[number]
+        if self._plain[number]:
+            found = bulk_rows.as_text(column, type, self._style)
+            if found is not None:
+                return found
+        texts = text_column(column, type, self._style)
+        return bulk_rows.of_bytes(texts.cast(pa.binary()), escaped=True)
+
+    def _csv_values(self, number: int, column: pa.Array) -> Values:
+        type, is_forced = self._types[number], self._forced[number]
+        if self._plain[number] and not is_forced and len(self._types) > 1:
+            found = bulk_rows.as_text(column, type, self._style)
+            if found is not None:
+                return found
+        texts = self._quoted(text_column(column, type, self._style), is_forced)
+        return bulk_rows.of_bytes(texts.cast(pa.binary()))
 
     def _escaped(self, texts: pa.Array) -> pa.Array:
         if not _has_any(texts, _ESCAPED + self._options.delimiter):

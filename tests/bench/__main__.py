@@ -8,6 +8,7 @@ PostgreSQL has its default durability and its default configuration.
 from __future__ import annotations
 
 import io
+import os
 import signal
 import statistics
 import subprocess
@@ -23,10 +24,14 @@ from pathlib import Path
 
 import psycopg
 import pyarrow.csv
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn
 
 from foreshore.server.demo.history import History
 from foreshore.server.demo.schema import TABLES, VIEWS
 from tests.bench import subscribe
+from tests.bench.freshness import as_csv
+from tests.bench.tpch import SCHEMA, tables
 from tests.harness import (
     Server,
     initialised_postgres,
@@ -245,6 +250,70 @@ def copies(server: Server, url: str) -> list[Figure]:
     ]
 
 
+def rows_out(server: Server, url: str) -> list[Figure]:
+    """A million rows of TPC-H's lineitem, read by COPY and through portals: processor time."""
+    query = "SELECT * FROM lineitem LIMIT 1000000"
+    lines = [as_csv(part) for part in tables(0.17)["lineitem"].to_batches(max_chunksize=100_000)]
+    for each in (server.url, url):
+        with psycopg.connect(each, autocommit=True) as connection:
+            connection.execute(SCHEMA["lineitem"].encode())
+            with connection.cursor().copy("COPY lineitem FROM STDIN (FORMAT csv)") as copy:
+                for part in lines:
+                    copy.write(part)
+
+    def seconds(cpu: Callable[[int], float], each: str, read: Callable[[PGconn], None]) -> float:
+        with psycopg.connect(each, autocommit=True) as connection:
+            connection.execute("SELECT 1")
+            pid = connection.info.backend_pid
+            before = cpu(pid)
+            read(connection.pgconn)
+            return cpu(pid) - before
+
+    def ours(_: int) -> float:
+        return sum(map(ticks_of, server.processes())) / os.sysconf("SC_CLK_TCK")
+
+    def theirs(pid: int) -> float:
+        return ticks_of(pid) / os.sysconf("SC_CLK_TCK")
+
+    def copied(form: str) -> Callable[[PGconn], None]:
+        def read(connection: PGconn) -> None:
+            connection.exec_(f"COPY ({query}) TO STDOUT (FORMAT {form})".encode())
+            while connection.get_copy_data(0)[0] > 0:
+                continue
+            while connection.get_result() is not None:
+                continue
+
+        return read
+
+    def selected(format: int) -> Callable[[PGconn], None]:
+        def read(connection: PGconn) -> None:
+            connection.send_query_params(query.encode(), None, result_format=format)
+            connection.set_single_row_mode()
+            while (found := connection.get_result()) is not None:
+                assert found.status in (ExecStatus.SINGLE_TUPLE, ExecStatus.TUPLES_OK), found
+
+        return read
+
+    ways = {f"COPY in {form}": copied(form) for form in ("text", "csv", "binary")}
+    ways |= {"SELECT in text": selected(0), "SELECT in binary": selected(1)}
+    return [
+        in_turns(
+            f"a million rows out by {name}",
+            "s",
+            partial(seconds, ours, server.url, read),
+            partial(seconds, theirs, url, read),
+            higher=False,
+        )
+        for name, read in ways.items()
+    ]
+
+
+def ticks_of(pid: int) -> int:
+    """Return the processor time of a process, in the system's ticks."""
+    found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(found[11]) + int(found[12])
+
+
 def large() -> Iterator[Figure]:
     """COPY of five million rows, and starts to the first answer over ten million."""
     data = flights_csv()
@@ -416,6 +485,7 @@ GROUPS = {
     "commits": commits,
     "tpcb": tpcb,
     "copy": copies,
+    "out": rows_out,
     "fresh": freshness,
 }
 

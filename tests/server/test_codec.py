@@ -1,6 +1,7 @@
 """The codec: both ways of encoding rows agree with each other and with `foreshore.text`."""
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from foreshore.expr.datum import from_array, to_array
 from foreshore.output_style import OutputStyle
+from foreshore.server import bulk_rows
 from foreshore.server.binary_columns import binary_column
 from foreshore.server.codec import RowEncoder, result_formats
 from foreshore.server.message import Bind
@@ -124,9 +126,21 @@ def batch_of(type: SqlType, data: list[Datum]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([padded], ["x"]).slice(1, len(data))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kernel() -> Iterator[None]:
+    bulk_rows.KERNEL.load()
+    yield
+    bulk_rows.KERNEL.write = None
+
+
 @example((TIMESTAMPTZ, [2_846_473_200_000_000]), "America/New_York", 0)  # after 2037
 @example((numeric(20, 4), ["0.0000"]), "UTC", 0)
 @example((numeric(20, 4), ["-0.0500", None, "-1.0001", "7.0000"]), "UTC", 0)
+@example((numeric(30, 16), ["0.0000000000000001", "99.5000000000000000", "-0.0001"]), "UTC", 1)
+@example((INT8, [-(2**63), 2**63 - 1, None, 0]), "UTC", 0)
+@example((DATE, [-719_162, 2_932_896, None, 11_016]), "UTC", 0)
+@example((DATE, [-719_163, 2_932_897]), "UTC", 0)
+@example((TIMESTAMP, [-62_135_596_800_000_000, -1, 253_402_300_799_999_999]), "UTC", 0)
 @example((NUMERIC, ["-0.05", "100", None, "-0.5", "12.3456"]), "UTC", 0)
 @given(PICKED, st.sampled_from(ZONES), st.sampled_from([0, 1]))
 def test_few_rows_and_many_are_encoded_alike(
@@ -137,6 +151,7 @@ def test_few_rows_and_many_are_encoded_alike(
     batch = batch_of(type, data)
     few = encoder.few(batch, OutputStyle(zone))
     assert few == encoder.chunk(batch, OutputStyle(zone))
+    assert not data or few == encoder._chunk_by_kernel(batch, OutputStyle(zone))
     tuples = [(datum,) for datum in from_array(batch.column(0), type)]
     assert few == encoder.tuples(tuples, OutputStyle(zone))
     if format == 0:

@@ -6,6 +6,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from foreshore.adapter.client import CopyIn, CopyOptions
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array, to_array
 from foreshore.output_style import OutputStyle
+from foreshore.server import bulk_rows
 from foreshore.server.copy_in import CopyParser
 from foreshore.server.copy_out import CopyFormatter
 from foreshore.text import format_text, parse_text
@@ -96,8 +98,20 @@ def messages(data: bytes) -> list[bytes]:
     return found
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kernel() -> Iterator[None]:
+    bulk_rows.KERNEL.load()
+    yield
+    bulk_rows.KERNEL.write = None
+
+
+@pytest.mark.parametrize("by_kernel", [False, True])
 @pytest.mark.parametrize(("options", "wanted"), OUT["answers"], ids=str)
-def test_copy_out_sends_as_postgresql(options: dict[str, Any], wanted: list[str]) -> None:
+def test_copy_out_sends_as_postgresql(
+    options: dict[str, Any], wanted: list[str], by_kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by_kernel:
+        monkeypatch.setattr(bulk_rows, "FEWEST", 1)
     desc = desc_of(**{name: type_named(type) for name, (type, _) in OUT["columns"].items()})
     columns = [
         to_array([None if v is None else parse_text(v, c.type) for v in values], c.type)
@@ -105,7 +119,7 @@ def test_copy_out_sends_as_postgresql(options: dict[str, Any], wanted: list[str]
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=desc.arrow_schema())
     formatter = CopyFormatter(desc, options_of(options), OutputStyle())
-    sent = messages(formatter.start() + formatter.rows(batch) + formatter.end())
+    sent = messages(formatter.start() + bytes(formatter.rows(batch)) + formatter.end())
     if formatter.binary:
         sent, wanted = [b"".join(sent)], ["".join(wanted)]
     assert [line.decode("latin1") for line in sent] == wanted
@@ -128,6 +142,8 @@ def test_copy_out_then_copy_in_round_trips(
     batch = pa.RecordBatch.from_arrays(columns, schema=desc.arrow_schema())
     formatter = CopyFormatter(desc, options, OutputStyle())
     data = b"".join(messages(bytes(formatter.rows(batch))))
+    if values:
+        assert data == b"".join(messages(bytes(formatter._rows_by_kernel(batch))))
     wanted = [[None if a is None else str(a), b] for a, b in values]
     assert read(desc, options, data, step, bulk=True) == wanted
     assert read(desc, options, data, step, bulk=False) == wanted
