@@ -21,6 +21,7 @@ from foreshore.expr.ir import And, Column, Constant, Relation, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind import long_lists as bound_lists
 from foreshore.sql.bind import predicates
+from foreshore.sql.bind.constant_rows import _as_written
 from foreshore.sql.optimize.lookup import Elements, literal_lookup, predicates_of
 from foreshore.sql.parse import long_lists
 from foreshore.sql.parse.parse import parse
@@ -29,7 +30,8 @@ from foreshore.sql.plan.reads import query_read_by
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
 from foreshore.sql.rewrite.bind_parameters import bind_relation, parameter_bindings
-from foreshore.types import BOOL, DATE, FLOAT8, INT4, INT8, TEXT, SqlType, numeric
+from foreshore.text import parse_text
+from foreshore.types import BOOL, DATE, FLOAT8, INT4, INT8, TEXT, TIMESTAMP, SqlType, numeric
 from tests.effort import examples
 from tests.sql.catalog import TestCatalog
 
@@ -127,9 +129,34 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "integers": ("1", "{}", "'x'", "'2024-01-01'", "3", "{}", "true"),
     "numbers": ("-1", "{}.125", "'{}'", "NULL", "12345678901", "{}.5", "false"),
     "strings": ("'{}'", "'{}.1'", "'it''s'", "'2024-01-{}'", "'7'", "'1e{}'", "'t'"),
+    "written": ("{}", "-{}.5", "'x'", "'2024-02-{}'", "1", "1", "true"),
+    "too_many_digits": ("{}", "1.005", "'x'", "'2024-02-{}'", "1", "1", "true"),
     "nothing": ("NULL",) * 7,
     "mixed": ("{}", "'{}'", "NULL", "'today'", "{}", "1", "NULL"),
 }
+
+
+@pytest.mark.parametrize(
+    ("type", "texts"),
+    [
+        (DATE, ["'2024-02-29'", "'1000-01-01'"]),
+        (TIMESTAMP, ["'2024-02-29 23:59:59.999999'", "'1999-12-31T00:00:00'", "'9999-01-01 01:00:00.5'"]),
+        (numeric(8, 2), ["-0.00", "7", "007.5", "-999999.99"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_constants_read_as_written_have_their_values(type: SqlType, texts: list[str]) -> None:
+    wanted = [parse_text(text.strip("'"), type) for text in texts]
+    assert _as_written(texts, type) == wanted
+    for other in (
+        "'2023-02-29'",
+        "'2024-01-01 24:00:00'",
+        "'0999-01-01'",
+        "1.005",
+        "1e3",
+        "'today'",
+    ):
+        assert _as_written([*texts, other], type) is None
 
 
 @pytest.mark.parametrize("name", COLUMNS)
