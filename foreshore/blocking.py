@@ -26,6 +26,18 @@ def background(name: str) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, name, initializer=_give_way)
 
 
+class Unwaited(ThreadPoolExecutor):
+    """A loop's default executor that does not hold up the end of the loop.
+
+    Whoever needs the result of work has awaited it by then. What is left is for nobody, such as the
+    reading of a large table for a query that was cancelled.
+    """
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Begin nothing more, and wait for nothing."""
+        super().shutdown(wait=False, cancel_futures=True)
+
+
 def _give_way() -> None:
     if sys.platform == "linux":  # where priorities belong to threads and the threads they start
         _lower(threading.get_native_id())

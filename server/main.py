@@ -95,6 +95,7 @@ async def serve(options: ServeOptions) -> None:
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(blocking.Unwaited(thread_name_prefix="blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if options.lifeline:

@@ -227,8 +227,9 @@ class Compacter:
         self._round.clear()
 
     def close(self) -> None:
-        """Let `run` end after its current step."""
+        """Let `run` end soon: what it writes is given up, and is written after the next start."""
         self._closing = True
+        self._databases.interrupt()
         self._stop.set()
         self._wake.set()
 
@@ -305,7 +306,7 @@ class Compacter:
             try:
                 await self._compact(shard, through)
             except Exception as error:
-                if _concerns_all(error):
+                if self._closing or _concerns_all(error):
                     raise
                 self._put_off(shard, error)
             else:
@@ -386,7 +387,9 @@ class Compacter:
         if not parts:
             return
         upper = parts[-1].upper
-        updates = chain.from_iterable(part.updates.to_batches() for part in parts)
+        updates = self._until_closing(
+            chain.from_iterable(part.updates.to_batches() for part in parts)
+        )
         batch = await self._write(
             shard, shard.sealed, upper, partial(consolidate, updates, databases=self._databases)
         )

@@ -22,7 +22,7 @@ import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -61,6 +61,7 @@ class Databases:
         self.scratch = scratch
         self._idle: deque[duckdb.DuckDBPyConnection] = deque()
         self._closed = False
+        self._lent: set[duckdb.DuckDBPyConnection] = set()
 
     @contextmanager
     def lent(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, "_MemoryLimit"]]:
@@ -69,16 +70,25 @@ class Databases:
             connection = self._idle.pop()
         except IndexError:
             connection = _connect(self.scratch)
+        self._lent.add(connection)
         try:
             room = _MemoryLimit(connection)
             yield connection, room
         except BaseException:
             connection.close()
             raise
+        finally:
+            self._lent.discard(connection)
         if self._closed or room.raised or len(self._idle) >= IDLE:
             connection.close()
         else:
             self._idle.append(connection)
+
+    def interrupt(self) -> None:
+        """Let what is computed at this moment fail, as nobody waits for it."""
+        for connection in self._lent.copy():
+            with suppress(duckdb.ConnectionException):  # it was just closed
+                connection.interrupt()
 
     def close(self) -> None:
         """Close the databases that are idle, and the others after their use."""

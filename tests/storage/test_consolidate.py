@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import duckdb
@@ -244,3 +246,23 @@ def test_a_gigabyte_of_rows_fits(tmp_path: Path) -> None:
 
     found = consolidate(updates(), schema, 1, tmp_path)
     assert sum(batch.num_rows for batch in found) == size * batches
+
+
+def test_what_is_computed_is_given_up_when_nobody_waits_for_it(tmp_path: Path) -> None:
+    databases = Databases(tmp_path)
+    begun = threading.Event()
+
+    def work() -> None:
+        with databases.lent() as (connection, _):
+            begun.set()
+            connection.sql("SELECT count(*) FROM range(10000000) a, range(10000000) b").fetchall()
+
+    with ThreadPoolExecutor(1) as executor:
+        working = executor.submit(work)
+        begun.wait()
+        while not working.done():  # an interruption before the query began is lost
+            databases.interrupt()
+            wait([working], timeout=0.1)
+        with pytest.raises(duckdb.InterruptException):
+            working.result()
+    databases.close()
