@@ -33,6 +33,8 @@ from foreshore import blocking
 from foreshore.adapter.environment import Environment
 from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
+from foreshore.compute.controller.launch import Launcher
+from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.replica.main import start as start_replica
 from foreshore.compute.scratch import remove_abandoned
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
@@ -119,6 +121,9 @@ async def serve(options: ServeOptions) -> None:
         await lock.acquire(stop, take_over=options.take_over)
         if stop.is_set():
             return
+        launcher = ProcessLauncher()
+        launcher.begin_spare()
+        closing.push_async_callback(launcher.end_spare)
         storage = await StorageController.open(
             data_dir=options.data_dir,
             blob=options.blob,
@@ -127,9 +132,10 @@ async def serve(options: ServeOptions) -> None:
             config=StorageConfig(segment_bytes=options.segment_bytes),
         )
         closing.push_async_callback(storage.close)
-        environment = await _environment(options, storage)
+        environment = await _environment(options, storage, launcher)
         closing.push_async_callback(environment.close)
         authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
+        await launcher.end_spare()
         await lock.wait_for_others(stop)
         if stop.is_set():
             return
@@ -183,11 +189,14 @@ async def _server_lock(options: ServeOptions) -> ServerLock:
     return ServerLock(options.data_dir, open_shared_lock(options.consensus))
 
 
-async def _environment(options: ServeOptions, storage: StorageController) -> Environment:
+async def _environment(
+    options: ServeOptions, storage: StorageController, launcher: Launcher
+) -> Environment:
     return await Environment.open(
         storage=storage,
         clock=SystemClock(),
         data_dir=options.data_dir,
+        launcher=launcher,
         engine_options={
             "master": options.spark_master,
             "checkpoint_interval_ms": str(1000 * options.checkpoint_interval),

@@ -56,54 +56,108 @@ class ChildProcess:
                 return
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A process, its scratch directory and its secret."""
+
+    process: "subprocess.Popen[bytes]"
+    scratch: Scratch
+    secret: str
+
+    @property
+    def path(self) -> str:
+        """Return the socket on which it listens."""
+        return _socket(self.scratch)
+
+
 class ProcessLauncher:
-    """Starts each replica as a child process, and kills it at the end."""
+    """Starts each replica as a child process, and kills it at the end.
+
+    A server that starts knows its replicas late: meanwhile a *spare* process loads what a replica
+    of size `embedded` needs, and the first replica gets it.
+    """
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self._command = command
+        self._spare: asyncio.Task[_Begun] | None = None
+
+    def begin_spare(self) -> None:
+        """Begin to start the spare process."""
+        assert self._spare is None, "there is one"
+        self._spare = asyncio.get_running_loop().create_task(self._begin("--preload"))
+
+    async def end_spare(self) -> None:
+        """End the spare process if no replica got it."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            async with self._running(spare):
+                pass
 
     @asynccontextmanager
     async def start(self) -> AsyncIterator[Launched]:
         """Run the process until the context is left."""
-        scratch = Scratch()
-        path, secret = str(scratch.path / "socket"), secrets.token_hex(32)
-        try:
-            process = await self._started(path, secret, scratch)
-            exited = asyncio.Event()
-            watch = asyncio.create_task(_wait(process, exited))
-            try:
-                yield ChildProcess(process.pid, path, secret, exited)
-            finally:
-                process.kill()
-                await asyncio.shield(watch)
-                status = {"pid": process.pid, "status": process.returncode}
-                logger.info("replica ended", extra=status)
-        finally:
-            await asyncio.shield(blocking.run(None, scratch.remove))
+        spare, self._spare = self._spare, None
+        start = spare or asyncio.create_task(self._begin())
+        async with self._running(start) as (begun, exited):
+            yield ChildProcess(begun.process.pid, begun.path, begun.secret, exited)
 
-    async def _started(self, path: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
-        """Start the process; if cancelled meanwhile, end it."""
-        start = asyncio.create_task(blocking.run(None, self._start, path, secret, scratch))
+    @asynccontextmanager
+    async def _running(
+        self, start: "asyncio.Task[_Begun]"
+    ) -> AsyncIterator[tuple[_Begun, asyncio.Event]]:
+        """End the process that is being started when the context is left, or on cancellation."""
+        exited = asyncio.Event()
         try:
-            return await asyncio.shield(start)
+            begun = await asyncio.shield(start)
         except asyncio.CancelledError:
-            process = await start
-            process.kill()
-            await _wait(process, asyncio.Event())
+            begun = await start
+            await _end(begun, asyncio.create_task(_wait(begun.process, exited)))
             raise
+        watch = asyncio.create_task(_wait(begun.process, exited))
+        try:
+            yield begun, exited
+        finally:
+            await _end(begun, watch)
 
-    def _start(self, path: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
+    async def _begin(self, *options: str) -> _Begun:
+        """Start a process; its scratch directory is removed if that fails."""
+        scratch, secret = Scratch(), secrets.token_hex(32)
+        try:
+            process = await blocking.run(None, self._start, scratch, secret, options)
+        except BaseException:
+            await asyncio.shield(blocking.run(None, scratch.remove))
+            raise
+        return _Begun(process, scratch, secret)
+
+    def _start(
+        self, scratch: Scratch, secret: str, options: Sequence[str]
+    ) -> "subprocess.Popen[bytes]":
         """Start the process, whose standard input closes when this process ends.
 
         This does not use the event loop: uvloop forks, which copies our page tables and runs
         Python's hooks in the child, with locks of threads that do not exist there.
         """
         return subprocess.Popen(
-            [*self._command, "--listen", f"unix:{path}", "--lifeline"],
+            [*self._command, "--listen", f"unix:{_socket(scratch)}", "--lifeline", *options],
             stdin=subprocess.PIPE,
             env={**os.environ, SECRET_VARIABLE: secret, SCRATCH_VARIABLE: str(scratch.path)},
             start_new_session=True,
         )
+
+
+def _socket(scratch: Scratch) -> str:
+    return str(scratch.path / "socket")
+
+
+async def _end(begun: _Begun, watch: "asyncio.Task[None]") -> None:
+    """Kill a process, and remove its scratch directory once it has ended."""
+    try:
+        begun.process.kill()
+        await asyncio.shield(watch)
+        status = {"pid": begun.process.pid, "status": begun.process.returncode}
+        logger.info("replica ended", extra=status)
+    finally:
+        await asyncio.shield(blocking.run(None, begun.scratch.remove))
 
 
 async def _wait(process: "subprocess.Popen[bytes]", exited: asyncio.Event) -> None:

@@ -39,6 +39,12 @@ def _blob(options: Mapping[str, str]) -> Blob:
     return open_blob(options.get("blob"), Path(options["data_dir"]))
 
 
+def load_embedded() -> None:
+    """Load the modules of the embedded engine, which takes a second; blocks."""
+    import foreshore.compute.flow.engine
+    import foreshore.compute.flow.warm  # noqa: F401
+
+
 def flow_engine(options: Mapping[str, str]) -> Engine:
     """Return the embedded engine: operators over arrangements, DuckDB for all else.
 

@@ -16,7 +16,7 @@ import uvloop
 from foreshore.compute.engine import Engine
 from foreshore.compute.memory_limit import machine_bytes
 from foreshore.compute.protocol import Command
-from foreshore.compute.replica.instance import ENGINES, EngineFactory
+from foreshore.compute.replica.instance import ENGINES, EngineFactory, load_embedded
 from foreshore.compute.replica.replica import Replica
 from foreshore.compute.scratch import Scratch, remove_abandoned
 from foreshore.compute.socket_path import short_path
@@ -44,6 +44,7 @@ async def serve(
     scratch: Path,
     *,
     lifeline: bool,
+    preload: bool,
 ) -> None:
     """Listen at `unix:PATH` or `HOST:PORT`; with a `lifeline`, until standard input ends."""
     factories = {name: _then_freeze(factory) for name, factory in engines.items()}
@@ -60,6 +61,8 @@ async def serve(
         host, _, port = address.rpartition(":")
         server = await loop.create_server(connection, host, int(port))
     task = loop.create_task(replica.run())
+    if preload:
+        loop.run_in_executor(None, load_embedded)
     if lifeline:
         ended = loop.create_task(standard_input_ends())
         await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
@@ -73,8 +76,14 @@ async def serve(
     os._exit(int(task.done()))  # engine threads must not keep the process alive
 
 
-def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] = ENGINES) -> None:
-    """Run a replica in this process."""
+def start(
+    address: str,
+    *,
+    lifeline: bool,
+    preload: bool = False,
+    engines: Mapping[str, EngineFactory] = ENGINES,
+) -> None:
+    """Run a replica in this process; `preload` loads the modules of the embedded engine at once."""
     logging.basicConfig(
         level=os.environ.get("FORESHORE_LOG_LEVEL", "WARNING"),
         format=f"%(asctime)s replica[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
@@ -89,7 +98,7 @@ def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] 
     _fail_allocations()
     sys.setswitchinterval(0.0005)  # an index lookup does not wait long for a step's Python code
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(address, secret, engines, scratch, lifeline=lifeline))
+        runner.run(serve(address, secret, engines, scratch, lifeline=lifeline, preload=preload))
 
 
 def _fail_allocations() -> None:
@@ -110,9 +119,10 @@ def _fail_allocations() -> None:
 @click.command()
 @click.option("--listen", "address", required=True, help="HOST:PORT, or unix:PATH.")
 @click.option("--lifeline", is_flag=True, help="End when standard input does.")
-def main(address: str, lifeline: bool) -> None:
+@click.option("--preload", is_flag=True, help="Load the embedded engine before it is asked for.")
+def main(address: str, lifeline: bool, preload: bool) -> None:
     """Run a replica of a cluster."""
-    start(address, lifeline=lifeline)
+    start(address, lifeline=lifeline, preload=preload)
 
 
 if __name__ == "__main__":

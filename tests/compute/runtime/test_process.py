@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,10 @@ class Remembering(ProcessLauncher):
         super().__init__(SLEEPER)
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def _start(self, path: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
-        process = super()._start(path, secret, scratch)
+    def _start(
+        self, scratch: Scratch, secret: str, options: Sequence[str]
+    ) -> "subprocess.Popen[bytes]":
+        process = super()._start(scratch, secret, options)
         self.processes.append(process)
         return process
 
@@ -43,6 +46,29 @@ def test_link_cancelled_during_start_leaves_no_process() -> None:
         await asyncio.sleep(0)  # the start is running on a thread
         await _cancelled(task)
         assert [process.returncode for process in launcher.processes] == [-9]
+
+    run(scenario)
+
+
+def test_the_first_replica_gets_the_spare_process() -> None:
+    async def scenario() -> None:
+        launcher = Remembering()
+        launcher.begin_spare()
+        async with launcher.start() as first, launcher.start() as second:
+            await launcher.end_spare()  # which is no spare any more
+            assert [each.pid for each in launcher.processes] == [first.pid, second.pid]
+            assert [each.returncode for each in launcher.processes] == [None, None]
+        assert [each.returncode for each in launcher.processes] == [-9, -9]
+
+    run(scenario)
+
+
+def test_a_spare_process_that_nobody_gets_is_ended() -> None:
+    async def scenario() -> None:
+        launcher = Remembering()
+        launcher.begin_spare()
+        await launcher.end_spare()
+        assert [each.returncode for each in launcher.processes] == [-9]
 
     run(scenario)
 
