@@ -186,7 +186,10 @@ class Environment:
         coordinator.check_consistency()
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
-        """Start building a table's key indexes; statements that need them wait."""
+        """Build a table's key indexes once views have resumed, or when a statement needs them.
+
+        Statements that need them wait, so the rows of that moment are those of `time`.
+        """
         coordinator = self.coordinator
         planned = coordinator.catalog.planned[item.id]
         indexes = [
@@ -197,10 +200,12 @@ class Environment:
         read, _ = coordinator.capabilities[item.id]
 
         async def rows() -> pa.Table:
-            with coordinator.storage.snapshot(read, time) as snapshot:
-                return await snapshot.rows()
+            with coordinator.storage.snapshot(read, coordinator.oracle.read_ts()) as snapshot:
+                return await snapshot.contents()
 
-        building = coordinator.keys.build(indexes, rows, coordinator.oracle.read_ts)
+        building = coordinator.keys.build(
+            indexes, rows, coordinator.oracle.read_ts, coordinator.compute.resumed
+        )
         self._tasks.append(asyncio.get_running_loop().create_task(building))
 
     async def _resume(self, item: Item, read_ts: Timestamp) -> None:

@@ -39,7 +39,7 @@ from foreshore.compute.controller.moves import Moves
 from foreshore.compute.controller.outputs import Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
 from foreshore.compute.controller.process import ProcessLauncher
-from foreshore.compute.controller.readiness import Readiness
+from foreshore.compute.controller.readiness import Readiness, resumed
 from foreshore.compute.controller.refresh_costs import RefreshCost
 from foreshore.compute.controller.refreshes import Refreshes, readable_imports
 from foreshore.compute.controller.responses import Responses
@@ -208,6 +208,10 @@ class ComputeController:
         """Return what tells whether new replicas of a cluster have caught up with the others."""
         owner = self.clusters[cluster]
         return Readiness(owner, names, self._dataflows, self.maintained, self.upper)
+
+    async def resumed(self) -> None:
+        """Wait, a while at most, until replicas go on from where their checkpoints end."""
+        await resumed(self.clusters, self._dataflows)
 
     # --- dataflows
 

@@ -1,16 +1,20 @@
-"""Readiness: whether new replicas of a cluster can take over from its old ones.
+"""Readiness: whether new replicas can take over, and whether those of a new server have resumed.
 
 A replica is ready when it has hydrated all dataflows of its cluster, and has then caught up with
 what was known at that moment. So nobody who reads after the old replicas have gone waits longer
 than before, however far an engine is always behind.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from foreshore.compute.controller.cluster import Cluster, Replica
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
+
+RESUME_SECONDS = 30.0  # for replicas to resume, before other work of a start begins
+LOOK_SECONDS = 0.05
 
 
 class CaughtUp:
@@ -64,3 +68,26 @@ class Readiness:
                 for export in dataflow.description.exports:
                     if self._maintained.obstacle([export.id]) is None:
                         yield export.id
+
+
+async def resumed(clusters: Iterable[Cluster], dataflows: Mapping[GlobalId, Dataflow]) -> None:
+    """Return when each replica has the dataflows of its checkpoint, or after RESUME_SECONDS."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + RESUME_SECONDS
+
+    def is_missing(replica: Replica, id: GlobalId) -> bool:
+        dataflow = dataflows.get(id)
+        if dataflow is None or dataflow.description.refresh is not None or id in replica.failing:
+            return False
+        return not {export.id for export in dataflow.description.exports} <= replica.uppers.keys()
+
+    def is_waiting() -> bool:
+        return any(
+            is_missing(replica, id)
+            for cluster in clusters
+            for replica in cluster.replicas.values()
+            for id in replica.checkpoints
+        )
+
+    while loop.time() < deadline and is_waiting():  # noqa: ASYNC110 - several events change it
+        await asyncio.sleep(LOOK_SECONDS)

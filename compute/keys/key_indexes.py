@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,7 @@ class KeyIndexes:
         self._indexes: dict[GlobalId, dict[str, KeyIndex]] = {}
         self._reached = Reached()  # the upper of tables that are not written
         self._building: dict[GlobalId, asyncio.Future[None]] = {}
+        self._wanted: dict[GlobalId, asyncio.Event] = {}  # set once a statement needs the keys
         self.executor = ThreadPoolExecutor(1, "keys")
 
     def of(self, table: GlobalId) -> Mapping[str, KeyIndex]:
@@ -72,23 +74,29 @@ class KeyIndexes:
         indexes: Sequence[KeyIndex],
         rows: Callable[[], Awaitable[pa.Table]],
         read_ts: Callable[[], Timestamp],
+        quiet: Callable[[], Coroutine[Any, Any, None]],
     ) -> Coroutine[None, None, None]:
-        """Return what fills the new indexes of one table with all its `rows`, at their since.
+        """Return what fills the new indexes of one table with all its `rows`.
 
-        `rows` have `__diff`. From now on statements that need the keys wait (`ready`), so that
-        nothing is written to the table meanwhile.
+        It begins when a statement needs the keys, or else when `quiet` returns, as a large table
+        takes long. `rows` have `__diff`. From now on statements that need the keys wait (`ready`),
+        so that nothing is written to the table meanwhile: the rows are those at the indexes' since.
         """
-        done = self._building[indexes[0].table] = asyncio.get_running_loop().create_future()
-        return self._build(indexes, rows, read_ts, done)
+        table = indexes[0].table
+        self._building[table] = asyncio.get_running_loop().create_future()
+        self._wanted[table] = asyncio.Event()
+        return self._build(indexes, rows, read_ts, quiet)
 
     async def _build(
         self,
         indexes: Sequence[KeyIndex],
         rows: Callable[[], Awaitable[pa.Table]],
         read_ts: Callable[[], Timestamp],
-        done: asyncio.Future[None],
+        quiet: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         table, since = indexes[0].table, indexes[0].arrangement.since
+        done = self._building[table]
+        await _first(self._wanted[table].wait(), quiet())
 
         def prepared(found: pa.Table) -> list[Updates]:
             return [index.layout.updates(found) for index in indexes]
@@ -110,7 +118,7 @@ class KeyIndexes:
             index.fill(updates, since)
             index.newest.advance(read_ts() + 1)
         self.replace(table, {index.constraint.name: index for index in indexes})
-        del self._building[table]
+        del self._building[table], self._wanted[table]
         done.set_result(None)
 
     async def ready(self, table: GlobalId) -> None:
@@ -119,6 +127,7 @@ class KeyIndexes:
             self._corruptions.check(table)
         building = self._building.get(table)
         if building is not None:
+            self._wanted[table].set()
             await asyncio.shield(building)
 
     def at_hand(self, table: GlobalId) -> Mapping[str, KeyIndex] | None:
@@ -199,6 +208,16 @@ class KeyIndexes:
     def close(self) -> None:
         """End the thread."""
         self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+async def _first(*each: Coroutine[Any, Any, object]) -> None:
+    """Return as soon as one of some coroutines has returned; the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in each]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _duplicate(

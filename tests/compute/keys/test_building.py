@@ -1,0 +1,49 @@
+"""Key indexes are built when a statement needs them, or when nothing more urgent is to be done."""
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.keys.key_index import KeyIndex
+from foreshore.compute.keys.key_indexes import KeyIndexes
+from foreshore.constraint import Unique
+from foreshore.storage.corruption import Corruptions
+from tests.compute.keys.test_key_index import DESC, T, table
+
+
+@pytest.mark.parametrize("by", ["a statement", "quiet"])
+def test_keys_are_built_once_they_are_needed_or_it_is_quiet(by: str) -> None:
+    read = []
+
+    async def work() -> None:
+        keys = KeyIndexes(lambda _: 0, Corruptions())
+        is_quiet = asyncio.Event()
+
+        async def quiet() -> None:
+            await is_quiet.wait()
+
+        async def rows() -> pa.Table:
+            read.append(by)
+            return table([((1, "x", 2), 1)]).table
+
+        constraint = Unique("key", (0, 1))
+        index = KeyIndex(T, constraint, DESC, 5)
+        building = asyncio.create_task(keys.build([index], rows, lambda: 7, quiet))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not read
+        assert keys.at_hand(T) is None
+        if by == "quiet":
+            is_quiet.set()
+        else:
+            await keys.ready(T)
+            assert keys.at_hand(T) == {"key": index}
+        await building
+        assert read == [by]
+        assert keys.at_hand(T) == {"key": index}
+        assert index.readable(5)
+        assert index.readable(7)
+        keys.close()
+
+    asyncio.run(work())
