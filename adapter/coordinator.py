@@ -111,14 +111,14 @@ class Coordinator:
         return max(self.compute.upper(id), self.as_ofs[id])
 
     def arranged(self, cluster: str) -> frozenset[GlobalId]:
-        """Return the relations that have a hydrated index on the cluster `cluster`.
+        """Return the relations that have an index to be read on the cluster `cluster`.
 
         It is the same object while nothing has changed.
         """
         known = self._arranged.get(cluster)
         if known is not None:
             state, waiting, found = known
-            if state is self.state and not any(map(self.is_hydrated, waiting)):
+            if state is self.state and not any(map(self.is_to_be_read, waiting)):
                 return found
         owner = self.state.cluster(cluster)
         indexes = [
@@ -126,7 +126,7 @@ class Coordinator:
             for item in self.state.all(Item)
             if item.on is not None and owner is not None and item.cluster == owner.id
         ]
-        waiting = [item.id for item in indexes if not self.is_hydrated(item.id)]
+        waiting = [item.id for item in indexes if not self.is_to_be_read(item.id)]
         found = frozenset(
             item.on for item in indexes if item.on is not None and item.id not in waiting
         )
@@ -144,15 +144,19 @@ class Coordinator:
         return cluster in answering
 
     def index_for(self, id: GlobalId, cluster: str) -> list[Item]:
-        """Return the hydrated indexes on `id` on the cluster with name `cluster`."""
+        """Return the indexes on `id` to be read on the cluster with name `cluster`."""
         found = self.state.cluster(cluster)
         if found is None:
             return []
         return [
             item
             for item in self.state.indexes_on(id)
-            if item.cluster == found.id and self.is_hydrated(item.id)
+            if item.cluster == found.id and self.is_to_be_read(item.id)
         ]
+
+    def is_to_be_read(self, id: GlobalId) -> bool:
+        """Return whether an index is hydrated, or a checkpoint has it, so that it is soon."""
+        return self.is_hydrated(id) or self.compute.is_resuming(id)
 
     def is_hydrated(self, id: GlobalId) -> bool:
         """Return whether the output of a dataflow has been computed at some time."""

@@ -407,6 +407,13 @@ class ComputeController:
         """Whether a dataflow exports the collection."""
         return id in self._exporters
 
+    def is_resuming(self, id: GlobalId) -> bool:
+        """Whether an index is about to be there: a replica has its dataflow in a checkpoint."""
+        dataflow = self._exporters.get(id)
+        return dataflow is not None and any(
+            dataflow.description.id in replica.checkpoints for replica in dataflow.replicas
+        )
+
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time before which an index, or a sink's shard, is readable."""
         dataflow = self._exporters.get(id)

@@ -44,7 +44,7 @@ from foreshore.compute.checkpoint.manifest import (
 from foreshore.compute.checkpoint.state import Captured, Mismatch, Writer
 from foreshore.compute.checkpoint.store import CheckpointStore
 from foreshore.compute.engine import Engine
-from foreshore.compute.protocol import Checkpoints, DataflowDescription
+from foreshore.compute.protocol import Checkpoints, CheckpointStatus, DataflowDescription
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import Contents
 from foreshore.compute.replica.resume import Resumed, Uppers, resume
@@ -114,6 +114,7 @@ class Checkpointer:
         self._pace = Pace(0, 0)
         self._manifest: Manifest | None = None  # the newest, of this replica
         self._loaded: Manifest | None = None  # what dataflows may be resumed from
+        self._refused: set[GlobalId] = set()  # its dataflows that had to be hydrated
         self._written: dict[GlobalId, _Written] = {}
         self._collections: dict[Any, tuple[CapturedCollection, SavedState]] = {}
         self._strings: tuple[SavedStrings, ...] = ()
@@ -170,11 +171,20 @@ class Checkpointer:
         description: DataflowDescription,
         contents: Mapping[GlobalId, Contents],
         shards: Uppers,
+        tell: Callable[[Callable[[], None]], object],
     ) -> Resumed | None:
-        """On a worker: return a dataflow in its saved state, None if it has to be hydrated."""
+        """On a worker: return a dataflow in its saved state, None if it has to be hydrated.
+
+        `tell` calls a function on the event loop.
+        """
         if self._loaded is None or self._engine is None or self._store is None:
             return None
-        return resume(self._engine, self._store, self._loaded, description, contents, shards)
+        saved = self._loaded.dataflow(description.id)
+        found = resume(self._engine, self._store, self._loaded, description, contents, shards)
+        if found is None and saved is not None:
+            self._refused.add(saved.id)
+            tell(self.report)
+        return found
 
     def forget(self) -> None:
         """Load nothing any more, and write all anew: the replica works for another database."""
@@ -184,8 +194,13 @@ class Checkpointer:
     def report(self) -> None:
         """Tell the controller of the newest checkpoint, or that there is none."""
         if self.opened:
-            manifest = self._manifest or self._loaded
-            self._send(Checkpoints(() if manifest is None else manifest.status()))
+            self._send(Checkpoints(self._status()))
+
+    def _status(self) -> tuple[CheckpointStatus, ...]:
+        """Return the dataflows that resume, or would, where they are saved."""
+        manifest = self._manifest or self._loaded
+        found = () if manifest is None else manifest.status()
+        return tuple(each for each in found if each.id not in self._refused)
 
     # --- making
 
@@ -255,8 +270,7 @@ class Checkpointer:
 
     async def _round(self, engine: SavingEngine) -> None:
         assert self._store is not None
-        before = self._manifest or self._loaded
-        self._send(Checkpoints(before.status() if before is not None else (), begun=True))
+        self._send(Checkpoints(self._status(), begun=True))
         if all(each.state in ("running", "stalled") for each in self._resumable()):
             engine.forget_unread()  # else a dataflow that failed is going to read it
         await blocking.run(self._steps, engine.hold)
@@ -275,7 +289,8 @@ class Checkpointer:
         if self._engine is not engine:
             return  # it works for another database
         self._manifest, self._written = manifest, written
-        self._send(Checkpoints(manifest.status()))
+        self._refused = set()
+        self._send(Checkpoints(self._status()))
         try:
             await blocking.run(self._writing, self._store.collect, manifest)
         except Exception:  # the checkpoint is complete; the next round tries again

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from foreshore import blocking
 from foreshore.compute.engine import SharingEngine
@@ -146,6 +147,7 @@ class Scheduler:
     # --- hydration
 
     async def _hydrate_dataflows(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             self._hydrations.clear()
             while dataflow := self._to_hydrate():
@@ -158,9 +160,8 @@ class Scheduler:
                 try:
                     if isinstance(engine, SharingEngine):
                         await blocking.run(self.hydration, engine.expect, waiting)
-                    sent = await blocking.run(
-                        self.hydration, dataflow.hydrate, engine, self.checkpoints.resume
-                    )
+                    resume = partial(self.checkpoints.resume, tell=loop.call_soon_threadsafe)
+                    sent = await blocking.run(self.hydration, dataflow.hydrate, engine, resume)
                 except Exception as error:
                     await self._instance.check()
                     self._failed(dataflow, error, "pending")

@@ -135,6 +135,9 @@ def test_restarted_server_resumes_from_an_old_checkpoint(data_dir: Path, idle: b
         before = len(server.log.read_text())
         server.start()
         with server.connect() as connection:
+            for name in {*names} & {*QUERIES}:  # and is not computed from the tables meanwhile
+                plan = f"EXPLAIN PHYSICAL PLAN FOR SELECT * FROM {name}".encode()
+                assert "Index" in str(connection.execute(plan).fetchall())
             check(connection)
             change(connection, number)
             check(connection)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from foreshore.compute.checkpoint import state
@@ -27,7 +28,13 @@ from foreshore.compute.controller.input_holds import _downgrade_holds
 from foreshore.compute.flow import collection, spine
 from foreshore.compute.flow.run import Run
 from foreshore.compute.memory_limit import ReplicaMemory
-from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
+from foreshore.compute.protocol import (
+    Checkpoints,
+    DataflowDescription,
+    IndexExport,
+    Response,
+    SinkExport,
+)
 from foreshore.compute.replica import checkpoints
 from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.resume import check_fits, resume
@@ -229,6 +236,34 @@ def test_what_does_not_fit_is_hydrated_and_the_log_says_why(
     assert scenario(tmp_path, stopped) == RIGHT
     assert why in caplog.text
     assert RESUMED not in caplog.text
+
+
+def test_an_index_that_is_not_resumed_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads wait for an index that a checkpoint has, as long as it may be resumed."""
+    found = []
+
+    async def work() -> None:
+        async with environment(tmp_path, launcher=InProcessLauncher()) as env:
+            time = await begun(env)
+            assert not env.compute.is_resuming(id_("u7"))
+            await saved(env, time)
+            assert env.compute.is_resuming(id_("u7"))
+            deliver = env.compute._responses.deliver
+
+            def delivered(replica: Replica, message: Response, tables: list[pa.Table]) -> None:
+                deliver(replica, message, tables)
+                if isinstance(message, Checkpoints) and not message.begun:
+                    found.append((env.compute.is_resuming(id_("u7")), bool(replica.checkpoints)))
+
+            monkeypatch.setattr(env.compute._responses, "deliver", delivered)
+            monkeypatch.setattr(checkpoints, "resume", lambda *_: None)
+            await restart(env)
+            await env.index_rows("c", "u7", joined(), time)
+
+    run(work)
+    assert (False, True) in found  # u8 was hydrated, the other one not yet
 
 
 def test_second_replica_resumes_from_the_first_ones_checkpoint(
