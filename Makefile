@@ -22,6 +22,7 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip 'setuptools>=77' wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m compileall -q foreshore $(LAYERS)
 	$(BIN)/python -m foreshore.compute.flow.warm
 	$(BIN)/python -c 'import foreshore.server.row_kernel'
 	touch $@

@@ -100,7 +100,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder:
             arguments = ("--checkpoint-interval", interval, "--checkpoint-size", "0")
             server = Server(
-                Path(folder) / "data", arguments, program=("-m", "foreshore.server.main")
+                Path(folder) / "data", arguments, program=("-m", "foreshore.server.start")
             )
             try:
                 measure(Ours(server.start(), data, options.views), lines, interval, options.rounds)
