@@ -126,15 +126,22 @@ class Checkpointer:
     async def open(
         self, engine: Engine, store: CheckpointStore, database: str, pace: Pace, pool: Executor
     ) -> None:
-        """Load what all dataflows share from the newest checkpoint, if there is one that fits."""
-        if isinstance(engine, SavingEngine) and pace.interval_seconds:
-            self._engine, self._store = engine, store
-            self._database, self._pace = database, pace
-            try:
-                await blocking.run(pool, self._load, engine, store, database)
-            except Exception:
-                logger.exception("a checkpoint cannot be loaded")
-        self.opened = True
+        """Load what all dataflows share from the newest checkpoint, if there is one that fits.
+
+        The engine shares nothing yet. A round for another database ends first.
+        """
+        async with self._lock:
+            self.forget()
+            self._database = database
+            if isinstance(engine, SavingEngine) and pace.interval_seconds:
+                self._engine, self._store, self._pace = engine, store, pace
+                try:
+                    await blocking.run(pool, self._load, engine, store, database)
+                except Exception:
+                    logger.exception("a checkpoint cannot be loaded")
+            if self._database != database:
+                return  # `forget` was called meanwhile, and `open` is called again
+            self.opened = True
         self.report()
 
     def _load(self, engine: SavingEngine, store: CheckpointStore, database: str) -> None:
@@ -187,9 +194,11 @@ class Checkpointer:
         return found
 
     def forget(self) -> None:
-        """Load nothing any more, and write all anew: the replica works for another database."""
+        """Load nothing any more, and make none until `open`: the database is another one."""
+        self.opened, self._database = False, ""
         self._engine = self._loaded = self._manifest = None
         self._written, self._collections, self._strings = {}, {}, ()
+        self._refused = set()
 
     def report(self) -> None:
         """Tell the controller of the newest checkpoint, or that there is none."""

@@ -188,9 +188,15 @@ class Replica:
             self._checkpoints.forget()
             for dataflow in list(self._dataflows.values()):
                 self._drop(dataflow)
+            if self._instance.engine is not None:  # else it is being started
+                self._tasks.create_task(self._open_checkpoints())
 
     async def _start_engine(self) -> None:
         await self._instance.start(self._scheduler.hydration, self._engine_tried)
+        await self._open_checkpoints()
+
+    async def _open_checkpoints(self) -> None:
+        """Load the newest checkpoint of the database, then hydrate what it does not have."""
         engine, command = self._instance.engine, self._instance.command
         assert engine is not None
         assert command is not None

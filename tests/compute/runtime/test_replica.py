@@ -35,6 +35,7 @@ from foreshore.compute.protocol import (
 )
 from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.replica.inputs import Contents, with_times
+from foreshore.compute.replica.instance import ENGINES
 from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.compute.replica.replica import Replica
 from foreshore.compute.transport import Connection
@@ -65,11 +66,16 @@ class Controller:
         self._replica.deliver(self._connection, command, tuple(tables))
 
     def begin(
-        self, directory: Path, upper: Timestamp, *updates: pa.Table, database: str = ""
+        self,
+        directory: Path,
+        upper: Timestamp,
+        *updates: pa.Table,
+        database: str = "",
+        **options: str,
     ) -> None:
         """Send a history with one index over u1, which holds `updates` before `upper`."""
-        self.tell(Hello("", "r"))
-        self.tell(CreateInstance("embedded", {"data_dir": str(directory)}, database))
+        self.tell(Hello("", "c.r"))
+        self.tell(CreateInstance("embedded", {"data_dir": str(directory), **options}, database))
         description = DataflowDescription(
             id_("u2"), U1, (id_("u1"),), (index_on(INDEX, 0, of=U1),), 1
         )
@@ -166,6 +172,31 @@ def test_replica_keeps_nothing_for_other_database(
             assert contents(pa.Table.from_batches([found])) == Counter({(1, database): 1})
 
     with_replica(scenario)
+
+
+def test_replica_saves_state_of_the_database_that_it_works_for(tmp_path: Path) -> None:
+    often = {"checkpoint_interval_ms": "30", "checkpoint_least_bytes": "0"}
+
+    async def main() -> None:
+        replica = Replica(ENGINES, tmp_path)
+        running = asyncio.create_task(replica.run())
+        await asyncio.sleep(0)  # it runs
+        for database in ("one", "restored"):
+            controller = Controller(replica)
+            written = with_times(rows((1, database)), 1)
+            controller.begin(tmp_path, 3, written, database=database, **often)
+            controller.tell(InitializationComplete())
+            await until(lambda: replica._history is None and upper_of(replica) == 3)
+            await until(lambda: replica._checkpoints._manifest is not None)
+            manifest = replica._checkpoints._manifest
+            assert manifest is not None
+            assert manifest.database == database
+            assert [each.id for each in manifest.dataflows] == ["u2"]
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    run(main)
 
 
 def test_window_exceeding_memory_is_not_a_failure(
