@@ -13,8 +13,12 @@ from foreshore.compute.flow.errors import ERROR_LAYOUT, Port, may_be_negative
 from foreshore.compute.flow.iteration import Iteration
 from foreshore.compute.flow.layout import Layout, layout_of
 from foreshore.compute.flow.linear_chain import linear_chain
+from foreshore.compute.flow.operators.fixpoint import Fixpoint
 from foreshore.compute.flow.operators.loop import Loop, LoopValue
-from foreshore.compute.flow.operators.operator import Source
+from foreshore.compute.flow.operators.operator import Linear, Source
+from foreshore.compute.flow.operators.reduce import Reduce
+from foreshore.compute.flow.ranks import Ranks
+from foreshore.compute.flow.round import Round, is_linear
 from foreshore.compute.flow.unsupported import Unsupported
 from foreshore.expr import ir
 from foreshore.expr.columns import columns_of
@@ -71,28 +75,67 @@ class _LoopBuilder:
             inner.in_layout(inner.node(value), layout)
             for value, layout in zip(values, layouts, strict=True)
         ]
-        fresh = Iteration(
-            inner.operators,
-            {number: id for id, number in inner.sources.items()},
-            results,
-            inner.errors_of(values),
-            inner.context,
-        )
         given = [id for id in inner.sources if id not in previous]
         limit = loop.limit or MOST_ROUNDS
         port = outer.port_of(loop, Port(signed=False))
         inputs = [self._input(inner, id) for id in given]
-        operator = Loop(
-            inputs, given, previous, layouts, fresh,
-            self._unsettled(previous) if loop.fails else None,
-            limit, port, self._contents(inputs, layouts), outer.context,
-        )  # fmt: skip
+        operator: Loop | Fixpoint | None = None
+        if len(values) == 1:
+            operator = self._fixpoint(inner, values[0], results[0], inputs, given, limit, port)
+        if operator is None:
+            fresh = Iteration(
+                inner.operators,
+                {number: id for id, number in inner.sources.items()},
+                results,
+                inner.errors_of(values),
+                inner.context,
+            )
+            operator = Loop(
+                inputs, given, previous, layouts, fresh,
+                self._unsettled(previous) if loop.fails else None,
+                limit, port, self._contents(inputs, layouts), outer.context,
+            )  # fmt: skip
         made = outer.add(outer.context.own(operator))
         for place, (number, layout) in enumerate(zip(loop.numbers, layouts, strict=True)):
             get = ir.Get(GlobalId(f"v{number}"), loop.columns[place])
             outer.built_as(get, outer.add(LoopValue(made, operator, place, layout)))
             outer.bind(number, get, negative=signed)
         return BuiltLoop(made, self.outside, inner, previous, results, limit)
+
+    def _fixpoint(
+        self,
+        inner: "Builder",
+        value: ir.Relation,
+        result: int,
+        inputs: Sequence[int],
+        given: Sequence[GlobalId],
+        limit: int,
+        port: int,
+    ) -> Fixpoint | None:
+        """Return the recursion by the ranks of its rows, None if rounds do more than add rows."""
+        if not isinstance(value, ir.Reduce):
+            return None
+        if any(may_be_negative(each, {}) for each in (value.input, *self.outside)):
+            return None
+        last: list[Linear] = []
+        distinct = inner.operators[result]
+        while isinstance(distinct, Linear):
+            last.insert(0, distinct)
+            distinct = inner.operators[distinct.inputs[0]]
+        source = inner.sources.get(GlobalId(f"p{self.loop.numbers[0]}"))
+        if not isinstance(distinct, Reduce) or not distinct.is_distinct or source is None:
+            return None
+        operators = inner.operators[: inner.operators.index(distinct)]
+        if not is_linear(operators, source, distinct):
+            return None
+        sources = {number: id for id, number in inner.sources.items()}
+        return Fixpoint(
+            inputs, given, inner.operators[result].layout,
+            Round(operators, sources, source, distinct, last),
+            last, Ranks(distinct.key.words, limit, inner.context.seed),
+            inner.errors_of((value,)), limit, port, self.outer.context, inner.context,
+            fails=self.loop.fails,
+        )  # fmt: skip
 
     def _contents(self, inputs: Sequence[int], values: Sequence[Layout]) -> Contents | None:
         """Return what is kept to compute the values anew, None if that may not be."""

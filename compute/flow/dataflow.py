@@ -24,6 +24,7 @@ from foreshore.compute.flow.index import FlowIndex, index_key
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.layout import layout_of
 from foreshore.compute.flow.operators.arranged import Readable
+from foreshore.compute.flow.operators.fixpoint import Fixpoint
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.loop import Loop
@@ -78,7 +79,7 @@ class FlowDataflow:
         self._operators: list[Operator] = builder.operators
         self._temporal = [each for each in self._operators if isinstance(each, TemporalFilter)]
         # One row may lengthen a recursion by any number of rounds.
-        self._has_loop = any(isinstance(each, Loop) for each in self._operators)
+        self._has_loop = any(isinstance(each, Loop | Fixpoint) for each in self._operators)
         self.batch_sizing = batch_sizing_of(self._operators)
         self._sources: dict[GlobalId, Source] = {}
         self._numbers: dict[int, GlobalId] = {}

@@ -17,7 +17,9 @@ from foreshore.compute.flow.compiler import shows_least
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.join_plan import plans_of
 from foreshore.compute.flow.linear_chain import linear_chain
+from foreshore.compute.flow.operators import fixpoint
 from foreshore.compute.flow.operators.exchange import Exchange
+from foreshore.compute.flow.operators.fixpoint import Fixpoint
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.loop import ANEW_LEAST, ANEW_SHARE, Loop, LoopValue
@@ -82,7 +84,8 @@ class _Numbers(Interner):
 
 
 class _Description:
-    def __init__(self, builder: Builder, name_of: NameOf) -> None:
+    def __init__(self, builder: Builder, name_of: NameOf, *, is_ranked: bool = False) -> None:
+        self._is_ranked = is_ranked  # rows are distinct by their ranks
         self._operators = builder.operators
         self._sources = {number: id for id, number in builder.sources.items()}
         self._numbers = builder.built
@@ -135,7 +138,8 @@ class _Description:
             case Join() as join, _:
                 return self._join(join, relation)
             case Reduce(), ir.Reduce() as reduce:
-                return _reduce(reduce, on, monotonic=operator.is_monotonic)
+                title, kept = _reduce(reduce, on, monotonic=operator.is_monotonic)
+                return title, () if self._is_ranked else kept
             case TopK(), ir.TopK() as top_k:
                 group = _list(f"#{i}" for i in top_k.group_key)
                 order = explain_order(top_k.order_key) or "all columns"
@@ -156,6 +160,8 @@ class _Description:
                 return f"Threshold {on}", ("Arrangement: counts of rows",)
             case Loop() as loop, _:
                 return self._loop(number, on, loop)
+            case Fixpoint(), _:
+                return self._fixpoint(number, on)
             case LoopValue(), _:
                 return f"Value {operator.place + 1} of recursion {on}", ()
             case TemporalFilter(), _ if relation is not None:
@@ -166,6 +172,26 @@ class _Description:
 
     def _loop(self, number: int, on: str, loop: Loop) -> tuple[str, Sequence[str]]:
         """Return the title of a recursion, and the operators of one of its iterations."""
+        title, lines = self._recursion(number, on, is_ranked=False)
+        if loop.may_be_anew:
+            lines += [
+                "Arrangement: rows of the inputs and of the values",
+                f"Computed anew: if {ANEW_LEAST:,} rows change or more, at one time, that are"
+                f" 1/{ANEW_SHARE} of the inputs' rows or more",
+            ]
+        return title, lines
+
+    def _fixpoint(self, number: int, on: str) -> tuple[str, Sequence[str]]:
+        """Return the title of a recursion by ranks, and its operators."""
+        title, lines = self._recursion(number, on, is_ranked=True)
+        return title, [
+            *lines,
+            "Arrangement: ranks of rows, with counts of what they follow from by rank",
+            f"Computed anew: if {ANEW_LEAST:,} rows change or more, at one time, and take"
+            f" 1/{fixpoint.ANEW_SHARE} of the work",
+        ]
+
+    def _recursion(self, number: int, on: str, *, is_ranked: bool) -> tuple[str, list[str]]:
         built = self._loops[number]
         outside = {get.id: self._built(relation) for relation, get in built.outside.items()}
 
@@ -174,16 +200,10 @@ class _Description:
                 return f"value {built.previous.index(id) + 1} of the iteration before"
             return outside.get(id) or self._name_of(id)
 
-        limit = f", at most {built.limit} iterations"
-        inner = _Description(built.inner, name_of)
-        lines = [*inner.lines(built.results)]
-        if loop.may_be_anew:
-            lines += [
-                "Arrangement: rows of the inputs and of the values",
-                f"Computed anew: if {ANEW_LEAST:,} rows change or more, at one time, that are"
-                f" 1/{ANEW_SHARE} of the inputs' rows or more",
-            ]
-        return f"Recursion {on}{limit}", lines
+        inner = _Description(built.inner, name_of, is_ranked=is_ranked)
+        kind = " by ranks" if is_ranked else ""
+        title = f"Recursion{kind} {on}, at most {built.limit} iterations"
+        return title, [*inner.lines(built.results)]
 
     def _built(self, relation: ir.Relation) -> str:
         return f"operator {self._numbers[relation]}"

@@ -20,6 +20,7 @@ from foreshore.compute.flow.dataflow import FlowDataflow
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import compiled
 from foreshore.compute.flow.kernels.rows import pick_words
+from foreshore.compute.flow.ranks import Ranks
 from foreshore.compute.flow.sorter import Sorter
 from foreshore.compute.flow.tail import Tail
 from foreshore.compute.protocol import DataflowDescription, IndexExport
@@ -32,7 +33,9 @@ from foreshore.expr.ir import (
     FrameBound,
     Get,
     Join,
+    LetRec,
     Literal,
+    LocalGet,
     Map,
     OrderKey,
     Project,
@@ -40,6 +43,7 @@ from foreshore.expr.ir import (
     Relation,
     Threshold,
     TopK,
+    Union,
     Window,
     WindowFunction,
     count_all,
@@ -52,6 +56,9 @@ _TABLE = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(TEXT), ColumnType(INT
 _KEY, _TEXT = Column(0, INT4), Column(1, TEXT)
 _NEAR = Frame("range", FrameBound("preceding", Literal(1, INT8)))
 _LAG = WindowFunction("lag", (_KEY, Literal(1, INT8), _KEY), INT4)
+_VALUE = LocalGet(1, (ColumnType(INT4),))
+_FOLLOWING = Map(_VALUE, (Call("divide(int4,int4)", (_KEY, Literal(2, INT4)), INT4),))
+_ALL_HALVES = Reduce(Union((Project(_TABLE, (0,)), Project(_FOLLOWING, (1,)))), (_KEY,), ())
 _VIEWS: tuple[Relation, ...] = (
     Project(_TABLE, (2,)),
     Join((_TABLE, _TABLE), ((_KEY, Column(3, INT4)),)),
@@ -93,6 +100,7 @@ _VIEWS: tuple[Relation, ...] = (
         ),
     ),
     Window(_TABLE, (0,), (OrderKey(_TEXT),), (WindowFunction("dense_rank", (), INT8),)),
+    LetRec((1,), (_VALUE.columns,), (_ALL_HALVES,), _VALUE),
 )
 
 
@@ -155,6 +163,7 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
     sorter.add(words, ones, ones, np.arange(1))
     sorter.sorted(0)
     _use_second_key()
+    _compute_ranks_anew()
     _forget()
 
 
@@ -167,6 +176,14 @@ def _use_second_key() -> None:
     rows.joined(1, Batch(np.ones((1, 1), np.int64), ones, ones), ones[:0], ones, 2)
     while rows.maintain():
         continue
+
+
+def _compute_ranks_anew() -> None:
+    ranks, zero, one = Ranks(1, 9, 1), np.zeros(1, np.int64), np.ones(1, np.int64)
+    ranks.count(zero.reshape(1, 1), zero, one)
+    ranks.settle()
+    ranks.commit()
+    ranks.begin_anew()
 
 
 def _forget() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from time import thread_time_ns
 
 from foreshore.compute.flow.operators.exchange import Exchange
+from foreshore.compute.flow.operators.fixpoint import Fixpoint
 from foreshore.compute.flow.operators.flat_map import FlatMap
 from foreshore.compute.flow.operators.join import Join
 from foreshore.compute.flow.operators.loop import Loop, LoopValue
@@ -30,6 +31,7 @@ NAMES: dict[type, str] = {
     TemporalFilter: "Temporal filter",
     FlatMap: "FlatMap",
     Loop: "Recursion",
+    Fixpoint: "Recursion by ranks",
     LoopValue: "Value of recursion",
 }
 

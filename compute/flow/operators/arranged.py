@@ -60,6 +60,12 @@ class Arranged:
             self._mark = self.spine.mark()
         self.spine.insert(self._program.run(updates, self._context))
 
+    def clear(self) -> None:
+        """Stage that there are no rows but those that are inserted from now on."""
+        if self._mark is None:
+            self._mark = self.spine.mark()
+        self.spine.clear()
+
     def joined(
         self,
         key: int,
@@ -99,8 +105,8 @@ class ArrangedOnce(Shared, Arranged):
             self._cleared = False
             super().insert(updates)
 
-    def clear(self) -> None:
-        """Stage that there are no rows but those that are inserted from now on."""
+    def clear_once(self) -> None:
+        """Clear it, unless another iteration has done so."""
         if not self._cleared:
             self._mark = self.spine.mark()
             self.spine.clear()

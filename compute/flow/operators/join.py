@@ -100,6 +100,23 @@ class Join:
         """Return in what, and by which key, the changes of an input are looked up."""
         return [(self._of(stage), stage.key) for stage in self._paths[input].stages]
 
+    def arrange(self, input: int, updates: Batch) -> None:
+        """Stage updates of an input, if it is looked up here."""
+        for number, arranged in self._own:
+            if number == input and len(updates):
+                arranged.insert(updates)
+
+    def follow(self, input: int, updates: Batch, before: Callable[[int], Timestamp]) -> Batch:
+        """Return what comes of an input's updates with the others, read before given times."""
+        self._made, at_once = 0, Window(0, 1)
+        return self._run(self._paths[input], updates, at_once, before)[0]
+
+    def replace(self, input: int) -> None:
+        """Stage that an input has no rows but those that are arranged from now on."""
+        for number, arranged in self._own:
+            if number == input:
+                arranged.clear()
+
     def is_shared(self, input: int) -> bool:
         """Whether an input is looked up in a collection that others read too."""
         return not isinstance(self._arranged[input], Arranged | None)
@@ -108,7 +125,7 @@ class Join:
         """Stage that what it shares with other iterations of a recursion is inserted anew."""
         for _, arranged in self._own:
             if isinstance(arranged, ArrangedOnce):
-                arranged.clear()
+                arranged.clear_once()
 
     def _insert(self, inputs: Sequence[Batch]) -> None:
         for number, arranged in self._own:

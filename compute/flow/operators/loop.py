@@ -23,6 +23,7 @@ would wrap around, and the rounds might agree by that.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -316,10 +317,16 @@ class Loop:
             yield from self._contents.sizes()
 
 
+class Values(Protocol):
+    """A recursion whose values have changed in a step."""
+
+    values: list[Batch]
+
+
 class LoopValue(Stateless):
     """One of the values of a recursion."""
 
-    def __init__(self, loop: int, of: Loop, place: int, layout: Layout) -> None:
+    def __init__(self, loop: int, of: Values, place: int, layout: Layout) -> None:
         self.inputs: tuple[int, ...] = (loop,)
         self.layout = layout
         self._of = of

@@ -267,6 +267,18 @@ class Reduce:
         return any(isinstance(each, Extremes) and each.monotonic for each in self._ordered)
 
     @property
+    def is_distinct(self) -> bool:
+        """Whether its rows are the keys that are there, and nothing else."""
+        return self.layout.words == self._key and not self._parts and not self._always
+
+    def keys(self, updates: Batch) -> Batch:
+        """Return the keys of updates of the input."""
+        found = self._sums.program.run(updates, self._context)
+        if found.width == self._key:
+            return found
+        return Batch(np.ascontiguousarray(found.words[:, : self._key]), found.times, found.diffs)
+
+    @property
     def has_lists(self) -> bool:
         """Whether it has aggregates that read all values of a changed group."""
         return any(isinstance(each, Listed) for each in self._ordered)
