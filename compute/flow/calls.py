@@ -26,8 +26,8 @@ from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import kind_of
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.arithmetic import WIDTHS
-from foreshore.expr.functions.casting import FIELD_OVERFLOW, limit_of
-from foreshore.expr.functions.decimals import scale_of
+from foreshore.expr.functions.casting import FIELD_OVERFLOW
+from foreshore.expr.functions.decimals import limit_of, scale_of
 from foreshore.expr.functions.fields import INFINITE, unit_of
 from foreshore.expr.functions.parts import unit_of as unit_of_parts
 from foreshore.expr.ir import Literal, Scalar

@@ -18,6 +18,7 @@ from foreshore.expr.functions.conditional import template
 from foreshore.expr.functions.decimals import (
     divide_half_up,
     errors_where,
+    limit_of,
     pack,
     rescale,
     scale_of,
@@ -105,6 +106,19 @@ def _one_integer(types: Signature) -> Callable[[int], int]:
     return cast
 
 
+def _one_numeric(types: Signature) -> Callable[[int], str]:
+    """Return the function that casts one integer as `_to_numeric` does."""
+    scale, limit = scale_of(types.result), limit_of(types.result)
+    zeros = f".{'0' * scale}" if scale and not types.result.trim else ""
+
+    def cast(value: int) -> str:
+        if abs(value) * 10**scale >= limit:
+            raise Failure(FIELD_OVERFLOW)
+        return f"{value}{zeros}"
+
+    return cast
+
+
 def _float_to_integer(types: Signature, a: pa.Array) -> Outcome:
     values = np.rint(floats(a).astype(np.float64))
     low, high = _BOUNDS[types.result.name]
@@ -122,12 +136,6 @@ def _float_to_integer(types: Signature, a: pa.Array) -> Outcome:
 
 def _numeric_to_integer(types: Signature, a: pa.Array) -> Outcome:
     return _bounded(types, rescale(unscaled(a), -scale_of(types.args[0])), valid_of(a))
-
-
-def limit_of(type: SqlType) -> int:
-    """Return the first count of units that a numeric of the type cannot hold."""
-    digits = NUMERIC_DIGITS if type.length is None else min(type.length, NUMERIC_DIGITS)
-    return int(10**digits)
 
 
 def _to_numeric(types: Signature, a: pa.Array) -> Outcome:
@@ -292,6 +300,7 @@ for _source in INTEGERS:
         _source,
         "numeric",
         _to_numeric,
+        one=_one_numeric,
         fallible=True,
         fails=_numeric_can_overflow,
         error=FIELD_OVERFLOW,

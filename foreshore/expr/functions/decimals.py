@@ -25,6 +25,12 @@ def scale_of(type: SqlType) -> int:
     return type.scale or 0
 
 
+def limit_of(type: SqlType) -> int:
+    """Return the first count of units that a numeric of the type cannot hold."""
+    digits = NUMERIC_DIGITS if type.length is None else min(type.length, NUMERIC_DIGITS)
+    return int(10**digits)
+
+
 def unscaled(array: pa.Array) -> Ints:
     """Return the integers of a decimal128 or integer array, 0 for NULL."""
     if pa.types.is_integer(array.type):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.expr.functions.casting import limit_of
+from foreshore.expr.functions.decimals import limit_of
 from foreshore.expr.functions.function import Outcome, Signature, hidden
 from foreshore.expr.functions.jsontext import kind_of, loads
 from foreshore.expr.functions.rows import Failure, fail, out_of_range

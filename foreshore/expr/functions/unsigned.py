@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from foreshore.errors import data_error
 from foreshore.expr.datum import to_array
-from foreshore.expr.functions.casting import INTEGERS, limit_of
+from foreshore.expr.functions.casting import INTEGERS
 from foreshore.expr.functions.comparison import NAMES
-from foreshore.expr.functions.decimals import rescale, scale_of, unscaled
+from foreshore.expr.functions.decimals import limit_of, rescale, scale_of, unscaled
 from foreshore.expr.functions.function import (
     BY_KEY,
     Kernel,
