@@ -19,7 +19,7 @@ from foreshore.expr.block import Block
 from foreshore.expr.columns import type_of
 from foreshore.expr.cost import is_long
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Finishing, Scalar
+from foreshore.expr.ir import Finishing, Relation, Scalar
 from foreshore.expr.scalars import Replace, bind_scalar
 from foreshore.ids import GlobalId
 from foreshore.rows import counted
@@ -45,6 +45,7 @@ class BoundPeek(Struct, frozen=True, eq=False):
     given: Given
     own: bool  # whether the transaction's own writes are read
     has_long_values: bool  # among the arguments
+    unbound: Relation | None = None  # what is `block` with the statement's arguments alone
 
     @property
     def path(self) -> AccessPath:
@@ -72,11 +73,13 @@ async def bind_peek(
             block = await blocking.run(context.coordinator.executor, bind_block, block, bindings)
         else:
             block = bind_block(block, bindings)
+    is_bound_alone = plan.is_open and not block.recursions and not plan.has_arrays
     if plan.has_arrays:
         block, given = await with_arrays_given(context, block, given)
     if block.recursions and finishing.limit is not None and not finishing.order_by:
         block = replace(block, rows_wanted=finishing.limit + finishing.offset)
-    return BoundPeek(plan, time, block, finishing, bindings, given, own, has_long_values)
+    unbound = plan.path.relation if is_bound_alone else None
+    return BoundPeek(plan, time, block, finishing, bindings, given, own, has_long_values, unbound)
 
 
 async def with_arrays_given(
@@ -99,7 +102,8 @@ async def call_side_effects(context: StatementContext, bound: BoundPeek) -> Boun
     values = await results_of(context, list(calls))
     # They may have changed session values.
     bound = await bind_peek(context, bound.plan, bound.time, bound.given, own=bound.own)
-    return msgspec.structs.replace(bound, block=bind_block(bound.block, values.get))
+    block = bind_block(bound.block, values.get)
+    return msgspec.structs.replace(bound, block=block, unbound=None)
 
 
 def bound_finishing(context: StatementContext, query: Query) -> Finishing:

@@ -26,6 +26,7 @@ from foreshore.compute.local.small.evaluate import (
     is_small_plan,
 )
 from foreshore.compute.local.small.rows import NotSmall, SmallRows, consolidated
+from foreshore.compute.local.small.verdicts import Verdicts
 from foreshore.compute.result import Result, collected
 from foreshore.errors import TableAltered
 from foreshore.expr.cost import is_light
@@ -45,6 +46,8 @@ SHORT = 1 << 16  # bytes that are evaluated on the event loop
 
 T = TypeVar("T")
 
+_VERDICTS = Verdicts()
+
 
 async def small_result(context: StatementContext, bound: BoundPeek) -> Result | None:
     """Return the finished rows of a plan over few stored rows, None for any other plan.
@@ -57,7 +60,7 @@ async def small_result(context: StatementContext, bound: BoundPeek) -> Result | 
         block.recursions
         or bound.given
         or not stored <= coordinator.capabilities.keys()
-        or not _is_small_plan(bound)
+        or not _is_small_plan(context, bound)
         or pinned_replica(context) is not None
     ):
         return None
@@ -107,7 +110,7 @@ async def small_over(context: StatementContext, bound: BoundPeek) -> pa.Table | 
     """
     count = sum(rows.num_rows for rows in bound.given.values())
     relation = bound.block.relation
-    if count > FEW_ROWS or bound.block.recursions or not _is_small_plan(bound):
+    if count > FEW_ROWS or bound.block.recursions or not _is_small_plan(context, bound):
         return None
 
     cancellation = Cancellation()
@@ -126,9 +129,13 @@ async def small_over(context: StatementContext, bound: BoundPeek) -> pa.Table | 
         return None
 
 
-def _is_small_plan(bound: BoundPeek) -> bool:
-    known = is_small_plan if bound.has_long_values else is_known_small_plan
-    return known(bound.block.relation)
+def _is_small_plan(context: StatementContext, bound: BoundPeek) -> bool:
+    relation = bound.block.relation
+    if bound.has_long_values:
+        return is_small_plan(relation)
+    if bound.unbound is None:
+        return is_known_small_plan(relation)
+    return _VERDICTS.is_small(bound.unbound, context.args, relation)
 
 
 def _is_done_at_once(relation: Relation, bound: BoundPeek) -> bool:

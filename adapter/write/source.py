@@ -148,7 +148,9 @@ async def _source_rows(
         return evaluate_linear(block.relation, counted_each(given))
     if any(map(is_long, context.args)):
         return None
-    bound = BoundPeek(peek, now, block, peek.query.finishing, bindings, given, False, False)
+    bound = BoundPeek(
+        peek, now, block, peek.query.finishing, bindings, given, False, False, changed.source
+    )
     return await rows_over(context, bound)
 
 

@@ -197,7 +197,7 @@ async def bound_keys(
         block = Block(bind_relation(relation, bound.bindings))
         if bound.plan.has_arrays:
             block, given = await with_arrays_given(context, block, given)
-        over = replace(bound, block=block, given=given)
+        over = replace(bound, block=block, given=given, unbound=None)
         rows = await (
             rows_over(context, over)
             if over.block.sources() <= given.keys()
