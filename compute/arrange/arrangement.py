@@ -254,7 +254,7 @@ class Arrangement:
             done.add(words)
             found = self._probe(state, np.uint64(hash_words(words)))
             if left is not None:
-                left -= _cost(found, left)
+                left -= check_cost(found, left)
             parts += (u for part in found if len(u := self._with_key(part, key)))
         return self._contents(parts, time)
 
@@ -273,7 +273,7 @@ class Arrangement:
                 raise TooManyRows
             found = source.take(at)
             if left is not None:
-                left -= _cost([found], left)
+                left -= check_cost([found], left)
             equal = np.ones(len(at), np.bool_)
             there = self._key_columns(found.rows)
             for sought, column, type in zip(columns, there, self._key_types, strict=True):
@@ -292,7 +292,7 @@ class Arrangement:
         state = self._readable(time)
         parts = [*(run.updates for run in state.runs), *state.tail]
         if most is not None:
-            _cost(parts, most)
+            check_cost(parts, most)
         return self._contents(parts, time)
 
     def in_range(
@@ -427,14 +427,17 @@ class Arrangement:
                 [pa.array([], field.type) for field in self.schema], schema=self.schema
             )
         updates = concat(seen)
-        diffs = updates.diffs
-        if diffs.min() < 0:
-            return self._consolidated(updates)
-        return updates.rows if diffs.max() == 1 else _repeated(updates.rows, diffs)
+        counts = self._counts(updates)
+        return updates.rows if counts is None else _repeated(updates.rows, counts)
 
-    def _consolidated(self, updates: Updates) -> pa.RecordBatch:
-        """Return the rows that updates with retractions add up to."""
+    def _counts(self, updates: Updates) -> Ints | None:
+        """Return how often each row of some updates is there in the end; None: each once.
+
+        Of equal rows of which some are taken away one has what they add up to.
+        """
         hashes, diffs = updates.row_hashes, updates.diffs
+        if not len(diffs) or diffs.min() >= 0:
+            return None if diffs.max(initial=1) == 1 else diffs
         retracted = np.unique(hashes[diffs < 0])
         place = np.minimum(np.searchsorted(retracted, hashes), len(retracted) - 1)
         touched = np.flatnonzero(retracted[place] == hashes)
@@ -450,9 +453,9 @@ class Arrangement:
                 f"collection {self.name} has a row with a negative multiplicity",
                 detail="A maintained plan is wrong; the answer is withheld.",
             )
-        counts = np.where(retracted[place] == hashes, 0, diffs)
+        counts: Ints = np.where(retracted[place] == hashes, 0, diffs)
         counts[order[starts]] = sums
-        return _repeated(updates.rows, counts)
+        return counts
 
     # --- about itself
 
@@ -497,7 +500,7 @@ def _are_of(key: Key, types: Sequence[SqlType]) -> bool:
     return True
 
 
-def _cost(parts: Sequence[Updates], most: int) -> int:
+def check_cost(parts: Sequence[Updates], most: int) -> int:
     """Return how many rows `parts` insert and delete; raises TooManyRows if more than `most`."""
     total = 0
     for part in parts:
@@ -549,6 +552,11 @@ def _equal_pairs(sorted_hashes: Words, hashes: Words) -> tuple[Ints, Ints]:
     counts[several] = sorted_hashes.searchsorted(wanted[several], "right") - starts[several]
     offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(places, counts), np.repeat(starts, counts) + offsets
+
+
+def repeated(updates: Updates) -> pa.RecordBatch:
+    """Return the rows of updates, each as often as its diff says."""
+    return _repeated(updates.rows, updates.diffs)
 
 
 def _repeated(rows: pa.RecordBatch, counts: Any) -> pa.RecordBatch:

@@ -21,18 +21,22 @@ class TableIndex(Arrangement):
 
 
 def table_index(
-    id: GlobalId, relation_columns: tuple[ColumnType, ...], key: tuple[Scalar, ...], since: int
+    id: GlobalId,
+    relation_columns: tuple[ColumnType, ...],
+    key: tuple[Scalar, ...],
+    since: int,
+    kind: type[TableIndex] = TableIndex,
 ) -> TableIndex:
-    """Return an empty index of rows of these columns by `key`."""
+    """Return an empty index, of that kind, of rows of these columns by `key`."""
     schema = rows_schema(relation_columns)
     types = tuple(type_of(scalar) for scalar in key)
     if all(isinstance(scalar, Column) for scalar in key):
         places = [scalar.index for scalar in key if isinstance(scalar, Column)]
-        return TableIndex(id, schema, types, lambda rows: [rows.column(i) for i in places], since)
+        return kind(id, schema, types, lambda rows: [rows.column(i) for i in places], since)
 
     def columns(rows: pa.RecordBatch) -> list[pa.Array]:
         from foreshore.expr.evaluate import evaluate
 
         return [evaluate(scalar, rows.columns, rows.num_rows) for scalar in key]
 
-    return TableIndex(id, schema, types, columns, since)
+    return kind(id, schema, types, columns, since)

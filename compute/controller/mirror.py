@@ -23,6 +23,7 @@ from foreshore.compute.arrange.key import hash_words, key_words
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.row_reader import PointReader
 from foreshore.compute.arrange.table_index import table_index
+from foreshore.compute.controller.mirrored_rows import MirroredRows
 from foreshore.compute.controller.windows import new_part
 from foreshore.compute.engine import ERRORS, rows_schema
 from foreshore.compute.keys.layout import PLAIN
@@ -76,7 +77,7 @@ class Mirror:
         self._late: tuple[Timestamp, float] | None = None  # see `is_late`
         self._as_of = as_of
         self._columns = columns
-        self._rows = table_index(index, columns, key, as_of)
+        self._rows = table_index(index, columns, key, as_of, MirroredRows)
         self._reader = PointReader(self._rows, columns)
         self._key_types = tuple(type_of(each) for each in key)
         self._errors = Arrangement(index, rows_schema(ERRORS), (), lambda _: [], as_of)
