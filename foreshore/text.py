@@ -17,7 +17,7 @@ The names accepted for reg* types are resolved elsewhere; only numbers are parse
 import re
 from collections.abc import Callable
 
-from foreshore import calendar
+from foreshore import calendar, jsonpath
 from foreshore.array_text import SPACES, quote_element, split_array
 from foreshore.date_styles import styled_date, styled_timestamp
 from foreshore.datetime_text import parse_datetime
@@ -443,6 +443,10 @@ def _format_float4_datum(datum: Datum, type: SqlType, style: OutputStyle) -> str
     return format_float4(float(datum), style.float_digits)
 
 
+def _parse_jsonpath(text: str, type: SqlType, zone: str, now: int | None) -> str:
+    return jsonpath.shown(jsonpath.parse(text))
+
+
 _STRINGS = ("text", "varchar", "bpchar", "name", "char", "unknown", "void")
 _TEMPORAL = ("date", "time", "timestamp", "timestamptz")
 
@@ -455,6 +459,7 @@ _PARSERS: dict[str, _Parser] = {
     "bytea": _parse_bytea,
     "uuid": _parse_uuid,
     "json": _parse_json,
+    "jsonpath": _parse_jsonpath,
     "jsonb": _parse_jsonb,
     "enum": _parse_enum,
     "interval": _parse_interval,
@@ -495,7 +500,7 @@ _FORMATTERS: dict[str, _Formatter] = {
     **dict.fromkeys(RANGE_TYPES, _format_range),
     "int2vector": _format_vector,
     "oidvector": _format_vector,
-    **dict.fromkeys(("json", "jsonb", "mz_timestamp", "oid", *INTEGERS), _format_str),
+    **dict.fromkeys(("json", "jsonb", "jsonpath", "mz_timestamp", "oid", *INTEGERS), _format_str),
     **dict.fromkeys(REG_NAMES, _format_reg),
     **dict.fromkeys(_STRINGS, _format_string),
     **dict.fromkeys(_TEMPORAL, _format_temporal),

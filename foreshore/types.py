@@ -180,6 +180,7 @@ TYPES: dict[str, TypeInfo] = {
     "void": TypeInfo(2278, 0, "P", False, 4, pa.string(), "void"),
     "uuid": TypeInfo(2950, 2951, "U", False, 16, pa.binary(), "uuid"),
     "jsonb": TypeInfo(3802, 3807, "U", False, -1, pa.string(), "jsonb"),
+    "jsonpath": TypeInfo(4072, 4073, "U", False, -1, pa.string(), "jsonpath"),
     "regnamespace": TypeInfo(4089, 4090, "N", False, 4, pa.int64(), "regnamespace"),
     **{
         name: TypeInfo(oid, array_oid, "R", False, -1, pa.binary(), name)
@@ -249,7 +250,7 @@ OTHER_TYPES = {
     "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
     "anynonarray": 2776, "pg_lsn": 3220, "tsvector": 3614, "tsquery": 3615,
     "regconfig": 3734, "regdictionary": 3769, "anyrange": 3831, "event_trigger": 3838,
-    "anymultirange": 4537, "jsonpath": 4072, "regrole": 4096, "regcollation": 4191,
+    "anymultirange": 4537, "regrole": 4096, "regcollation": 4191,
 }  # fmt: skip
 
 # The catalog's array types by element. Their subscripts start at 0.

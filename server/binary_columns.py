@@ -218,6 +218,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "uuid": _bytes,
     "macaddr": _bytes,
     "jsonb": _jsonb,
+    "jsonpath": _jsonb,
     "numeric": _numeric,
     "number": _numbers,
     "date": _date,

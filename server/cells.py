@@ -36,7 +36,7 @@ _LENGTH = Struct("!i")
 _OID = Struct("!I")
 _NULL = b"\xff\xff\xff\xff"
 _INTEGER_NAMES = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp", "uint2", "uint4"))
-_STRING_NAMES = ("text", "varchar", "name", "char", "unknown", "void", "json", "jsonb")
+_STRING_NAMES = ("text", "varchar", "name", "char", "unknown", "void", "json", "jsonb", "jsonpath")
 
 
 def _sized(data: bytes) -> bytes:
@@ -238,7 +238,7 @@ _BINARY: dict[str, Cell] = {
     "bytea": lambda value, style: _sized(value),
     "macaddr": lambda value, style: _sized(value),
     "uuid": lambda value, style: _sized(value),
-    "jsonb": lambda value, style: _sized(b"\x01" + value.encode()),
+    **dict.fromkeys(("jsonb", "jsonpath"), lambda value, style: _sized(b"\x01" + value.encode())),
     "void": lambda value, style: b"\0\0\0\0",
     "int2": _packer("h"),
     "int4": _packer("i"),

@@ -163,6 +163,12 @@ def _jsonb(value: Bytes, type: SqlType) -> str:
     return canonical_json(decode_text(value[1:]))
 
 
+def _jsonpath(value: Bytes, type: SqlType) -> Datum:
+    if value[0] != 1:
+        raise InvalidBinaryRepresentation(f"unsupported jsonpath version number {value[0]}")
+    return parse_text(decode_text(value[1:]), type)
+
+
 _INT4 = Struct("!i")
 _INT8 = Struct("!q")
 
@@ -357,6 +363,7 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "enum": lambda value, type: parse_text(decode_text(value), type),
     "json": lambda value, type: written_json(decode_text(value)),
     "jsonb": _jsonb,
+    "jsonpath": _jsonpath,
     "int2": _unpacker("h"),
     "int4": _unpacker("i"),
     "int8": _unpacker("q"),

@@ -320,6 +320,6 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType, OutputStyle], Texts]] = {
     "oidvector": _vector,
     **dict.fromkeys(("int2", "int4", "int8", "oid", "mz_timestamp", "uint2", "uint4"), _cast),
     **dict.fromkeys(
-        ("text", "varchar", "name", "char", "unknown", "void", "json", "jsonb"), _as_is
+        ("text", "varchar", "name", "char", "unknown", "void", "json", "jsonb", "jsonpath"), _as_is
     ),
 }

@@ -31,7 +31,7 @@ _INTEGERS = frozenset(
     " date time timestamp timestamptz mz_timestamp uint2 uint4".split()
 )
 _BYTES = frozenset(
-    "text varchar bpchar name char unknown record void bytea json jsonb enum".split()
+    "text varchar bpchar name char unknown record void bytea json jsonb jsonpath enum".split()
 )
 NARROW_DIGITS = 18
 

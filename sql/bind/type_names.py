@@ -39,7 +39,6 @@ _UNSUPPORTED_TYPES = frozenset(
         "box",
         "circle",
         "cstring",
-        "jsonpath",
         "line",
         "lseg",
         "macaddr8",

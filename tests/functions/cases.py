@@ -8,7 +8,7 @@ mostly constants. Such rows are run one by one.
 from dataclasses import dataclass
 from itertools import product
 
-from tests.functions import number_cases, template_cases
+from tests.functions import jsonpath_cases, number_cases, template_cases
 
 Row = tuple[str | None, ...]
 
@@ -211,6 +211,16 @@ add("^", "int4 / int4", "2 | 10", "3 | 2", "0 | 0")
 add("cbrt", "float8", "27", "-8")
 add("degrees", "float8", "1", "3.141592653589793")
 add("atan2", "float8 / float8", "1 | 2", "-1 | -1")
+
+for _f in ("jsonb_path_query_array", "jsonb_path_exists", "jsonb_path_match"):
+    CASES.append(Case(_f, ("jsonb", "jsonpath", "jsonb", "bool"), jsonpath_cases.ROWS))
+CASES.append(
+    Case(
+        "cast jsonpath",
+        ("text",),
+        tuple((p,) for p in (*jsonpath_cases.PATHS, *jsonpath_cases.WRONG)),
+    )
+)
 
 for _op in number_cases.BINARY:
     add(_op, "number / number")

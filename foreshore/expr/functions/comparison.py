@@ -95,7 +95,7 @@ PLAIN = frozenset(
 
 
 # Types without an operator =, so that they have no order either.
-_UNEQUAL = frozenset({"json"})
+_UNEQUAL = frozenset({"json", "jsonpath"})
 
 
 def _has_unequal(type: SqlType) -> bool:

@@ -72,6 +72,7 @@ _FAMILIES = (
     "jsonb_building",
     "jsonb_casts",
     "jsonwritten",
+    "jsonpaths",
     "arrays",
     "records",
     "json_records",

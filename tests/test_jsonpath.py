@@ -1,0 +1,37 @@
+"""JSON paths: what cases recorded from PostgreSQL do not show."""
+
+import pytest
+
+from foreshore.errors import DatabaseError
+from foreshore.expr.functions.jsonpath_items import items_of
+from foreshore.expr.functions.jsontext import dumps, loads
+from foreshore.expr.functions.rows import Failure
+from foreshore.jsonpath import parse, shown
+from tests.functions.jsonpath_cases import PATHS
+
+
+@pytest.mark.parametrize("text", PATHS)
+def test_shown_path_is_shown_alike_again(text: str) -> None:
+    kept = shown(parse(text))
+    assert shown(parse(kept)) == kept
+
+
+def test_steps_are_limited() -> None:
+    nested = "[" * 60 + "1" + "]" * 60
+    path = parse("$.** ? (@.** ? (@.** ? (@.** ? (@.** == 2) == 2) == 2) == 2)")
+    with pytest.raises(Failure, match="too many steps"):
+        list(items_of(path, loads(nested), {}))
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 5_000 + "$" + ")" * 5_000, "-" * 5_000 + "$", "$" + " + 1" * 5_000]
+)
+def test_deep_path_is_refused(text: str) -> None:
+    with pytest.raises(DatabaseError) as error:
+        shown(parse(text))
+    assert error.value.sqlstate == "54001"
+
+
+def test_exists_stops_at_the_first_item() -> None:
+    found = items_of(parse("$[*] / (1 - $[*])"), loads("[0]"), {})
+    assert dumps(next(found)) == "0.00000000000000000000"
