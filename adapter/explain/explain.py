@@ -17,6 +17,7 @@ from foreshore.adapter.read.access_path import (
     PeekPlan,
 )
 from foreshore.adapter.read.cluster_choice import collections_read
+from foreshore.adapter.read.keys.key_lookup import PREFIX_ROWS
 from foreshore.adapter.read.pipeline import plan_for_time, prepared_peek, refuse_past_of_system
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.read.timestamp import choose, fixed_time, requested_time
@@ -181,6 +182,9 @@ def _step(context: StatementContext, step: Step) -> str:
         read = sorted(name_of(context, id) for id in sources_of(source))
         rows = f"rows of {', '.join(read)}" if read else "given rows"
         lines.append(f"    look-up of ({', '.join(key)}) = {rows}")
+    if step.range is not None:
+        columns = [names[i] for i in step.range.columns]
+        lines += [f"    if these are over {PREFIX_ROWS:,} rows:", _range(columns, step.range.range)]
     return "\n".join(lines)
 
 

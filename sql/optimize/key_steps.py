@@ -56,7 +56,7 @@ class KeyStep:
     """The rows of `table` in which the columns are equal to one of `keys`, or to a source's row.
 
     The columns are those of `by`, or the first of them. `sources` read only the tables of earlier
-    steps.
+    steps. If many rows are under the first columns, those in a `range` of `by` are enough.
     """
 
     table: GlobalId
@@ -64,6 +64,7 @@ class KeyStep:
     columns: tuple[int, ...]
     keys: tuple[Key, ...] = ()
     sources: tuple[Relation, ...] = ()
+    range: "RangeStep | None" = None
 
     @property
     def constraint(self) -> Unique | None:

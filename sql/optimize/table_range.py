@@ -8,6 +8,7 @@ The range may hold more rows than the query has: the query's relation is compute
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, takewhile
 
 from foreshore.expr.ir import Column, Get, OrderKey, Relation, single_input
@@ -32,12 +33,13 @@ def range_of_table(
     """Return the range of a key of the only table of `relation` that holds the rows of a query.
 
     `order_by` is the order that LIMIT cuts off, if any. `found` is how keys restrict the table;
-    None is returned if that is better.
+    None is returned if that is better. If only the number of rows can tell, which is known when
+    the query runs, both are returned, as one step.
     """
     get, chain = single_input(relation), relation
     if get is None:  # rows of one table that are grouped or the like
         reads = [*islice(table_reads(relation), 2)]
-        if len(reads) != 1 or found is not None:
+        if len(reads) != 1:
             return None
         get, chain, order_by = reads[0].get, reads[0].chain, ()
     steps = [step for key in keys(get.id).keys if (step := _step(chain, get, key, order_by))]
@@ -45,7 +47,11 @@ def range_of_table(
         return None
     best = max(steps, key=lambda step: selectivity(step.range))
     if found is not None and not _is_better(best, found):
-        return None
+        (known, *more) = found.steps
+        if more or not isinstance(known, KeyStep):
+            return None
+        within = [each for each in steps if _narrows(each, known)]
+        return Restricted((replace(known, range=within[0]),), found.relation) if within else None
     return Restricted((best,), relation)
 
 
@@ -70,6 +76,17 @@ def _is_better(step: RangeStep, found: Restricted) -> bool:
         return False
     equal = step.columns[: min(len(step.range.low.values), len(step.range.high.values))]
     return set(other.columns) <= set(equal) and len(other.keys) == 1
+
+
+def _narrows(step: RangeStep, other: KeyStep) -> bool:
+    """Whether a range has a part of the rows under the first columns of the same key."""
+    if other.constraint is not None or other.by != step.by or len(other.keys) != 1:
+        return False
+    if other.sources or step.range.is_ordered:
+        return False
+    (equal,), low, high = other.keys, step.range.low.values, step.range.high.values
+    width = len(equal)
+    return low[:width] == high[:width] == equal and max(len(low), len(high)) > width
 
 
 def selectivity(found: KeyRange) -> tuple[int, int, bool]:

@@ -18,11 +18,12 @@ from foreshore.errors import DatabaseError
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import outcome as evaluated
 from foreshore.expr.ir import And, Column, Constant, Relation, Scalar
+from foreshore.expr.keys import Elements
 from foreshore.sql import ast
 from foreshore.sql.bind import long_lists as bound_lists
 from foreshore.sql.bind import predicates
 from foreshore.sql.bind.constant_rows import _as_written
-from foreshore.sql.optimize.lookup import Elements, literal_lookup, predicates_of
+from foreshore.sql.optimize.lookup import literal_lookup, predicates_of
 from foreshore.sql.parse import long_lists
 from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Insert, Select

@@ -65,6 +65,7 @@ Located: TypeAlias = tuple[Keys, Keys, R]  # keys looked up; all keys of the row
 Found: TypeAlias = tuple[Keys, pa.RecordBatch]  # the keys looked up; rows
 
 SCANNED_SHARE = 100  # an engine scans this many rows in the time in which one is looked up
+PREFIX_ROWS = MANY  # under the first columns of a key, from which on only a range of them is read
 SCANNED_ROWS = 10_000  # rows that are looked up whatever the size of the table
 
 
@@ -155,6 +156,11 @@ async def _found_rows(
     if step.constraint is None:
         most = _most(index)
         count = await _run(context, columns, partial(_count, source, columns))
+        if step.range is not None and count > PREFIX_ROWS:
+            own = _own_rows(context, index) if bound.own else None
+            if bound.own:
+                note_tables_read(context, (step.table,))
+            return await rows_in_range(context, bound, index, step.range, own, most)
         if count > most:
             return None
     if bound.own:

@@ -42,8 +42,12 @@ DELETE FROM {t} WHERE b BETWEEN '{b}' AND 'c' AND a > 6""".split("\n")
 STATEMENTS = ["\n".join(CHANGES[:3]), *CHANGES[3:]]
 
 
-def test_ranges_answer_as_scans_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("under_prefix", [0, key_lookup.PREFIX_ROWS])
+def test_ranges_answer_as_scans_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, under_prefix: int
+) -> None:
     monkeypatch.setattr(per_run, "LARGE", 40)  # larger runs are sorted on a thread
+    monkeypatch.setattr(key_lookup, "PREFIX_ROWS", under_prefix)
 
     async def main() -> None:
         env = TestEnvironment(tmp_path)
@@ -83,6 +87,28 @@ def test_ranges_answer_as_scans_do(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await env.close()
 
     asyncio.run(main())
+
+
+async def test_only_a_range_of_many_rows_under_a_prefix_is_read(
+    own_env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_lookup, "SCANNED_ROWS", 100)
+    monkeypatch.setattr(key_lookup, "PREFIX_ROWS", 100)
+    await own_env.ran("a", "CREATE TABLE t (a int, b int, PRIMARY KEY (a, b))")
+    await own_env.ran("a", "INSERT INTO t SELECT i % 2, i FROM generate_series(1, 1000) i")
+    query = "SELECT count(*) FROM t WHERE a = 1 AND b BETWEEN 100 AND {}"
+    assert await own_env.query("a", query.format(110)) == "5\nSELECT 1"
+    explained = await own_env.ran("a", "EXPLAIN " + query.format(110))
+    assert "look-up of (a) = (1)" in explained
+    assert "(a, b) <= (1, 110)" in explained
+    analyzed = await own_env.ran("a", "EXPLAIN ANALYZE " + query.format(110))
+    assert "Key look-up, in this process, of 5 rows" in analyzed
+    await own_env.ran("a", "BEGIN", "INSERT INTO t VALUES (1, 102)")
+    await own_env.ran("a", "DELETE FROM t WHERE b = 105")
+    assert await own_env.query("a", query.format(110)) == "5\nSELECT 1\nT"
+    await own_env.ran("a", "ROLLBACK")
+    both = "SELECT count(*) FROM t WHERE a = 1 AND a = 0 AND b > 100"
+    assert await own_env.query("a", both) == "0\nSELECT 1"
 
 
 async def test_many_rows_are_scanned_and_first_rows_read_alone(
