@@ -116,6 +116,19 @@ def _tokens(dialect: Foreshore, text: str) -> list[Token]:
     ]
 
 
+def moved(token: Token, shift: int) -> Token:
+    """Return a token that is so many characters later in the text."""
+    return Token(
+        token.token_type,
+        token.text,
+        token.line,
+        token.col,
+        token.start + shift,
+        token.end + shift,
+        token.comments,
+    )
+
+
 def _joined(text: str, found: list[Token]) -> list[Token]:
     """Return the tokens with string constants that continue on later lines joined."""
     joined: list[Token] = []

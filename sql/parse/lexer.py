@@ -6,6 +6,8 @@ expressions are parsed by sqlglot from its own tokens, found by offset.
 """
 
 import re
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sqlglot.errors import TokenError
@@ -65,10 +67,15 @@ QUOTED_TEXT = (
 _QUOTED = re.compile(QUOTED_TEXT, re.DOTALL)
 
 
-def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
-    """Return the tokens of `text`: ours (the last of kind END) and sqlglot's."""
+def tokenize(
+    text: str, gaps: Sequence[tuple[int, int]] = ()
+) -> tuple[list[Token], list[SqlglotToken]]:
+    """Return the tokens of `text`: ours (the last of kind END) and sqlglot's.
+
+    `gaps` are ranges of blanks, in order, which sqlglot need not go through.
+    """
     try:
-        found = dialect.tokenize(text)
+        found = _tokens_around(text, gaps) if gaps else dialect.tokenize(text)
     except TokenError:
         raise _unterminated(text) from None
     tokens: list[Token] = []
@@ -96,6 +103,22 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
             tokens.append(Token(OPERATOR, "<>" if value == "!=" else value, start, end))
     tokens.append(Token(END, "", len(text), len(text)))
     return tokens, found
+
+
+def _tokens_around(text: str, gaps: Sequence[tuple[int, int]]) -> list[SqlglotToken]:
+    """Return sqlglot's tokens of `text` with one blank for each gap, at their places in `text`."""
+    ends = [0, *(end - 1 for _, end in gaps)]
+    starts = [*(start for start, _ in gaps), len(text)]
+    short = "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+    shifts = [0]  # what is to be added to offsets after each of the gaps
+    for start, end in gaps:
+        shifts.append(shifts[-1] + end - 1 - start)
+    places = [start - shift for (start, _), shift in zip(gaps, shifts, strict=False)]
+    found = []
+    for token in dialect.tokenize(short):
+        shift = shifts[bisect_left(places, token.start)]
+        found.append(dialect.moved(token, shift) if shift else token)
+    return found
 
 
 def _check_number(text: str, number: Token, kind: str | None, value: str, end: int) -> None:

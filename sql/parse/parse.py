@@ -78,7 +78,8 @@ def _type_of(text: str) -> ast.TypeName:
 
 def _tokenized(text: str, short: str, lists: Lists) -> list[Statement]:
     """Return the statements of `text`, of which `short` has no long lists."""
-    tokens, found = tokenize(short)
+    gaps = sorted((rows.start, rows.end) for rows in lists.values())
+    tokens, found = tokenize(short, gaps)
     try:
         return _statements(text, tokens, found, lists)
     finally:
