@@ -3,7 +3,8 @@
 There are two access paths. An index lookup, by keys or of all rows, evaluates the rest of the plan
 with the functions' kernels; it runs on the event loop if few rows are involved. Otherwise the
 engine evaluates the whole plan on a thread, over snapshots that came with the command and over the
-replica's indexes. Both wait until the indexes they read are past the time.
+replica's indexes; of indexes with few rows, for which an engine would take long to begin, kernels
+evaluate it. Both wait until the indexes they read are past the time.
 
 If the index has errors at that time, or the rest of the plan fails for a row, the peek fails with
 the least error.
@@ -16,13 +17,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.engine import Cancellation, Engine, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, empty_rows, finish, finished_parts
-from foreshore.compute.linear import Rows, apply
+from foreshore.compute.linear import Rows, apply, flat
+from foreshore.compute.local.small.evaluate import evaluate_small, is_known_small_plan
+from foreshore.compute.local.small.rows import NotSmall, SmallRows
 from foreshore.compute.output import IndexRows
 from foreshore.compute.protocol import Failure, Peek
 from foreshore.compute.replica.inputs import Contents, with_times
@@ -32,12 +36,13 @@ from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import Finishing, Get, Literal, Relation
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
-from foreshore.types import Datum
+from foreshore.types import Datum, arrow_type
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
 FEW_ROWS = 4096
+FEW_INDEXED = 10_000  # updates in all indexes of a plan that is evaluated without an engine
 FEW_KEYS = 1024
 
 
@@ -151,6 +156,9 @@ def answer_by_engine(
         index.check(peek.as_of)
         rows = pa.Table.from_batches([index.rows.scan(peek.as_of)])
         inputs[id] = Input(rows.schema, (), (with_times(rows, peek.as_of),))
+    if not snapshots and (found := _of_few(peek, indexes, inputs, cancellation)) is not None:
+        yield from finished_parts([found], peek.finishing)
+        return
     with ExitStack() as reading:
         for id, contents in snapshots.items():
             inputs[id] = reading.enter_context(contents.input())
@@ -161,6 +169,31 @@ def answer_by_engine(
         )
         with closing(parts):
             yield from finished_parts(parts, peek.finishing)
+
+
+def _of_few(
+    peek: Peek,
+    indexes: Mapping[GlobalId, LocalIndex],
+    inputs: Mapping[GlobalId, Input],
+    cancellation: Cancellation,
+) -> pa.Table | None:
+    """Return the rows of a plan over indexes, with `__diff`; None if an engine has to find them."""
+    few = sum(index.rows.size[0] for index in indexes.values()) <= FEW_INDEXED
+    if not few or not is_known_small_plan(peek.relation):
+        return None
+
+    def contents(get: Get) -> SmallRows:
+        (rows,) = inputs[get.id].tail
+        columns = tuple(
+            flat(rows.column(i)).cast(arrow_type(column.type))
+            for i, column in enumerate(get.columns)
+        )
+        return SmallRows(columns, np.ones(rows.num_rows, np.int64))
+
+    try:
+        return evaluate_small(peek.relation, contents, cancellation.check)
+    except NotSmall:
+        return None
 
 
 def _datums(key: tuple[Literal, ...]) -> tuple[Datum, ...]:

@@ -112,7 +112,7 @@ def _integers(column: pa.Array) -> Numbers:
     if column.null_count:
         zero = False if pa.types.is_boolean(column.type) else 0
         column = pc.fill_null(column, pa.scalar(zero, column.type))
-    return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _is_between(words: Numbers, low: int, high: int) -> bool:

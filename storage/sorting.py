@@ -90,7 +90,7 @@ def _codes(column: pa.Array) -> Numbers:
     ranks[pc.sort_indices(distinct).to_numpy()] = np.arange(len(distinct))
     ranks[-1] = len(distinct)
     places = pc.fill_null(encoded.indices, len(distinct))
-    return ranks[places.to_numpy()]
+    return np.asarray(ranks[places.to_numpy()])
 
 
 def _sums(values: Numbers, starts: Numbers) -> Numbers:
