@@ -122,7 +122,7 @@ class TableFunction:
 
     `names` are its columns: the element, and for each of `more`, (key, type), the result of that
     scalar function over the first argument and the element. A type of None is that of the first
-    argument's elements. With `item_last` the element is the last column.
+    argument's elements or values. With `item_last` the element is the last column.
     """
 
     names: tuple[str, ...]

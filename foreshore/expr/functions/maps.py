@@ -12,6 +12,7 @@ from foreshore.expr.functions.function import (
     Outcome,
     Signature,
     declare,
+    declare_table,
     hidden,
 )
 from foreshore.expr.functions.records import strictly
@@ -110,4 +111,12 @@ declare(
     strictly(lambda types: lambda datum: len(pairs_of(datum, types.args[0]))),
 )
 hidden("map_of_records(anyarray)", "anyarray", "anymap", strictly(_of_array))
+declare_table(
+    "unnest",
+    "anymap",
+    "text[]",
+    strictly(lambda types: lambda datum: tuple(pairs_of(datum, types.args[0]))),
+    columns="key value",
+    more=(("map_at(anymap,text)", None),),
+)
 declare("map_build", "anylist", map_of_records, strictly(_built))

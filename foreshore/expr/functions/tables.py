@@ -13,7 +13,7 @@ from foreshore.errors import UndefinedFunction
 from foreshore.expr.functions.function import TABLES, Literals, type_key
 from foreshore.expr.functions.resolve import Candidate, choose, complete, spelled
 from foreshore.expr.ir import Call, Column, Scalar
-from foreshore.types import ColumnType, SqlType
+from foreshore.types import ColumnType, SqlType, item_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,11 @@ def is_table_function(name: str) -> bool:
     return name in TABLES
 
 
+def _element_of(type: SqlType) -> SqlType:
+    """Return the type of an array's elements or a map's values; else `type` itself."""
+    return type.element or (item_of(type) if type.name == "map" else type)
+
+
 def resolve_table(
     name: str, arg_types: Sequence[SqlType], literals: Literals = None
 ) -> ResolvedTable:
@@ -59,8 +64,7 @@ def resolve_table(
     item = Column(len(types), element)
     first = resolved.arg_types[0]
     more = tuple(
-        Call(key, (Column(0, first), item), type or first.element or first)
-        for key, type in table.more
+        Call(key, (Column(0, first), item), type or _element_of(first)) for key, type in table.more
     )
     return ResolvedTable(
         resolved.key,

@@ -38,6 +38,9 @@ async def _one(env: TestEnvironment, expression: str) -> str:
          "2001-01-01 00:00:30+00,2001-01-01 00:01:15+00"),
         ("count(*), min(w) FROM date_bin_hopping('5m', '10m', timestamp '2021-01-01 01:05') AS w",
          "2|2021-01-01 01:00:00"),
+        ("key || value FROM unnest('{b=>2,a=>1}'::map[text=>int]) ORDER BY key", "a1\nb2"),
+        ("unnest('{a=>NULL}'::map[text=>int])", "(a,)"),
+        ("* FROM unnest(MAP['a' => LIST[1]])", "a|{1}"),
         ("arg_max(x, y), min_by(x, y), any_value(x), approx_count_distinct(y) "
          "FROM (VALUES ('b', 3), ('a', 1), ('c', 3), (NULL, NULL)) AS t (x, y)", "b|a|a|2"),
         ("count(*) FROM date_bin_hopping('1 h', '1 m', timestamp '2021-01-01 01:05')", "0"),
