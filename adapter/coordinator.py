@@ -67,6 +67,7 @@ class Coordinator:
     capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]]
 
     def __post_init__(self) -> None:
+        self.started = self.clock.now() * 1000  # microseconds since 1970
         corruptions = self.storage.corruptions
         self.keys = KeyIndexes(self.readable_since, corruptions)
         self.subscriptions = DurablePositions(self.holds, self.catalog.sources)

@@ -89,6 +89,11 @@ def _canonical_zones() -> dict[str, str]:
     return {name.lower(): name for name in available_timezones()}
 
 
+def zone_names() -> list[str]:
+    """Return the names of all zones, in order."""
+    return sorted(_canonical_zones().values())
+
+
 def _within_python(micros: int) -> datetime:
     """Return a datetime within Python's range with the same zone offsets as `micros` since 1970."""
     days, rest = divmod(micros, DAY)

@@ -19,6 +19,7 @@ from foreshore.ids import GlobalId
 from foreshore.refresh import NEVER
 from foreshore.storage.controller import ReadCapability
 from foreshore.update import EMPTY, Timestamp
+from foreshore.zone_rows import zones_in
 
 
 def frontiers(context: StatementContext) -> Iterator[Frontier]:
@@ -205,10 +206,22 @@ def _writers(context: StatementContext) -> Iterator[Row]:
             }
 
 
+def _zones(context: StatementContext) -> Iterator[Row]:
+    """Yield the time zones with their offsets at the transaction's time."""
+    for each in zones_in(context.transaction.started // 3_600_000_000):
+        yield {
+            "name": each.name,
+            "abbrev": each.abbreviation,
+            "utc_offset": (0, 0, each.offset * 1_000_000),
+            "is_dst": each.is_summer,
+        }
+
+
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
     "pg_stat_activity": _activity,
     "pg_locks": _advisory_locks,
+    "pg_timezone_names": _zones,
     "mz_storage_sizes": _storage_sizes,
     "mz_cluster_replica_statuses": _replica_statuses,
     "mz_pending_cluster_replicas": _pending_replicas,

@@ -211,6 +211,8 @@ class StatementContext(Struct, frozen=True, eq=False):
                 return tuple(each for each in self.planner.search_path() if each not in hidden)
             case "pg_backend_pid":
                 return self.pid
+            case "pg_postmaster_start_time":
+                return self.coordinator.started
             case "pg_my_temp_schema":
                 schema = self.planner.state.get(self.temporary_schema)
                 return schema.oid if schema is not None else 0

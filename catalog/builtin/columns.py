@@ -313,6 +313,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
         "bool?, creation_time timestamptz?",
     ),
     "pg_timezone_names": (12126, "name text?, abbrev text?, utc_offset interval?, is_dst bool?"),
+    "pg_timezone_abbrevs": (12122, "abbrev text?, utc_offset interval?, is_dst bool?"),
     "pg_available_extensions": (
         12081,
         "name name?, default_version text?, installed_version text?, comment text?",

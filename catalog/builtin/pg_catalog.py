@@ -29,6 +29,7 @@ from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
+from foreshore.zone_rows import abbreviations
 
 PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
 CONSTRAINT_OID, TYPE_OID = 2606, 1247
@@ -66,6 +67,8 @@ def relations() -> Iterator[Declaration]:
         "pg_stat_activity": _stat_activity,
         "pg_stat_user_tables": _stat_user_tables,
         "pg_tablespace": _tablespace,
+        "pg_timezone_abbrevs": _timezone_abbrevs,
+        "pg_timezone_names": lambda snapshot: snapshot.live("pg_timezone_names"),
         "pg_type": type_rows,
     }
     for name, (oid, columns) in PG_CATALOG.items():
@@ -428,6 +431,12 @@ def _locks(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         database = snapshot.state.database(each["database"])
         oid = database.oid if database else None
         yield {**each, "database": oid, "locktype": "advisory", "fastpath": False}
+
+
+def _timezone_abbrevs(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for each in abbreviations():
+        offset = (0, 0, each.offset * 1_000_000)
+        yield {"abbrev": each.abbreviation, "utc_offset": offset, "is_dst": each.is_summer}
 
 
 def _settings(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

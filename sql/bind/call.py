@@ -75,6 +75,8 @@ _ENVIRONMENT: dict[str, Environment] = {
     "version": Environment("version", TEXT),
     "mz_version": Environment("mz_version", TEXT),
     "pg_backend_pid": Environment("pg_backend_pid", INT4),
+    "pg_postmaster_start_time": Environment("pg_postmaster_start_time", TIMESTAMPTZ),
+    "pg_conf_load_time": Environment("pg_postmaster_start_time", TIMESTAMPTZ),
     "pg_my_temp_schema": Environment("pg_my_temp_schema", OID),
     "pg_advisory_unlock_all": Environment("pg_advisory_unlock_all", VOID),
 }
@@ -121,6 +123,10 @@ def _merge_action(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
 
 def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     """Return the scalar of a call."""
+    if expr.variadic:
+        from foreshore.sql.bind.variadic import spread
+
+        expr = spread(expr)
     name = expr.name[-1]
     if len(expr.name) > 1 and expr.name[-2] not in _SCHEMAS:
         user = _user_call(binder, expr)
@@ -160,6 +166,10 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         user = _user_call(binder, expr)
         if user is not None:
             return user
+    if expr.variadic:
+        from foreshore.sql.bind.variadic import over_array
+
+        return over_array(binder, expr)
     if returns_records(expr):
         return bind_records(binder, expr)
     if takes_rows(name):
@@ -183,8 +193,6 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
             found = resolve_table(name, tuple(map(type_of, args)), literals)
         args = binder.coerced(args, found.arg_types, offsets)
         return binder.add_set(*binder.planning.zone.applied_to_set(found, args), expr.at)
-    if expr.variadic:
-        raise FeatureNotSupported("VARIADIC is not supported", position=expr.at + 1)
     type = _type_called(name) if len(args) == 1 else None
     if type is not None and not function_exists(name):
         return cast(binder.planning, args[0], type, expr.at)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from foreshore.types import (
     BOOL,
     FLOAT8,
+    INET,
     INT4,
     INT8,
+    INTERVAL,
     NAME,
     OID,
     TEXT,
@@ -64,6 +66,22 @@ def server_functions() -> Iterator[Definition]:
     yield "pg_trigger_depth", "", INT4, "0"
     yield "pg_notification_queue_usage", "", FLOAT8, "0::float8"
     yield "getpgusername", "", NAME, "current_user"
+    yield "getdatabaseencoding", "", NAME, "'UTF8'::name"
+    yield "inet_server_addr inet_client_addr", "", INET, "NULL::inet"
+    yield "inet_server_port inet_client_port", "", INT4, "NULL::int4"
+    yield "mz_uptime", "", INTERVAL, "clock_timestamp() - pg_postmaster_start_time()"
+    yield (
+        "timeofday",
+        "",
+        TEXT,
+        "to_char(clock_timestamp(), 'Dy Mon DD HH24:MI:SS.US YYYY TZ')",
+    )
+    yield (
+        "to_regrole",
+        "text",
+        OID,
+        "(SELECT r.oid FROM pg_catalog.pg_roles r WHERE quote_ident(r.rolname) = $1)",
+    )
     yield "pg_encoding_max_length", "int4", INT4, "CASE $1 WHEN 6 THEN 4 WHEN 0 THEN 1 END"
     yield from _relations()
     yield from _properties()

@@ -890,6 +890,8 @@ add(
     "text / text",
     *(f"\ufb01\u00e4 | {form}" for form in ("NFC", "NFD", "NFKC", "NFKD")),
 )
+add("width_bucket", "int4 / int4[]", "5 | {1,3,7}", "0 | {1,3,7}", "7 | {1,3,7}", "5 | {}")
+add("width_bucket", "text / text[]", "b | {a,c}", "b | {a,NULL}")
 add("num_nulls", "int4 / text", "1 | a", "\\N | a", "\\N | \\N")
 add("num_nonnulls", "int4 / text", "1 | a", "\\N | a", "\\N | \\N")
 add("json_object", "text[]", '{a,1,b,NULL,c,"x y"}', "{a}", "{NULL,1}", "{}")

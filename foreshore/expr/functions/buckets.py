@@ -5,15 +5,20 @@ which may be the lesser one. Values outside are in 0 or count + 1.
 """
 
 import math
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
-from foreshore.expr.functions.function import declare
+import pyarrow as pa
+
+from foreshore.expr.datum import from_array
+from foreshore.expr.functions.comparison import order_key
+from foreshore.expr.functions.function import Outcome, Signature, declare
 from foreshore.expr.functions.number import rows_of
-from foreshore.expr.functions.rows import Failure, fail, mapped, out_of_range
-from foreshore.types import INT4
+from foreshore.expr.functions.rows import Failure, collect, fail, mapped, out_of_range
+from foreshore.types import INT4, SqlType
 
 _LARGEST = 2**31 - 1
 T = TypeVar("T", float, Decimal)
@@ -69,6 +74,23 @@ def _exact_share(operand: Decimal, first: Decimal, second: Decimal, count: int) 
     return math.floor(count * (Fraction(operand) - start) / (Fraction(second) - start))
 
 
+def _among(operand: object, bounds: Sequence[object], type: SqlType) -> int:
+    if None in bounds:
+        raise fail("22004", "thresholds array must not contain NULLs")
+    keys = [order_key(bound, type) for bound in bounds]
+    return bisect_right(keys, order_key(operand, type))
+
+
+def _of_thresholds(types: Signature, operands: pa.Array, thresholds: pa.Array) -> Outcome:
+    """Return how many of the thresholds, in ascending order, are not beyond each operand."""
+    element = types.args[0]
+    columns = (from_array(operands, element), from_array(thresholds, types.args[1]))
+    return collect(
+        types, lambda operand, bounds: _among(operand, bounds, element), zip(*columns, strict=True)
+    )
+
+
+declare("width_bucket", "anyelement anyarray", "int4", _of_thresholds, fallible=True)
 declare("width_bucket", "float8 float8 float8 int4", "int4", mapped(_between), fallible=True)
 declare("width_bucket", "numeric numeric numeric int4", "int4", mapped(_exactly), fallible=True)
 declare("width_bucket", "number number number int4", "int4", rows_of(_of_numbers), fallible=True)

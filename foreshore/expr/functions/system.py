@@ -108,9 +108,9 @@ _SIZE_UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 def _size_pretty(size: int | Decimal) -> str:
     """Return a number of bytes in the largest unit of which there are at least 10."""
-    if abs(size) < 10 * 1024:
+    if -10 * 1024 < size < 10 * 1024:
         return f"{size:f} bytes" if isinstance(size, Decimal) else f"{size} bytes"
-    halves = int(abs(size)) >> 9  # of the unit, so that it can be rounded at the end
+    halves = abs(int(size)) >> 9  # of the unit, so that it can be rounded at the end
     units = iter(_SIZE_UNITS)
     unit = next(units)
     while halves >= _SIZE_LIMIT and unit != _SIZE_UNITS[-1]:
