@@ -86,6 +86,8 @@ class ExpressionConverter(ABC):
     def _column(self, node: exp.Column) -> ast.Expression:
         parts = [node.args[key] for key in ("catalog", "db", "table", "this") if node.args.get(key)]
         at = self.at(parts[0])
+        if len(parts) > 1 and not isinstance(parts[0], exp.Identifier):
+            return self._column_of(parts)
         if isinstance(parts[-1], exp.Star):
             return ast.Star(tuple(map(self.name, parts[:-1])), at)
         if len(parts) == 1 and isinstance(parts[0], exp.Identifier):
@@ -93,6 +95,14 @@ class ExpressionConverter(ABC):
             if not parts[0].args.get("quoted") and name in NOT_COLUMN:
                 return self.unexpected(parts[0])
         return ast.ColumnRef(tuple(map(self.name, parts)), at)
+
+    def _column_of(self, parts: list[exp.Expr]) -> ast.Expression:
+        """Return the column of a call's record without parentheses, as Materialize accepts it."""
+        found = self.expression(parts[0])
+        for part in parts[1:]:
+            name = None if isinstance(part, exp.Star) else self.name(part)
+            found = ast.Field(found, name, self.at(part))
+        return found
 
     def _star(self, node: exp.Star) -> ast.Expression:
         if any(node.args.values()):

@@ -34,6 +34,7 @@ async def _one(env: TestEnvironment, expression: str) -> str:
          '[1, null]|{"a": {"f1": 1, "f2": "x"}}'),
         ("timezone_offset('america/new_york', '2023-06-01 00:00+00')", "(EDT,-05:00:00,01:00:00)"),
         ("(timezone_offset('Europe/Vienna', '2023-11-05')).abbrev", "CET"),
+        ("timezone_offset('Europe/Vienna', '2023-11-05').abbrev", "CET"),
         ("string_agg(date_bin_hopping::text, ',') FROM date_bin_hopping('45s', '1m', '2001-01-01 00:01:20')",
          "2001-01-01 00:00:30+00,2001-01-01 00:01:15+00"),
         ("count(*), min(w) FROM date_bin_hopping('5m', '10m', timestamp '2021-01-01 01:05') AS w",
