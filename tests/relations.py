@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Literal as OneOf
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
+from foreshore.errors import FeatureNotSupported
 from foreshore.expr.columns import columns_of
 from foreshore.expr.ir import (
     IN_STEP,
@@ -54,6 +56,7 @@ from foreshore.expr.ir import (
     Window,
     WindowFunction,
 )
+from foreshore.expr.temporal import check_outside
 from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import (
@@ -528,8 +531,12 @@ def _recursion(draw: st.DrawFn, context: Context, size: int) -> Relation:
     inside = replace(found, rounds=0)
     values = tuple(_of_types(draw, inside, size // 2, each) for each in types)
     body = relation(draw, found, size - size // 2)
-    limit = draw(st.integers(1, context.rounds))
-    return LetRec(numbers, columns, values, body, limit, fails=False)
+    loop = LetRec(numbers, columns, values, body, draw(st.integers(1, context.rounds)), fails=False)
+    try:
+        check_outside(loop)
+    except FeatureNotSupported:  # no view has such a temporal filter
+        reject()
+    return loop
 
 
 _KINDS: dict[str, Callable[[st.DrawFn, Context, int], Relation]] = {

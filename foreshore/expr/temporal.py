@@ -62,7 +62,7 @@ def temporal_filters(relation: Relation) -> Relation:
     if any(a is not b for a, b in zip(inputs, converted, strict=True)):
         relation = with_inputs(relation, converted)
     if isinstance(relation, LetRec):
-        _check_outside(relation)
+        check_outside(relation)
     if not any(map(reads_now, scalars_of(relation))):
         return relation
     if not isinstance(relation, Filter):
@@ -70,8 +70,8 @@ def temporal_filters(relation: Relation) -> Relation:
     return _temporal_filter(relation)
 
 
-def _check_outside(loop: LetRec) -> None:
-    """Check that no temporal filter of a recursion is over what it computes."""
+def check_outside(loop: LetRec) -> None:
+    """Raise FeatureNotSupported if a temporal filter of a recursion is over what it computes."""
     varying = set(loop.numbers)
 
     def reads(node: Relation) -> bool:
