@@ -44,6 +44,17 @@ class Block:
         )
         return Block(change(self.relation), recursions, self.rows_wanted)
 
+    def without_unread(self) -> "Block":
+        """Return the block without the recursions that nobody reads, so that they do not fail."""
+        kept: list[AnyRecursion] = []
+        read = set(sources_of(self.relation))
+        for each in reversed(self.recursions):
+            if not read.isdisjoint(each.collections):
+                inner = tuple(block.without_unread() for block in each.blocks)
+                kept.insert(0, each.with_blocks(inner))
+                read.update(*(sources_of(r) for block in inner for r in block.relations()))
+        return replace(self, recursions=tuple(kept))
+
     def _results(self) -> Iterator[GlobalId]:
         for each in self.recursions:
             yield from each.collections

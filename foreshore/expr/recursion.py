@@ -104,11 +104,28 @@ def has_recursion(relation: Relation) -> bool:
 
 
 def is_used(recursion: LetRec) -> bool:
-    """Whether the body of a recursion reads one of its values."""
-    return any(
-        isinstance(node, LocalGet) and node.number in recursion.numbers
-        for node in walk_relations(recursion.body)
-    )
+    """Whether the body of a recursion reads one of its values.
+
+    What nobody reads in the body does not count.
+    """
+    return not _numbers_read(recursion.body, {}).isdisjoint(recursion.numbers)
+
+
+def _numbers_read(relation: Relation, known: dict[Relation, frozenset[int]]) -> frozenset[int]:
+    """Return the numbers of what a relation reads, but for what it binds and nobody reads."""
+    found = known.get(relation)
+    if found is not None:
+        return found
+    inner = inputs_of(relation)
+    bound: tuple[int, ...] = ()
+    found = frozenset((relation.number,) if isinstance(relation, LocalGet) else ())
+    if isinstance(relation, Let | LetRec):
+        bound = (relation.number,) if isinstance(relation, Let) else relation.numbers
+        if _numbers_read(relation.body, known).isdisjoint(bound):
+            inner = (relation.body,)
+    found = found.union(*(_numbers_read(each, known) for each in inner)).difference(bound)
+    known[relation] = found
+    return found
 
 
 def may_fail(relation: Relation) -> bool:

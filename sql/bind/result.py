@@ -37,7 +37,7 @@ def lower_and_optimize_block(relation: Relation) -> Block:
     calls = RemainingCalls.within(relation)
     block = lower_block(relation).with_relations(optimize)
     calls.check_all_used(block.relations())
-    return block
+    return block.without_unread()
 
 
 def finished_query(bound: BoundQuery) -> Query:

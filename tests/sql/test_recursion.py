@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.errors import DatabaseError, FeatureNotSupported, InvalidColumnReference
 from foreshore.expr.block import MutualRecursion, Recursion
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import LetRec, Relation
 from foreshore.expr.recursion import block_of, single_relation
 from foreshore.expr.traversal import walk_relations
 from foreshore.sql.parse.parse import parse
@@ -68,6 +68,24 @@ def test_values_read_those_before_them_of_the_same_round() -> None:
     second = "y (n int) AS (SELECT coalesce(max(n), 0) FROM x)"
     assert answer(rounds.format(3, f"{first}, {second}")) == [(3, 3)]
     assert answer(rounds.format(3, f"{second}, {first}")) == [(3, 2)]
+
+
+@pytest.mark.parametrize("kind", ["RECURSIVE", "MUTUALLY RECURSIVE"])
+def test_recursion_that_nobody_reads_does_not_fail(kind: str) -> None:
+    """Nor does one that only such a recursion reads."""
+    types = " int" if kind != "RECURSIVE" else ""
+    bad = f"bad (n{types}) AS (SELECT a FROM e UNION SELECT 1 / (n - n) FROM bad)"
+    worse = f"worse (n{types}) AS (SELECT n FROM bad UNION SELECT n + 1 FROM worse WHERE n < 9)"
+    if kind == "RECURSIVE":
+        query = f"WITH RECURSIVE {bad}, {worse} SELECT a FROM roots"
+    else:
+        query = f"WITH MUTUALLY RECURSIVE {bad} SELECT * FROM (WITH MUTUALLY RECURSIVE {worse} SELECT a FROM roots) s"
+    assert answer(query) == [(1,)]
+    assert not any(isinstance(node, LetRec) for node in walk_relations(relation_of(query)))
+    (statement,) = parse(query)
+    plan = plan_statement(statement, CATALOG)
+    assert isinstance(plan, Select)
+    assert not plan.query.recursions
 
 
 def test_values_that_read_each_other() -> None:

@@ -8,7 +8,7 @@ from time import process_time
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
@@ -50,8 +50,8 @@ from foreshore.expr.ir import (
     Union,
     count_all,
 )
-from foreshore.expr.recursion import has_recursion, is_used
-from foreshore.expr.traversal import sources_of, walk_relations
+from foreshore.expr.recursion import has_recursion
+from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 from tests.compute.cases import (
@@ -385,8 +385,6 @@ def test_any_operators_in_a_recursion_are_exact(engine: FlowEngine, case: Case) 
 @settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(cases(failing=True))
 def test_errors_in_a_recursion_are_those_of_its_last_round(engine: FlowEngine, case: Case) -> None:
-    loops = [node for node in walk_relations(case.relation) if isinstance(node, LetRec)]
-    assume(all(map(is_used, loops)))  # docs/known-issues.md
     try:
         check_maintained(engine, case, counts_errors=False)
     except Unsupported:
