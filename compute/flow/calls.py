@@ -25,11 +25,21 @@ from foreshore.compute.flow.kernels import calendar, wide
 from foreshore.compute.flow.kernels import opcodes as op
 from foreshore.compute.flow.layout import kind_of
 from foreshore.expr.columns import type_of
+from foreshore.expr.datum import to_array
 from foreshore.expr.functions.arithmetic import WIDTHS
 from foreshore.expr.functions.casting import FIELD_OVERFLOW
 from foreshore.expr.functions.decimals import limit_of, scale_of
 from foreshore.expr.functions.fields import INFINITE, unit_of
 from foreshore.expr.functions.parts import unit_of as unit_of_parts
+from foreshore.expr.functions.temporal import (
+    DAY,
+    HIGHEST,
+    INTERVAL_RANGE,
+    LOWEST,
+    TIMESTAMP_RANGE,
+    integers,
+    interval_fields,
+)
 from foreshore.expr.ir import Literal, Scalar
 from foreshore.types import SqlType
 
@@ -70,6 +80,7 @@ _TRUNCATIONS = {
     "minute": calendar.MINUTE,
     "second": calendar.SECOND,
 }
+MOST_WIDTH = 1 << 62  # microseconds of a bin
 _CLOCK = frozenset((calendar.HOUR, calendar.MINUTE, calendar.SECOND))
 
 
@@ -104,6 +115,8 @@ def register_of(compiler: "Compiler", function: str, args: Args, type: SqlType) 
             if field is None or types[1].name != "timestamp":
                 return None
             return compiler.emit(op.TRUNCATE, compiler.register(args[1]), field)
+        case "date_bin":
+            return _bin(compiler, args)
     return _logic(compiler, function, args, types)
 
 
@@ -229,3 +242,30 @@ def _extract(compiler: "Compiler", args: Args, types: Types, type: SqlType) -> i
         return None
     error = error_number(compiler, INFINITE) if field == calendar.YEAR else 0
     return compiler.emit(op.FIELD, compiler.register(args[1]), field, int(is_date), error)
+
+
+def _bin(compiler: "Compiler", args: Args) -> int | None:
+    """Return the register of the bin of a time, None unless width and origin are sound literals."""
+    match args:
+        case (Literal() as width, stamp, Literal() as origin):
+            found = _bins(width, origin) if None not in (width.value, origin.value) else None
+            if found is None:
+                return None
+            errors = [error_number(compiler, each) for each in (INTERVAL_RANGE, TIMESTAMP_RANGE)]
+            return compiler.emit(
+                op.BIN,
+                compiler.register(stamp),
+                compiler.constant(*found),
+                compiler.constant(*errors),
+            )
+    return None
+
+
+def _bins(width: Literal, origin: Literal) -> tuple[int, int] | None:
+    """Return the microseconds of a width and of an origin, None if they are not sound."""
+    fields = interval_fields(to_array([width.value], width.type))
+    months, days, micros = (int(field[0]) for field in fields)
+    (start,) = integers(to_array([origin.value], origin.type)).tolist()
+    found = days * DAY + micros
+    is_sound = not months and 0 < found < MOST_WIDTH and LOWEST < start < HIGHEST
+    return (found, start) if is_sound else None

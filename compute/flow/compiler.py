@@ -34,6 +34,9 @@ def shows_least(type: SqlType) -> bool:
     return (type.element or type).name in ("interval", "jsonb", "number")
 
 
+_COMPUTED = (0, 0, -1)  # of an output that is not copied
+
+
 class NotOrderable(Exception):
     """Values of a type have no order in words yet."""
 
@@ -48,7 +51,7 @@ class Compiler:
     columns: list[Scalar] = field(default_factory=list)  # over the input's columns
     texts: list[int] = field(default_factory=list)  # of the words put out
     strings: list[int] = field(default_factory=list)  # words put out that are interned strings
-    _outputs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    _outputs: list[tuple[int, ...]] = field(default_factory=list)
     _code: list[tuple[int, ...]] = field(default_factory=list)
     _constants: list[tuple[int, int, int]] = field(default_factory=list)
     _interned: list[int] = field(default_factory=list)  # constants that are numbers of strings
@@ -110,11 +113,14 @@ class Compiler:
         self.texts += [0] * layout.words
         for scalar, place in zip(scalars, layout.places, strict=True):
             mask, bit = divmod(place.bit, 64) if place.bit >= 0 else (0, -1)
-            register = self._keyed(scalar) if form == "key" else self.register(scalar)
             word = start + place.word
             if place.kind in ("bytes", "value"):
                 self.strings.append(word)
-            self._outputs.append((register, word, place.width, start + mask, bit))
+            to = word, place.width, start + mask, bit
+            if form == "key" and not is_direct(type_of(scalar)):
+                self._outputs.append((self._keyed(scalar), *to, *_COMPUTED))
+            else:
+                self._put(scalar, to)
 
     def put_row(self, columns: Sequence[ColumnType]) -> None:
         """Put out the present columns."""
@@ -179,11 +185,21 @@ class Compiler:
 
     def put_scalar(self, scalar: Scalar, width: int) -> None:
         """Put out one or two words of a resolved scalar, 0 for NULL."""
-        self._outputs.append((self.register(scalar), len(self.texts), width, 0, -1))
+        self._put(scalar, (len(self.texts), width, 0, -1))
         self.texts += [0] * width
 
+    def _put(self, scalar: Scalar, to: tuple[int, int, int, int]) -> None:
+        """Put a resolved scalar out to a word, of a width, with a mask word and bit."""
+        if isinstance(scalar, Column):
+            place = self.layout.places[scalar.index]
+            if place.width == to[1]:  # it is copied
+                mask, bit = divmod(place.bit, 64) if place.bit >= 0 else (0, -1)
+                self._outputs.append((-1, *to, place.word, mask, bit))
+                return
+        self._outputs.append((self.register(scalar), *to, *_COMPUTED))
+
     def _put_word(self, register: int, text: int) -> None:
-        self._outputs.append((register, len(self.texts), 1, 0, -1))
+        self._outputs.append((register, len(self.texts), 1, 0, -1, *_COMPUTED))
         self.texts.append(text)
 
     def program(self) -> Program:
@@ -197,7 +213,7 @@ class Compiler:
             np.array(self._constants, np.int64).reshape(-1, 3),
             pinned,
             tuple(self._given),
-            np.array(self._outputs, np.int64).reshape(-1, 5),
+            np.array(self._outputs, np.int64).reshape(-1, 8),
             np.array(self.texts, np.int64),
             np.array(self.strings, np.int64),
             self.sign,
@@ -208,18 +224,14 @@ class Compiler:
 
     def _picked(self) -> Ints | None:
         """Return the input's words that come out, if they are all that the program gives."""
-        loads = {to: (a, c, d) for code, to, a, _, c, d in self._code if code == op.LOAD}
-        if len(loads) != len(self._code):
-            return None
         words = [0] * len(self.texts)
         seen = 0
-        for register, word, width, _, bit in self._outputs:
-            first, null, loaded = loads[register]
-            if null >= 0 or bit >= 0 or loaded != width:
+        for register, word, width, _, bit, source, _, null in self._outputs:
+            if register >= 0 or null >= 0 or bit >= 0:
                 return None
-            words[word : word + width] = range(first, first + width)
+            words[word : word + width] = range(source, source + width)
             seen += width
-        return np.array(words, np.int64) if seen == len(words) else None
+        return np.array(words, np.int64) if seen == len(words) and not self._code else None
 
     # --- scalars
 

@@ -224,7 +224,7 @@ class Program(Shared):
     constants: Ints
     pinned: Ints  # the numbers of strings among the constants, as long as the program is there
     given: tuple[Given, ...]
-    outputs: Ints  # register, word, width, mask word, bit
+    outputs: Ints  # of `kernels/vm.py`
     texts: Ints
     strings: Ints
     sign: int

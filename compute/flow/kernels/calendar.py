@@ -9,6 +9,7 @@ from foreshore.compute.flow.kernels.jit import inlined
 ) = range(11)  # fmt: skip
 _DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000
 _LOWEST, _HIGHEST = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFFF)
+_FIRST = -210_866_803_200_000_000  # the first timestamp, in 4714 BC
 _DATE_LOWEST, _DATE_HIGHEST = -(2**31), 2**31 - 1
 
 
@@ -98,3 +99,17 @@ def truncated(field, value):
             month = (month - 1) // 3 * 3 + 1
         days = from_civil(year, month, 1)
     return np.int64(days * _DAY)
+
+
+@inlined
+def bin_of(micros, width, origin):
+    """Return the beginning of the bin of a timestamp, and 0; 1 or 2 if it fails.
+
+    That is if the timestamp is too far from the origin, or the beginning before all timestamps.
+    """
+    if micros == _LOWEST or micros == _HIGHEST:
+        return micros, 0
+    if abs(np.float64(micros) - np.float64(origin)) > 9.2e18:
+        return micros, 1
+    found = origin + (micros - origin) // width * width
+    return found, 2 if found < _FIRST else 0

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from foreshore.compute.flow.kernels.calendar import field_of, truncated
+from foreshore.compute.flow.kernels.calendar import bin_of, field_of, truncated
 from foreshore.compute.flow.kernels.jit import inlined
 from foreshore.compute.flow.kernels.opcodes import (
+    BIN,
     COMPLEMENT,
     ERROR_OF,
     FIELD,
@@ -20,7 +21,7 @@ from foreshore.compute.flow.kernels.rows import compare_texts
 
 
 @inlined
-def convert(code, to, a, b, c, d, rows, arena, starts, lengths, low, high, null, error):
+def convert(code, to, a, b, c, d, rows, constants, arena, starts, lengths, low, high, null, error):
     """Run an instruction over the rows of a block."""
     if code == ERROR_OF:
         for i in range(rows):
@@ -81,3 +82,13 @@ def convert(code, to, a, b, c, d, rows, arena, starts, lengths, low, high, null,
             null[to, i], error[to, i] = null[a, i], error[a, i]
             low[to, i] = truncated(b, low[a, i])
             high[to, i] = low[to, i] >> 63
+    elif code == BIN:
+        for i in range(rows):
+            null[to, i], error[to, i] = null[a, i], error[a, i]
+            low[to, i], high[to, i] = 0, 0
+            if not null[a, i] and error[a, i] == 0:
+                value, failed = bin_of(low[a, i], constants[b, 0], constants[b, 1])
+                low[to, i], high[to, i] = value, value >> 63
+                if failed > 0:
+                    null[to, i] = True
+                    error[to, i] = constants[c, failed - 1]

@@ -14,6 +14,7 @@ WHOLE            registers, error of a zero divisor, 1 for the remainder
 FLOAT            registers, operation, place of the errors (overflow, underflow, zero divisor)
 FIELD            register of a time, field, 1 for a date, error of an infinite time or 0
 TRUNCATE         register of a timestamp, field
+BIN              register of a timestamp, place of (width, origin), of the errors (distance, result)
 """
 
 BLOCK = 512  # rows
@@ -32,5 +33,5 @@ SCALE, SCALED_SUM, DIVIDE, NULL_IF_ZERO, WHOLE, FLOAT, TO_FLOAT = range(24, 31)
 # forms.py
 (
     ERROR_OF, FLOAT_ORDER, FLOAT_KEY, TEXT_ORDER, HIGH, COMPLEMENT, UNSIGNED_LOW, NULL_RANK, FIELD,
-    TRUNCATE,
-) = range(31, 41)  # fmt: skip
+    TRUNCATE, BIN,
+) = range(31, 42)  # fmt: skip

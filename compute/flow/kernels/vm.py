@@ -35,13 +35,15 @@ def run(
     """Run a program; return how many rows came out, and how many failed.
 
     `constants` and `given` have two words for each value; `outputs` has for each column its
-    register, word, width, mask word and bit. Diffs are multiplied by `sign`. Of each failing row
+    register, word, width, mask word and bit; where the register is -1, also the word, mask word and
+    bit in the input from which it is copied. Diffs are multiplied by `sign`. Of each failing row
     `noted` gets the number of the error's text, its place, and which CHECK found it.
     """
     count = len(times)
     size = 0
     failures = 0
     alive = np.empty(BLOCK, np.bool_)
+    places = np.empty(BLOCK, np.int64)
     for begin in range(0, count, BLOCK):
         rows = min(BLOCK, count - begin)
         alive[:rows] = True
@@ -90,24 +92,40 @@ def run(
             elif code <= TO_FLOAT:
                 calculate_numerics(code, to, a, b, c, d, rows, constants, low, high, null, error)
             else:
-                convert(code, to, a, b, c, d, rows, arena, starts, lengths, low, high, null, error)
+                convert(
+                    code, to, a, b, c, d, rows, constants, arena, starts, lengths,
+                    low, high, null, error,
+                )  # fmt: skip
+        kept = 0
         for i in range(rows):
-            if not alive[i]:
+            places[kept] = i
+            kept += alive[i]
+        for p in range(kept):
+            out_times[size + p] = times[begin + places[p]]
+            out_diffs[size + p] = sign * diffs[begin + places[p]]
+        out_words[size : size + kept] = 0
+        for k in range(len(outputs)):
+            register, word, mask, bit = outputs[k, 0], outputs[k, 1], outputs[k, 3], outputs[k, 4]
+            if register < 0:
+                for part in range(outputs[k, 2]):
+                    source = outputs[k, 5] + part
+                    for p in range(kept):
+                        out_words[size + p, word + part] = words[begin + places[p], source]
+                source, null_bit = outputs[k, 6], outputs[k, 7]
+                if bit >= 0 and null_bit >= 0:
+                    for p in range(kept):
+                        is_null = (words[begin + places[p], source] >> null_bit) & 1
+                        out_words[size + p, mask] |= is_null << bit
                 continue
-            for k in range(out_words.shape[1]):
-                out_words[size, k] = 0
-            for k in range(len(outputs)):
-                register = outputs[k, 0]
-                word = outputs[k, 1]
-                wide = outputs[k, 2] == 2
-                if null[register, i]:
-                    if outputs[k, 4] >= 0:
-                        out_words[size, outputs[k, 3]] |= np.int64(1) << outputs[k, 4]
-                else:
-                    out_words[size, word] = low[register, i]
-                    if wide:
-                        out_words[size, word + 1] = high[register, i]
-            out_times[size] = times[begin + i]
-            out_diffs[size] = sign * diffs[begin + i]
-            size += 1
+            for p in range(kept):
+                i = places[p]
+                if not null[register, i]:
+                    out_words[size + p, word] = low[register, i]
+                elif bit >= 0:
+                    out_words[size + p, mask] |= np.int64(1) << bit
+            if outputs[k, 2] == 2:
+                for p in range(kept):
+                    if not null[register, places[p]]:
+                        out_words[size + p, word + 1] = high[register, places[p]]
+        size += kept
     return size, failures

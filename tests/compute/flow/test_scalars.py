@@ -18,6 +18,7 @@ from foreshore.compute.flow.program import Context
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.registry import scalar_function
+from foreshore.expr.functions.temporal import LEAST
 from foreshore.expr.ir import Call, Column, Literal, Scalar
 from foreshore.types import (
     DATE,
@@ -34,7 +35,7 @@ from foreshore.types import (
 )
 
 DAY = 86_400_000_000
-BOOL = SqlType("bool")
+BOOL, INTERVAL = SqlType("bool"), SqlType("interval")
 FIELDS = "year quarter month day dow isodow doy hour minute second".split()
 TRUNCATIONS = "year quarter month week day hour minute second".split()
 WHOLE, CENTS = numeric_of_scale(0), numeric_of_scale(2)
@@ -64,8 +65,8 @@ def value_of(type: SqlType, random: Random) -> Any:
             return random.choice(
                 (-(2**31), 2**31 - 1, 0, -1, random.randrange(-900_000, 2_000_000))
             )
-        case "timestamp":
-            extremes = (-(2**63), 2**63 - 1, 0, -1)
+        case "timestamp" | "timestamptz":
+            extremes = (-(2**63), 2**63 - 1, 0, -1, LEAST)
             return random.choice((*extremes, random.randrange(-900_000 * DAY, 2_000_000 * DAY)))
         case _:
             return random.choice(("", "a", "ab", "special requests", "x%y", "naïve"))
@@ -237,6 +238,25 @@ def test_fields_of_times(unit: str) -> None:
 def test_truncated_timestamps(unit: str) -> None:
     args = (Literal(unit, TEXT), Column(0, TIMESTAMP))
     check(Call("date_trunc(text,timestamp)", args, TIMESTAMP), (TIMESTAMP,))
+
+
+@pytest.mark.parametrize("type", [TIMESTAMP, SqlType("timestamptz")])
+def test_bins_of_times(type: SqlType) -> None:
+    def bins(width: tuple[int, int, int], origin: int) -> Call:
+        args = (Literal(width, INTERVAL), Column(0, type), Literal(origin, type))
+        return Call(f"date_bin(interval,{type.name},{type.name})", args, type)
+
+    for origin in (1_767_225_600_000_000, -1, LEAST, 294_275 * 365 * DAY // 10):
+        for width in (
+            (0, 0, 10_000_000),
+            (0, 0, 1),
+            (0, 3, 7),
+            (0, 9_999_999, 1),
+            (0, -1, DAY + 9),
+        ):
+            check(bins(width, origin), (type,))
+    for width, origin in (((1, 0, 0), 0), ((0, 0, 0), 0), ((0, 0, 1), 2**63 - 1)):
+        check(bins(width, origin), (type,), native=False)
 
 
 @pytest.mark.parametrize(
