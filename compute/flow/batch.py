@@ -46,6 +46,13 @@ class Batch(Shared):
             places = np.flatnonzero(places)
         return Batch(self.words.take(places, 0), self.times.take(places), self.diffs.take(places))
 
+    def alone(self) -> "Batch":
+        """Return the updates, copied if they are the smaller part of some arrays."""
+        base = self.words.base
+        if not isinstance(base, np.ndarray) or base.nbytes <= 2 * self.words.nbytes:
+            return self
+        return Batch(self.words.copy(), self.times.copy(), self.diffs.copy())
+
     def negated(self) -> "Batch":
         """Return the updates with opposite diffs."""
         return Batch(self.words, self.times, -self.diffs)

@@ -9,6 +9,7 @@ import numpy as np
 from foreshore.compute.flow.batch import Batch, Ints
 from foreshore.compute.flow.bulk import Bulk, is_alone
 from foreshore.compute.flow.compiler import Compiler
+from foreshore.compute.flow.conditions import Conditions
 from foreshore.compute.flow.join_inputs import Lookup, arranged, imported
 from foreshore.compute.flow.join_plan import Key, Keys, Plan, input_of, owners, plans_of
 from foreshore.compute.flow.layout import Layout, composed, layout_of
@@ -188,8 +189,9 @@ class _JoinBuilder:
             compiler = self._builder.compiler(self._builder.node(base))
             conditions = [_relative(c, have) for c in self._local(input)]
             found = imported(
-                source, compiler, chain, conditions, demanded, [*relative.values()], unique
-            )
+                source, compiler, chain, conditions, demanded, [*relative.values()], unique,
+                self._context.interner,
+            )  # fmt: skip
         if found is None:
             compiler = self._input_compiler(input)
             owner = self._builder.owner_of(base)
@@ -203,7 +205,7 @@ class _JoinBuilder:
         """Return the path of the changes of one input."""
         compiler = self._input_compiler(start)
         have = self._input_columns(start)
-        stages: list[tuple[int, int, Ints, Ints]] = []
+        stages: list[tuple[int, int, Ints, Ints, Conditions]] = []
         programs = []
         for place, (chosen, pairs) in enumerate(plan):
             lookup = lookups[chosen]
@@ -217,7 +219,8 @@ class _JoinBuilder:
             found = [i for i in self._input_columns(chosen) if i in needed]
             stored, added, added_layout = lookup.added(found)
             number = lookup.numbers[tuple(inner for _, inner in pairs)]
-            stages.append((chosen, number, np.arange(key, key + kept.words), added))
+            kept_words = np.arange(key, key + kept.words)
+            stages.append((chosen, number, kept_words, added, lookup.where))
             compiler = Compiler(composed([kept, added_layout]), self._context.interner)
             self._expose(compiler, lookup, len(kept_columns), stored, found)
             have = [*kept_columns, *found]

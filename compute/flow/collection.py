@@ -24,7 +24,7 @@ from foreshore.compute.checkpoint.engine import Shared as SharedState
 from foreshore.compute.checkpoint.state import Captured, Reader, Writer
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.flow import spine as spines
-from foreshore.compute.flow.batch import Batch, Ints, concat, empty
+from foreshore.compute.flow.batch import Batch, Ints, Words, concat, empty
 from foreshore.compute.flow.convert import batch_of
 from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels.probing import ANY, TooManyMatches
@@ -69,6 +69,7 @@ class Collection:
         self._held: Timestamp | None = None  # remains readable while a checkpoint is made
         self._lock = Lock()
         self._merging = Lock()
+        self._sorting = Lock()
         self._last: tuple[Timestamp, Timestamp, Batch] | None = None
 
     @property
@@ -172,19 +173,14 @@ class Collection:
         batch = self._batch(lower, upper, updates)
         while True:
             with self._lock:
-                known, keys = self.upper, len(self.spine.keys)
+                known = self.upper
                 if frontier > self.complete or known >= upper:
                     break
             new = batch.take(batch.times >= known) if known > lower else batch
-            # Many updates are sorted while others go on.
-            run = self.spine.sorted(new) if self.spine.is_large(new) else None
             with self._lock:
-                if self.upper != known or len(self.spine.keys) != keys:
+                if self.upper != known:
                     continue
-                if run is None:
-                    self.spine.insert(new)
-                else:
-                    self.spine.add_run(run)
+                self.spine.insert(new)
                 self.upper = upper
                 break
         successor = self.successor
@@ -266,11 +262,26 @@ class Collection:
         collection.ready = True
         return collection
 
+    def _settle(self) -> None:
+        """Sort what is not sorted yet, while others go on."""
+        if not self.spine.unsorted:
+            return
+        with self._sorting:
+            with self._lock:
+                unsorted = self.spine.unsorted
+            if unsorted:
+                run = self.spine.sorted(concat(unsorted, self.layout.words))
+                with self._lock:
+                    self.spine.settle(unsorted, run)
+
     def maintain(self) -> bool:
         """Merge some runs; return whether there is more to do."""
         if not self._merging.acquire(blocking=False):
             return False
         try:
+            if self.spine.has_to_sort:
+                self._settle()
+                return True
             with self._lock:
                 self.spine.thin()
                 merge = self.spine.due_merge()
@@ -305,20 +316,20 @@ class Collection:
         added: Ints,
         before: Timestamp,
         most: int = ANY,
+        where: Words = spines.ANY_ROW,
     ) -> Batch:
         """Return what `Spine.joined` does."""
         spine = self.spine
-        batch, wanted = spine.in_order(key, batch)
+        self._settle()
+        wanted = spine.wanted(key, batch)
         found: list[Batch] = []
         for start in range(0, len(batch), AT_ONCE):
-            part, hashes = batch, wanted
-            if len(batch) > AT_ONCE:
-                part = batch.take(slice(start, start + AT_ONCE))
-                hashes = wanted[start : start + AT_ONCE]
+            part = wanted.part(start, start + AT_ONCE) if len(batch) > AT_ONCE else wanted
             with self._lock:
                 runs = spine.runs
-                found.append(spine.joined_tail(key, part, hashes, kept, added, before, most))
-            found.append(spine.joined_runs(runs, key, part, hashes, kept, added, before, most))
+                at_tail = spine.joined_tail(key, batch, part, kept, added, before, most, where)
+            in_runs = spine.joined_runs(runs, key, batch, part, kept, added, before, most, where)
+            found += [at_tail, in_runs]
             if sum(map(len, found)) > most:
                 raise TooManyMatches
         return concat(found, len(kept) + len(added))
@@ -386,9 +397,10 @@ class Import(Shared):
         added: Ints,
         before: Timestamp,
         most: int = ANY,
+        where: Words = spines.ANY_ROW,
     ) -> Batch:
         """Return what `Spine.joined` does."""
-        return self.collection.joined(key, batch, kept, added, before, most)
+        return self.collection.joined(key, batch, kept, added, before, most, where)
 
     @property
     def rows(self) -> int:

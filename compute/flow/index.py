@@ -88,7 +88,7 @@ class FlowIndex:
     def size(self) -> tuple[int, int, int]:
         """Return the numbers of updates, runs and bytes."""
         orders = sum(order.nbytes for order in self._orders.values())
-        return len(self._spine), len(self._spine.runs), self._spine.nbytes + orders
+        return len(self._spine), self._spine.parts, self._spine.nbytes + orders
 
     # --- the inserting thread
 
@@ -154,11 +154,12 @@ class FlowIndex:
         words = self._words_of(keys)
         count = len(words)
         wanted = Batch(words, np.zeros(count, np.int64), np.ones(count, np.int64))
-        wanted, hashes = self._spine.in_order(0, wanted)
+        in_order = self._spine.wanted(0, wanted)
+        hashes = in_order.hashes
         before = time + 1
         with self._lock:
             runs = self._spine.runs
-            tail = self._spine.joined_tail(0, wanted, hashes, _NONE, self._all, before)
+            tail = self._spine.joined_tail(0, wanted, in_order, _NONE, self._all, before)
         if most is not None:
             found = len(tail)
             for run in runs:
@@ -166,7 +167,7 @@ class FlowIndex:
                 found += int((ends - run.hashes.searchsorted(hashes)).sum())
             if found > most:
                 raise TooManyRows
-        some = self._spine.joined_runs(runs, 0, wanted, hashes, _NONE, self._all, before)
+        some = self._spine.joined_runs(runs, 0, wanted, in_order, _NONE, self._all, before)
         return self._rows(self._without_nulls(concat([some, tail], self._layout.words)))
 
     def scan(self, time: Timestamp, most: int | None = None) -> pa.RecordBatch:

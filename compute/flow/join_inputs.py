@@ -13,7 +13,9 @@ import numpy as np
 from foreshore.compute.flow.batch import Ints
 from foreshore.compute.flow.collection import Import
 from foreshore.compute.flow.compiler import Compiler
+from foreshore.compute.flow.conditions import NO_CONDITIONS, Conditions, split_conditions
 from foreshore.compute.flow.convert import is_direct
+from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.join_plan import Keys
 from foreshore.compute.flow.layout import Layout, layout_of, part_of
 from foreshore.compute.flow.operators.arranged import Arranged, ArrangedOnce, Readable
@@ -31,14 +33,15 @@ from foreshore.types import ColumnType
 class Lookup:
     """One input as it is looked up.
 
-    `outputs` are its demanded columns, `filters` what its rows must fulfil, both over the stored
-    columns; `numbers` are the numbers of the keys.
+    `outputs` are its demanded columns, `filters` what its rows must fulfil beside `where`
+    (`conditions.py`), both over the stored columns; `numbers` are the numbers of the keys.
     """
 
     readable: Readable
     layout: Layout
     outputs: dict[int, Scalar]
     filters: tuple[Scalar, ...]
+    where: Conditions
     numbers: dict[Keys, int]
 
     def added(self, columns: Sequence[int]) -> tuple[list[int], Ints, Layout]:
@@ -59,6 +62,7 @@ def imported(
     demanded: dict[int, int],
     keys: Sequence[Keys],
     unique: Sequence[Sequence[int]],
+    interner: Interner,
 ) -> Lookup | None:
     """Return look-ups in a collection, None if it cannot be looked up like this.
 
@@ -91,7 +95,8 @@ def imported(
         if place is not None
     }
     columns = {column: compiler.columns[place] for column, place in demanded.items()}
-    return Lookup(source, layout, columns, tuple(filters), numbers)
+    where, others = split_conditions(filters, layout, interner)
+    return Lookup(source, layout, columns, others, where, numbers)
 
 
 def _is_unique(words: Ints | None, layout: Layout, unique: Sequence[Sequence[int]]) -> bool:
@@ -157,4 +162,4 @@ def arranged(
     kind = Arranged if owner is None else ArrangedOnce
     if context.peers is not None:
         kind = SpreadArranged
-    return Lookup(kind(program, spine, context), layout, outputs, (), numbers)
+    return Lookup(kind(program, spine, context), layout, outputs, (), NO_CONDITIONS, numbers)

@@ -100,7 +100,7 @@ class OrderedSpine(Spine):
 
     def insert_hashed(self, hashes: Hashes, batch: Batch) -> None:
         """Insert updates with the hashes of their keys."""
-        self.runs = (self._sorted(hashes, batch), *self.runs)
+        self._runs = (self._sorted(hashes, batch), *self.runs)
         while len(self.runs) > 1 and self._is_due():
             self._merge_newest()
 
@@ -117,7 +117,7 @@ class OrderedSpine(Spine):
         merge = self._merge_of(newer, older)
         while not merge.work(len(newer) + len(older)):
             continue
-        self.runs = (merge.run(), *self.runs[2:])
+        self._runs = (merge.run(), *self.runs[2:])
 
     def rows_at(self, points: Points, offset: int, limit: int) -> tuple[Ints, Words, Ints]:
         """Return rows of the points' groups, from `offset` on: points, words, multiplicities."""

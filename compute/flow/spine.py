@@ -8,9 +8,11 @@
 A key is some words of a row. A spine is a list of immutable runs, newest first, whose sizes grow
 geometrically, and a tail. A run is sorted by (hash of the first key, words, time). Each further key
 has an index in each run: the sorted hashes, with the places of the rows, computed by the first
-look-up that reads them. One thread at a time uses a spine, but `joined_runs`, `sorted` and the work
-of a merge may go on beside. `mark` and
-`restore` undo the insertions in between, so that a step is all or nothing.
+look-up that reads them. Many updates at once become a run when somebody reads the spine, or when
+there are `UNSORTED` of them: what nobody reads is sorted and merged less often.
+
+One thread at a time uses a spine, but `joined_runs`, `sorted` and the work of a merge may go on
+beside. `mark` and `restore` undo the insertions in between, so that a step is all or nothing.
 """
 
 from collections.abc import Sequence
@@ -26,15 +28,32 @@ from foreshore.compute.flow.intern import Interner
 from foreshore.compute.flow.kernels import probing, rows
 from foreshore.compute.flow.kernels.probing import ANY, TooManyMatches
 from foreshore.compute.flow.merge import Merge
-from foreshore.compute.flow.run import Index, Run, one_if_same
+from foreshore.compute.flow.run import Index, Places, Run, one_if_same
 from foreshore.compute.flow.sorter import BLOCK, Sorter
 from foreshore.compute.flow.tail import Chains, Tail
 from foreshore.update import Timestamp
 
 TAIL_ROWS = 1 << 14
 SORTED_BY_BLOCKS = 1 << 16  # updates from which on moving rows twice is faster
+UNSORTED = 1 << 16  # updates from which on `maintain` sorts what nobody has read
 MERGE_BUDGET = 65_536
 CROWDED = 512  # updates in a tail from which on it is worth while to add equal ones up
+
+
+ANY_ROW = np.empty((0, 5), np.int64)  # no condition
+_AS_THEY_ARE = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """Hashes of rows that look something up, with the row of each; without if it is the same."""
+
+    hashes: Hashes
+    order: Places
+
+    def part(self, start: int, stop: int) -> "Wanted":
+        """Return some of them."""
+        return Wanted(self.hashes[start:stop], self.order[start:stop])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +61,14 @@ class Mark:
     """A state to return to."""
 
     runs: tuple[Run, ...]
+    unsorted: tuple[Batch, ...]
     tail: Tail
     used: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there were no updates."""
+        return not self.runs and not self.unsorted and not self.used
 
 
 class Spine:
@@ -66,7 +91,8 @@ class Spine:
         self.texts = texts
         self.since = since
         self.width = len(texts)
-        self.runs: tuple[Run, ...] = ()
+        self.unsorted: tuple[Batch, ...] = ()  # newer than the runs
+        self._runs: tuple[Run, ...] = ()
         self.interner = interner
         self.seed = np.uint64(seed)
         self.tail = Tail(self.width, len(self.keys), 64)
@@ -76,16 +102,28 @@ class Spine:
 
     def __len__(self) -> int:
         """Return the number of updates."""
-        return sum(map(len, self.runs)) + self.tail.used
+        return sum(map(len, (*self._runs, *self.unsorted))) + self.tail.used
 
     @property
     def nbytes(self) -> int:
         """Return the size in memory."""
-        return sum(run.nbytes for run in self.runs) + self.tail.nbytes
+        return sum(part.nbytes for part in (*self._runs, *self.unsorted)) + self.tail.nbytes
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Return the runs, newest first; what is not sorted yet is sorted."""
+        if self.unsorted:
+            self.settle(self.unsorted, self.sorted(concat(self.unsorted, self.width)))
+        return self._runs
+
+    @property
+    def parts(self) -> int:
+        """Return the number of runs, and of those still to be sorted."""
+        return len(self._runs) + len(self.unsorted)
 
     def size(self, name: str) -> ArrangementSize:
         """Return the size as that of an arrangement called `name`; the tail is a batch."""
-        batches = len(self.runs) + 1
+        batches = self.parts + 1
         return ArrangementSize(name, len(self), batches, self.nbytes, merges=self.merges)
 
     def hashes(self, words: Words, key: int = 0) -> Hashes:
@@ -110,9 +148,9 @@ class Spine:
         self.keys.append(places)
         self._merge = None
         if number > 0:
-            self.runs = tuple(
+            self._runs = tuple(
                 replace(run, indexes=(*run.indexes, Index(run.words, places, self.seed)))
-                for run in self.runs
+                for run in self._runs
             )
         chains = Chains(self.tail.room)
         if self.tail.used:
@@ -121,8 +159,10 @@ class Spine:
         return number
 
     def is_indexed(self, key: int) -> bool:
-        """Whether a look-up by a key has no index to make first."""
-        return key == 0 or all(run.indexes[key - 1].is_made for run in self.runs)
+        """Whether a look-up by a key has no index to make, and not many rows to sort, first."""
+        if key == 0:
+            return not self.has_to_sort
+        return not self.unsorted and all(run.indexes[key - 1].is_made for run in self._runs)
 
     # --- insertion
 
@@ -131,7 +171,7 @@ class Spine:
         if not len(batch):
             return
         if self.is_large(batch):
-            self.add_run(self.sorted(batch))
+            self.unsorted = (batch.alone(), *self.unsorted)
             return
         needed = self.tail.used + len(batch)
         if needed > TAIL_ROWS:
@@ -148,12 +188,20 @@ class Spine:
 
     @staticmethod
     def is_large(batch: Batch) -> bool:
-        """Whether updates become a run of their own."""
+        """Whether updates do not go to the tail."""
         return len(batch) > TAIL_ROWS // 4
 
     def add_run(self, run: Run) -> None:
         """Insert updates that `sorted` has made a run."""
-        self.runs = (run, *self.runs)
+        self._runs = (run, *self.runs)
+
+    def settle(self, unsorted: Sequence[Batch], run: Run) -> None:
+        """Replace updates that were not sorted by the run of them, unless others did meanwhile."""
+        newer = len(self.unsorted) - len(unsorted)
+        is_same = newer >= 0 and self.unsorted[newer:] == tuple(unsorted)
+        if is_same and len(run.indexes) == len(self.keys) - 1:
+            self.unsorted = self.unsorted[:newer]
+            self._runs = (run, *self._runs)
 
     def sorted(self, batch: Batch) -> Run:
         """Return updates as a run."""
@@ -193,25 +241,25 @@ class Spine:
         return replace(run, times=one_if_same(run.times), diffs=one_if_same(run.diffs))
 
     def _spill(self) -> None:
-        """Turn the tail into a run."""
+        """Begin a new tail."""
         if self.tail.used:
-            self.runs = (self.sorted(self.tail.contents()), *self.runs)
+            self.unsorted = (self.tail.contents(), *self.unsorted)
         self.tail = Tail(self.width, len(self.keys), self.tail.room)
         self._full = CROWDED
 
     def mark(self) -> Mark:
         """Return the present state."""
-        return Mark(self.runs, self.tail, self.tail.used)
+        return Mark(self._runs, self.unsorted, self.tail, self.tail.used)
 
     def restore(self, mark: Mark) -> None:
         """Return to a state; nothing may have been merged since."""
-        self.runs, self.tail = mark.runs, mark.tail
+        self._runs, self.unsorted, self.tail = mark.runs, mark.unsorted, mark.tail
         if self.tail.used > mark.used:
             self.tail.cut(mark.used)
 
     def clear(self) -> None:
         """Remove all updates, until a mark that was made before is restored."""
-        self.runs, self._merge = (), None
+        self._runs, self.unsorted, self._merge = (), (), None
         self.tail = Tail(self.width, len(self.keys), 64)
         self._full = CROWDED
 
@@ -232,7 +280,8 @@ class Spine:
         if len(keys) != len(self.keys) or not all(map(np.array_equal, keys, self.keys)):
             raise Mismatch("an arrangement has other keys")
         (self.since,) = saved.numbers("since")
-        self.runs = saved.runs("runs", self.width, keys, self.seed)
+        self.unsorted = ()
+        self._runs = saved.runs("runs", self.width, keys, self.seed)
         words, times, diffs = (saved.array(f"tail.{name}") for name in ("words", "times", "diffs"))
         tail = Batch(words, times, diffs)
         if words.shape != (len(tail), self.width):
@@ -250,10 +299,20 @@ class Spine:
     @property
     def maintenance_due(self) -> bool:
         """Whether `maintain` has something to do."""
-        return self.tail.used >= self._full or self._merge is not None or self._has_to_merge()
+        return (
+            self.tail.used >= self._full
+            or self.has_to_sort
+            or self._merge is not None
+            or self._has_to_merge()
+        )
+
+    @property
+    def has_to_sort(self) -> bool:
+        """Whether there are too many updates that nobody has read."""
+        return sum(map(len, self.unsorted)) >= UNSORTED
 
     def _has_to_merge(self) -> bool:
-        return any(len(older) < 2 * len(newer) for newer, older in pairwise(self.runs))
+        return any(len(older) < 2 * len(newer) for newer, older in pairwise(self._runs))
 
     def maintain(self) -> bool:
         """Merge about `MERGE_BUDGET` updates of runs; return whether there is more to do."""
@@ -278,20 +337,21 @@ class Spine:
 
     def due_merge(self) -> Merge | None:
         """Return the merge that is under way or due, None if there is none."""
+        runs = self.runs if self.has_to_sort else self._runs
         if self._merge is None:
-            self._merge = self._next_merge()
+            self._merge = self._next_merge(runs)
         return self._merge
 
     def install(self, merge: Merge) -> None:
         """Replace two runs by what their merge has come to, unless it was given up meanwhile."""
         if self._merge is merge:
-            at = self.runs.index(merge.newer)
-            self.runs = (*self.runs[:at], self._smaller(merge.run()), *self.runs[at + 2 :])
+            at = self._runs.index(merge.newer)
+            self._runs = (*self._runs[:at], self._smaller(merge.run()), *self._runs[at + 2 :])
             self._merge = None
             self.merges += 1
 
-    def _next_merge(self) -> Merge | None:
-        for newer, older in pairwise(self.runs):
+    def _next_merge(self, runs: Sequence[Run]) -> Merge | None:
+        for newer, older in pairwise(runs):
             if len(older) < 2 * len(newer):
                 return self._merge_of(newer, older)
         return None
@@ -312,38 +372,40 @@ class Spine:
         added: Ints,
         before: Timestamp,
         most: int = ANY,
+        where: Words = ANY_ROW,
     ) -> Batch:
         """Return the join of `batch`, rows that begin with a key, with the updates before a time.
 
-        Of a row of `batch` the words at `kept` remain; then come those at `added` of the other.
-        Raises TooManyMatches if they are more than `most`, or if more have such hashes in one part.
+        Of a row of `batch` the words at `kept` remain; then come those at `added` of the other. Of
+        these others only those count that fulfil `where` (`conditions.py`). Raises TooManyMatches
+        if they are more than `most`, or if more have such hashes in one part.
         """
-        batch, wanted = self.in_order(key, batch)
+        wanted = self.wanted(key, batch)
         found = [
-            self.joined_runs(self.runs, key, batch, wanted, kept, added, before, most),
-            self.joined_tail(key, batch, wanted, kept, added, before, most),
+            self.joined_runs(self.runs, key, batch, wanted, kept, added, before, most, where),
+            self.joined_tail(key, batch, wanted, kept, added, before, most, where),
         ]
         return concat(found, len(kept) + len(added))
 
-    def in_order(self, key: int, batch: Batch) -> tuple[Batch, Hashes]:
-        """Return rows that begin with a key in an order that suits the runs, and their hashes."""
-        wanted = np.empty(len(batch), np.uint64)
-        rows.hash_keys(batch.words, len(self.keys[key]), self.seed, wanted)
+    def wanted(self, key: int, batch: Batch) -> Wanted:
+        """Return the hashes of rows that begin with a key, in an order that suits the runs."""
+        hashes = np.empty(len(batch), np.uint64)
+        rows.hash_keys(batch.words, len(self.keys[key]), self.seed, hashes)
         if len(batch) < probing.IN_ORDER:
-            return batch, wanted
-        wanted, places = rows.sort_hashes(wanted)
-        return batch.take(places), wanted
+            return Wanted(hashes, _AS_THEY_ARE)
+        return Wanted(*rows.sort_hashes(hashes))
 
     def joined_runs(
         self,
         runs: Sequence[Run],
         key: int,
         batch: Batch,
-        wanted: Hashes,
+        wanted: Wanted,
         kept: Ints,
         added: Ints,
         before: Timestamp,
         most: int = ANY,
+        where: Words = ANY_ROW,
     ) -> Batch:
         """Return what `joined` does, with the updates of some runs."""
         found = []
@@ -352,13 +414,14 @@ class Spine:
         for run in runs:
             if key == 0:
                 left, right = probing.probe_run(
-                    wanted, batch.words, places, run.hashes, run.words, run.times, before, most
-                )
+                    wanted.hashes, wanted.order, batch.words, places,
+                    run.hashes, run.words, run.times, before, most, where,
+                )  # fmt: skip
             else:
                 index = run.indexes[key - 1]
                 left, right = probing.probe_index(
-                    wanted, batch.words, places, index.hashes, index.places,
-                    run.words, run.times, before, most,
+                    wanted.hashes, wanted.order, batch.words, places, index.hashes, index.places,
+                    run.words, run.times, before, most, where,
                 )  # fmt: skip
             size += len(left)
             if size > most:
@@ -372,11 +435,12 @@ class Spine:
         self,
         key: int,
         batch: Batch,
-        wanted: Hashes,
+        wanted: Wanted,
         kept: Ints,
         added: Ints,
         before: Timestamp,
         most: int = ANY,
+        where: Words = ANY_ROW,
     ) -> Batch:
         """Return what `joined` does, with the updates of the tail."""
         tail = self.tail
@@ -384,8 +448,8 @@ class Spine:
             return empty(len(kept) + len(added))
         chains = tail.chains[key]
         left, right = probing.probe_tail(
-            wanted, batch.words, self.keys[key],
-            chains.heads, chains.following, chains.hashes, tail.words, tail.times, before, most,
+            wanted.hashes, wanted.order, batch.words, self.keys[key], chains.heads,
+            chains.following, chains.hashes, tail.words, tail.times, before, most, where,
         )  # fmt: skip
         other = Batch(tail.words, tail.times, tail.diffs)
         return _pairs(left, right, batch, other, kept, added)

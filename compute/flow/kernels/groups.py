@@ -269,6 +269,17 @@ def changes(words, exists, times, first):
 
 
 @kernel
+def are_groups(hashes, order, words, width):
+    """Whether rows in an order by their hashes have the same first `width` words if the hash is."""
+    for i in range(1, len(order)):
+        if hashes[i] == hashes[i - 1] and not same_words(
+            words, order[i], words, order[i - 1], width
+        ):
+            return False
+    return True
+
+
+@kernel
 def group_rows(hashes, words, times, width):
     """Return the order of updates in which those of one key are together, in order of time.
 

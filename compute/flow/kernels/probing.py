@@ -10,7 +10,8 @@ from foreshore.compute.flow.kernels.rows import compare_rows, hash_row, same_wor
 
 IN_ORDER = 256  # rows from which on look-ups are made in the order of the hashes
 ANY = 1 << 62  # matches: no limit
-SPARSE = 128  # rows of a run for each that looks something up, from which on a search is faster
+SPARSE = 24  # rows of a run for each that looks something up, from which on a search is faster
+ONE_BY_ONE = 16  # places around a guess that are looked at before a wider search
 
 
 class TooManyMatches(Exception):
@@ -18,32 +19,36 @@ class TooManyMatches(Exception):
 
 
 @inlined
-def first_at(hashes, hash):
-    """Return the place of the first of sorted `hashes` that is not less than `hash`.
+def first_from(hashes, hash, guess):
+    """Return what `first_at` does, given a place to begin with.
 
-    Hashes are uniform, so the search begins where the hash should be and widens from there.
+    A few places beside it are looked at one by one; from there on the search widens.
     """
     count = len(hashes)
-    if count == 0:
-        return 0
-    guess = np.int64(np.float64(hash) * (count / 18446744073709551616.0))
-    guess = min(max(guess, 0), count - 1)
-    step = np.int64(8)
+    step = np.int64(ONE_BY_ONE)
     if hashes[guess] < hash:
-        low, high = guess + 1, guess + 1
-        while high < count and hashes[high] < hash:
-            low = high + 1
-            high = min(high + step, count)
-            step *= 2
+        low, end = guess + 1, min(guess + step, count)
+        while low < end and hashes[low] < hash:
+            low += 1
+        high = low
+        if low == end:
+            while high < count and hashes[high] < hash:
+                low = high + 1
+                high = min(high + step, count)
+                step *= 2
     else:
-        low, high = guess, guess
-        while low > 0 and hashes[low - 1] >= hash:
-            high = low - 1
-            low = max(low - step, 0)
-            step *= 2
-            if hashes[low] < hash:
-                low += 1
-                break
+        low, end = guess, max(guess - step, 0)
+        while low > end and hashes[low - 1] >= hash:
+            low -= 1
+        high = low
+        if low == end:
+            while low > 0 and hashes[low - 1] >= hash:
+                high = low - 1
+                low = max(low - step, 0)
+                step *= 2
+                if hashes[low] < hash:
+                    low += 1
+                    break
     while low < high:
         middle = (low + high) >> 1
         if hashes[middle] < hash:
@@ -51,6 +56,33 @@ def first_at(hashes, hash):
         else:
             high = middle
     return low
+
+
+@inlined
+def expected_at(hash, count):
+    """Return where a hash should be among `count` sorted ones, as they are uniform."""
+    return min(np.int64(np.float64(hash) * (count / 18446744073709551616.0)), count - 1)
+
+
+@inlined
+def closer(hashes, hash, guess):
+    """Return a better guess of the place of a hash than `guess`, by the distance to what is there.
+
+    If a guess is off by n places, the next one is off by about the root of n.
+    """
+    count = len(hashes)
+    distance = np.float64(np.int64(hash - hashes[guess]))
+    moved = guess + np.int64(distance * (count / 18446744073709551616.0))
+    return min(max(moved, 0), count - 1)
+
+
+@inlined
+def first_at(hashes, hash):
+    """Return the place of the first of sorted `hashes` that is not less than `hash`."""
+    if len(hashes) == 0:
+        return 0
+    guess = closer(hashes, hash, expected_at(hash, len(hashes)))
+    return first_from(hashes, hash, closer(hashes, hash, guess))
 
 
 @inlined
@@ -63,27 +95,38 @@ def same_key(a, i, b, j, places):
 
 
 @inlined
-def _with_hashes(wanted, hashes, most):
-    """Return pairs of places of equal hashes: in `wanted`, and in sorted `hashes`.
+def _with_hashes(wanted, order, hashes, most):
+    """Return pairs of places of equal hashes: of rows that look up, and in sorted `hashes`.
 
-    From `IN_ORDER` rows on, `wanted` is sorted. Raises TooManyMatches if they are more than `most`.
+    From `IN_ORDER` rows on, `wanted` is sorted, and `order` has the row of each hash. Raises
+    TooManyMatches if they are more than `most`.
     They are counted first: arrays that grow in a loop make it many times slower.
     """
-    total = 0
-    starts = np.empty(len(wanted), np.int64)
-    dense = len(wanted) >= IN_ORDER and len(wanted) * SPARSE > len(hashes)
-    start, last = 0, np.uint64(0)
-    for i in range(len(wanted)):
-        hash = wanted[i]
-        if dense and hash >= last:  # to pass rows one by one is faster than any search
-            at = start
-            while at < len(hashes) and hashes[at] < hash:
+    count = len(hashes)
+    starts = np.zeros(len(wanted), np.int64)
+    if len(wanted) >= IN_ORDER and len(wanted) * SPARSE > count:
+        # To pass rows one by one is faster than any search.
+        at, last = first_at(hashes, wanted[0]), wanted[0]
+        for i in range(len(wanted)):
+            hash = wanted[i]
+            if hash < last:
+                at = first_at(hashes, hash)
+            while at < count and hashes[at] < hash:
                 at += 1
-        else:
-            at = first_at(hashes, hash)
-        starts[i] = at
-        start, last = at, hash
-        while at < len(hashes) and hashes[at] == hash:
+            starts[i], last = at, hash
+    elif count > 0:
+        # Each round has one read for each row, so that many are on their way at once.
+        for i in range(len(wanted)):
+            starts[i] = expected_at(wanted[i], count)
+        for _ in range(2):
+            for i in range(len(wanted)):
+                starts[i] = closer(hashes, wanted[i], starts[i])
+        for i in range(len(wanted)):
+            starts[i] = first_from(hashes, wanted[i], starts[i])
+    total = 0
+    for i in range(len(wanted)):
+        at = starts[i]
+        while at < count and hashes[at] == wanted[i]:
             total += 1
             at += 1
     if total > most:
@@ -93,8 +136,9 @@ def _with_hashes(wanted, hashes, most):
     size = 0
     for i in range(len(wanted)):
         at = starts[i]
-        while at < len(hashes) and hashes[at] == wanted[i]:
-            left[size] = i
+        row = np.int64(order[i]) if len(order) > 0 else i
+        while at < count and hashes[at] == wanted[i]:
+            left[size] = row
             right[size] = at
             size += 1
             at += 1
@@ -102,8 +146,23 @@ def _with_hashes(wanted, hashes, most):
 
 
 @inlined
-def _confirmed(left, right, keys, key, words, times, before):
-    """Return the pairs whose keys are equal, of updates before a time.
+def _fulfils(words, i, where):
+    """Whether words of row i are within bounds; `where` has a word, bounds, mask word and bit.
+
+    If that bit is set, which is not -1, the word is that of a NULL.
+    """
+    for k in range(len(where)):
+        word = words[i, where[k, 0]]
+        if word < where[k, 1] or word > where[k, 2]:
+            return False
+        if where[k, 4] >= 0 and (words[i, where[k, 3]] >> where[k, 4]) & 1 != 0:
+            return False
+    return True
+
+
+@inlined
+def _confirmed(left, right, keys, key, words, times, before, where):
+    """Return the pairs whose keys are equal, of updates before a time that fulfil `where`.
 
     The rows are far apart in memory. A loop that does nothing else has many of them on their way
     at once.
@@ -115,36 +174,37 @@ def _confirmed(left, right, keys, key, words, times, before):
         left[kept] = i
         right[kept] = at
         if times[each * at] < before and same_key(keys, i, words, at, key):
-            kept += 1
+            kept += _fulfils(words, at, where)
     return left[:kept], right[:kept]
 
 
 @kernel
-def probe_run(wanted, keys, key, hashes, words, times, before, most):
+def probe_run(wanted, order, keys, key, hashes, words, times, before, most, where):
     """Return pairs of places of rows with the same key: in `keys`, and in a run sorted by it.
 
+    `wanted` are the hashes of the rows of `keys` in an `order`, which is empty if it is their own.
     The rows of `keys` begin with their key; that of the run's rows is at the places `key`. Times
-    may be of length 1: the same for all. Raises TooManyMatches if over `most` hashes are equal.
+    may be of length 1: the same for all. Rows of the run that do not fulfil `where` are left out.
+    Raises TooManyMatches if over `most` hashes are equal.
     """
-    left, right = _with_hashes(wanted, hashes, most)
-    return _confirmed(left, right, keys, key, words, times, before)
+    left, right = _with_hashes(wanted, order, hashes, most)
+    return _confirmed(left, right, keys, key, words, times, before, where)
 
 
 @kernel
-def probe_index(wanted, keys, key, hashes, places, words, times, before, most):
+def probe_index(wanted, order, keys, key, hashes, places, words, times, before, most, where):
     """Return what `probe_run` does, for a run with an index of this key: hashes and places."""
-    left, right = _with_hashes(wanted, hashes, most)
+    left, right = _with_hashes(wanted, order, hashes, most)
     for p in range(len(right)):
         right[p] = places[right[p]]
-    return _confirmed(left, right, keys, key, words, times, before)
+    return _confirmed(left, right, keys, key, words, times, before, where)
 
 
 @kernel
-def probe_tail(wanted, keys, key, heads, following, hashes, words, times, before, most):
-    """Return pairs of places of rows with the same key: in `keys`, and in a tail.
-
-    Raises TooManyMatches if more than `most` hashes are equal.
-    """
+def probe_tail(
+    wanted, order, keys, key, heads, following, hashes, words, times, before, most, where
+):
+    """Return what `probe_run` does, for a tail."""
     mask = np.uint64(len(heads) - 1)
     total = 0
     for i in range(len(wanted)):
@@ -159,13 +219,14 @@ def probe_tail(wanted, keys, key, heads, following, hashes, words, times, before
     size = 0
     for i in range(len(wanted)):
         at = heads[wanted[i] & mask]
+        row = np.int64(order[i]) if len(order) > 0 else i
         while at >= 0:
             if hashes[at] == wanted[i]:
-                left[size] = i
+                left[size] = row
                 right[size] = at
                 size += 1
             at = following[at]
-    return _confirmed(left, right, keys, key, words, times, before)
+    return _confirmed(left, right, keys, key, words, times, before, where)
 
 
 @kernel

@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from foreshore.compute.flow.batch import Batch, Ints
+from foreshore.compute.flow.batch import Batch, Ints, Words
 from foreshore.compute.flow.kernels.probing import ANY
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.shared import Shared
-from foreshore.compute.flow.spine import Mark, Spine
+from foreshore.compute.flow.spine import ANY_ROW, Mark, Spine
 from foreshore.update import Timestamp
 
 
@@ -30,6 +30,7 @@ class Readable(Protocol):
         added: Ints,
         before: Timestamp,
         most: int = ANY,
+        where: Words = ANY_ROW,
     ) -> Batch:
         """Return what `Spine.joined` does."""
         ...
@@ -48,7 +49,7 @@ class Arranged:
     def was_empty(self) -> bool:
         """Whether it had no rows before what is staged."""
         mark = self._mark
-        return not len(self.spine) if mark is None else not mark.runs and not mark.used
+        return not len(self.spine) if mark is None else mark.is_empty
 
     def is_indexed(self, key: int) -> bool:
         """Whether a look-up by a key has no index to make first."""
@@ -74,9 +75,10 @@ class Arranged:
         added: Ints,
         before: Timestamp,
         most: int = ANY,
+        where: Words = ANY_ROW,
     ) -> Batch:
         """Return what `Spine.joined` does."""
-        return self.spine.joined(key, batch, kept, added, before, most)
+        return self.spine.joined(key, batch, kept, added, before, most, where)
 
     def commit(self) -> None:
         """Keep what was staged."""

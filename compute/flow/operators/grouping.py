@@ -7,7 +7,7 @@ from foreshore.compute.flow.kernels import equal, groups, rows
 from foreshore.compute.flow.operators.operator import Window
 from foreshore.compute.flow.sums import Points
 
-MANY = 1 << 13  # updates from which on equal ones are looked for first
+MANY = 1 << 13  # updates from which on those that may be equal are looked for first
 _NO_BYTES = np.zeros(0, np.uint8)
 _NO_INTS = np.zeros(0, np.int64)
 
@@ -16,7 +16,21 @@ def grouped(updates: Batch, key: int, seed: int) -> tuple[Ints, Hashes]:
     """Return an order of updates by their first `key` words and time, and the hashes of these."""
     hashes = np.empty(len(updates), np.uint64)
     rows.hash_keys(updates.words, key, np.uint64(seed), hashes)
-    return groups.group_rows(hashes, updates.words, updates.times, key), hashes
+    return _in_groups(updates, key, hashes), hashes
+
+
+def _in_groups(updates: Batch, key: int, hashes: Hashes) -> Ints:
+    """Return an order of updates by their first `key` words and time, given the hashes of these.
+
+    Many of one time are sorted by their hashes, which is faster, and puts groups in the order of
+    the slots of a table of sums.
+    """
+    words, times = updates.words, updates.times
+    if len(updates) >= MANY and (times == times[0]).all():
+        in_order, places = rows.sort_hashes(hashes)
+        if groups.are_groups(in_order, places, words, key):
+            return places.astype(np.int64)
+    return groups.group_rows(hashes, words, times, key)
 
 
 def sorted_groups(updates: Batch, key: int, seed: int) -> tuple[Ints, Hashes]:
@@ -58,7 +72,7 @@ def consolidated(batch: Batch, seed: int) -> Batch:
 
 def _added_up(batch: Batch, hashes: Hashes) -> Batch:
     """Return updates with equal ones added up, given the hashes of all words."""
-    order = groups.group_rows(hashes, batch.words, batch.times, batch.width)
+    order = _in_groups(batch, batch.width, hashes)
     _, words, times, diffs = rows.gather_consolidated(
         order, hashes, batch.words, batch.times, batch.diffs, np.int64(-(1 << 63))
     )

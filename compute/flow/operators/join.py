@@ -14,6 +14,7 @@ from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, concat, empty
 from foreshore.compute.flow.bulk import Bulk
+from foreshore.compute.flow.conditions import Conditions
 from foreshore.compute.flow.kernels.probing import ANY, TooManyMatches
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.arranged import Arranged, ArrangedOnce, Readable
@@ -32,14 +33,15 @@ MANY = 1000  # rows of several times, beyond which those that cancel out are rem
 class Stage:
     """A look-up in an input, by the key with number `key` of what is arranged.
 
-    Of the rows that look up the words at `kept` remain, of those found the words at `added`; `then`
-    prepares the next key, or at the end the output.
+    Of the rows that look up the words at `kept` remain, of those found that fulfil `where`
+    (`conditions.py`) the words at `added`; `then` prepares the next key, or at the end the output.
     """
 
     input: int
     key: int
     kept: Ints
     added: Ints
+    where: Conditions
     then: Program
 
 
@@ -176,7 +178,8 @@ class Join:
         work = 0
         for number, stage in enumerate(stages):
             most = MOST_MATCHES if len(rows) > 1 else ANY
-            args = stage.key, rows, stage.kept, stage.added, before(stage.input), most
+            time, where = before(stage.input), stage.where.bounds
+            args = stage.key, rows, stage.kept, stage.added, time, most, where
             try:
                 found = self._of(stage).joined(*args)
             except TooManyMatches:

@@ -111,7 +111,14 @@ class SpreadJoin(Join):
             arranged = self._spread[stage.input]
             width = len(arranged.spine.keys[stage.key])
             rows = self._sent(rows, program.strings, width, to_one=stage.key == 0)
-            rows = arranged.joined(stage.key, rows, stage.kept, stage.added, before(stage.input))
+            rows = arranged.joined(
+                stage.key,
+                rows,
+                stage.kept,
+                stage.added,
+                before(stage.input),
+                where=stage.where.bounds,
+            )
             work += len(rows)
             program = stage.then
             rows = program.run(rows, self._context)

@@ -284,6 +284,7 @@ def test_window_is_small_only_if_what_it_looks_up_is_indexed(
 def test_threads_share_a_collection(bulk: DuckDbEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are added, rows inserted and looked up, and runs merged, each on a thread of its own."""
     monkeypatch.setattr(spine, "TAIL_ROWS", 16)
+    monkeypatch.setattr(spine, "UNSORTED", 20)
     monkeypatch.setattr(spine, "MERGE_BUDGET", 64)
     monkeypatch.setattr(collection, "KEPT_TIMES", 0)
     columns = tuple(ColumnType(INT8, False) for _ in range(3))

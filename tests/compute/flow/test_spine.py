@@ -50,6 +50,7 @@ def test_look_ups_do_not_depend_on_maintenance(
     monkeypatch.setattr(spines, "TAIL_ROWS", tail_rows)
     monkeypatch.setattr(spines, "MERGE_BUDGET", 7)
     monkeypatch.setattr(spines, "CROWDED", 5)
+    monkeypatch.setattr(spines, "UNSORTED", 20)
     random = Random(tail_rows)
     kept, plain = (Spine(KEYS, np.zeros(3, np.int64), Interner(), 1) for _ in range(2))
     rows: list[tuple[int, int, int]] = []
@@ -67,6 +68,13 @@ def test_look_ups_do_not_depend_on_maintenance(
         kept.compact(time - random.randrange(3))
         for _ in range(random.randrange(4)):
             kept.maintain()
+        if random.random() < 0.7:
+            continue  # nobody reads
+        mark = kept.mark()
+        kept.insert(batch(*[((0, 0, 0), time, 1)] * random.choice((1, 9))))
+        if random.random() < 0.5:
+            assert len(kept.runs) <= len(kept)  # which sorts
+        kept.restore(mark)
         wanted = [(key,) for key in range(6)]
         assert found(kept, 0, wanted, time + 1) == found(plain, 0, wanted, time + 1)
         both = [(c, b) for c in range(4) for b in range(3)]
@@ -77,8 +85,10 @@ def test_index_is_made_by_first_look_up_and_kept_by_merges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spines, "TAIL_ROWS", 4)
+    monkeypatch.setattr(spines, "UNSORTED", 40)
     spine = Spine(KEYS, np.zeros(3, np.int64), Interner(), 1)
     spine.insert(batch(*(((i, i % 3, 0), 1, 1) for i in range(40))))
+    spine.maintain()
     assert spine.is_indexed(0)
     assert not spine.is_indexed(1)
     size = spine.nbytes
@@ -95,9 +105,11 @@ def test_index_is_made_by_first_look_up_and_kept_by_merges(
 
 def test_merge_makes_no_index_that_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spines, "TAIL_ROWS", 4)
+    monkeypatch.setattr(spines, "UNSORTED", 40)
     spine = Spine(KEYS, np.zeros(3, np.int64), Interner(), 1)
     for time in (1, 2):
         spine.insert(batch(*(((i, i % 3, time), time, 1) for i in range(40))))
+        spine.maintain()
     while spine.maintain():
         continue
     assert len(spine.runs) == 1
@@ -115,3 +127,17 @@ def test_updates_of_run_are_arrays_that_kernels_are_compiled_for() -> None:
             assert array.shape == (100,)
             assert array.flags.c_contiguous
             assert array.flags.writeable
+
+
+def test_look_ups_leave_out_what_does_not_fulfil_conditions() -> None:
+    spine = Spine(KEYS, np.zeros(3, np.int64), Interner(), 1)
+    rows = [((i % 7, i % 5, i), 1, 1) for i in range(3 * spines.TAIL_ROWS // 4)]
+    spine.insert(batch(*rows))
+    spine.insert(batch(*(((i % 7, i % 5, -i), 1, 1) for i in range(1, 50))))
+    wanted = batch(*(((key, 0, 0), 0, 1) for key in range(7)))
+    # The last word within bounds; bit 1 of the second word says that it is NULL.
+    where = np.array([[2, -9, 99, 1, 1]])
+    pairs = spine.joined(0, wanted, NONE, np.arange(3), 2, where)
+    expected = [(i % 7, i % 5, i) for i in range(100) if not (i % 5) & 2]
+    expected += [(i % 7, i % 5, -i) for i in range(1, 10) if not (i % 5) & 2]
+    assert sorted(map(tuple, pairs.words.tolist())) == sorted(expected)
