@@ -7,8 +7,9 @@ import numpy as np
 
 from foreshore.compute.flow.batch import Batch, Hashes, Ints, Words
 from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels import first_rows, partition_rows, rows
 from foreshore.compute.flow.kernels import ordered as kernels
-from foreshore.compute.flow.kernels import partition_rows, rows
+from foreshore.compute.flow.kernels.probing import IN_ORDER
 from foreshore.compute.flow.operators.grouping import consolidated
 from foreshore.compute.flow.run import Run
 from foreshore.compute.flow.spine import Spine
@@ -54,6 +55,21 @@ class Following:
     rows: Ints
     words: Words
     before: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """Where groups begin and end in each run, by group and run.
+
+    `visited` are their first points, `arrays` the addresses of the words, times and diffs of the
+    `runs`, which are kept as long as these are used.
+    """
+
+    runs: tuple[Run, ...]
+    visited: Ints
+    begins: Ints
+    ends: Ints
+    arrays: Ints
 
 
 EAGER = 512  # runs of fewer updates are merged at once
@@ -127,6 +143,42 @@ class OrderedSpine(Spine):
         )  # fmt: skip
         return found, self._words(runs, places), counts
 
+    def first_rows_changed(self, points: Points, offset: int, limit: int, row: int) -> Batch:
+        """Return how the rows of groups from `offset` on, at most `limit`, change between points.
+
+        Of each row there are the words from `row` on.
+        """
+        groups = self._groups(points)
+        room = max(3 * len(points) + 16, 2 * self._near)
+        while True:
+            found, runs, places, diffs = (np.empty(room, np.int64) for _ in range(4))
+            size = first_rows.changed_first_rows(
+                groups.visited, points.times, points.first, groups.begins, groups.ends,
+                groups.arrays, *self._order(), offset, limit, found, runs, places, diffs,
+            )  # fmt: skip
+            if size <= room:
+                break
+            room = size
+        self._near = size
+        words = self._words(runs[:size], places[:size])[:, row:]
+        return Batch(np.ascontiguousarray(words), points.times[found[:size]], diffs[:size])
+
+    def _groups(self, points: Points) -> _Groups:
+        """Return where the groups of points are in the runs, in the order of their hashes."""
+        visited = np.flatnonzero(points.first)
+        if len(visited) >= IN_ORDER:
+            visited = visited[rows.sort_hashes(points.hashes[points.rows[visited]])[1]]
+        runs = [(number, run) for number, run in enumerate(self.runs) if len(run)]
+        shape = len(visited), len(self.runs)
+        begins, ends = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        arrays = np.zeros((len(self.runs), 3), np.int64)
+        for number, run in runs:
+            first_rows.locate(
+                visited, points.rows, points.hashes, points.words, self.key,
+                run.hashes, run.words, run.times, run.diffs, number, begins, ends, arrays,
+            )  # fmt: skip
+        return _Groups(self.runs, visited, begins, ends, arrays)
+
     def ends(
         self, points: Points, counts: Ints, *, first: bool, last: bool
     ) -> tuple[tuple[Ints, Words], tuple[Ints, Words]]:
@@ -135,10 +187,10 @@ class OrderedSpine(Spine):
         Those that nobody asks for are left out. Where `counts` is 0 the group has no rows.
         """
         runs, places = (np.empty((len(points), 2), np.int64) for _ in range(2))
-        kernels.group_ends(
-            points.rows, points.times, points.first, np.ascontiguousarray(counts),
-            points.hashes, points.words, self.key, first, last,
-            *self._arrays(), *self._order(), runs, places,
+        groups = self._groups(points)
+        first_rows.group_ends(
+            groups.visited, points.times, points.first, np.ascontiguousarray(counts), first, last,
+            groups.begins, groups.ends, groups.arrays, *self._order(), runs, places,
         )  # fmt: skip
         return self._taken(runs[:, 0], places[:, 0]), self._taken(runs[:, 1], places[:, 1])
 

@@ -22,6 +22,7 @@ from foreshore.compute.flow.kernels import compiled
 from foreshore.compute.flow.kernels.rows import pick_words
 from foreshore.compute.flow.ranks import Ranks
 from foreshore.compute.flow.sorter import Sorter
+from foreshore.compute.flow.sums import Points
 from foreshore.compute.flow.tail import Tail
 from foreshore.compute.protocol import DataflowDescription, IndexExport
 from foreshore.expr.columns import columns_of
@@ -164,6 +165,7 @@ def _maintain(view: Relation, bulk: DuckDbEngine) -> None:
     sorter.sorted(0)
     _use_second_key()
     _compute_ranks_anew()
+    _read_group()
     _forget()
 
 
@@ -184,6 +186,15 @@ def _compute_ranks_anew() -> None:
     ranks.settle()
     ranks.commit()
     ranks.begin_anew()
+
+
+def _read_group() -> None:
+    """Read all rows of a group, as lists do."""
+    rows = ordered.OrderedSpine(1, np.zeros(1, np.int64), Interner(), 1)
+    words, ones = np.ones((1, 1), np.int64), np.ones(1, np.int64)
+    rows.insert(Batch(words, ones, ones))
+    zeros, first = np.zeros(1, np.int64), np.ones(1, np.bool_)
+    rows.rows_at(Points(zeros, ones, first, rows.hashes(words), words), 0, 1)
 
 
 def _forget() -> None:

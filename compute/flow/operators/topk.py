@@ -11,7 +11,7 @@ from foreshore.compute.flow.kernels import groups
 from foreshore.compute.flow.layout import Layout
 from foreshore.compute.flow.operators.grouping import grouped, points_of
 from foreshore.compute.flow.operators.operator import Window
-from foreshore.compute.flow.operators.staged import StagedRows, changes_at
+from foreshore.compute.flow.operators.staged import StagedRows
 from foreshore.compute.flow.ordered import OrderedSpine
 from foreshore.compute.flow.program import Context, Program
 from foreshore.compute.flow.sums import SumTable
@@ -57,15 +57,14 @@ class TopK(StagedRows):
         points = points_of(order, hashes, updates, key, window)
         if self.kept is None:
             self._stage(updates)
-        else:
-            self._stage_growing(updates, seed)
-        found, words, counts = self._spine.rows_at(points, self._offset, self._limit)
-        if self.kept is not None:
-            first = (found, words, counts)
-            if self._offset:
-                first = self._spine.rows_at(points, 0, self.kept)
-            self._keep(changes_at(points, *first, seed))
-        return changes_at(points, found, words[:, self._row :], counts, seed)
+            return self._spine.first_rows_changed(points, self._offset, self._limit, self._row)
+        self._stage_growing(updates, seed)
+        found = first = self._spine.first_rows_changed(points, 0, self.kept, 0)
+        if self._offset:
+            found = self._spine.first_rows_changed(points, self._offset, self._limit, 0)
+        self._keep(first)
+        words = np.ascontiguousarray(found.words[:, self._row :])
+        return Batch(words, found.times, found.diffs)
 
 
 class Threshold:
