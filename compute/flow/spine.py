@@ -102,12 +102,14 @@ class Spine:
 
     def __len__(self) -> int:
         """Return the number of updates."""
-        return sum(map(len, (*self._runs, *self.unsorted))) + self.tail.used
+        sizes = [*map(len, self._runs), *map(len, self.unsorted)]
+        return sum(sizes) + self.tail.used
 
     @property
     def nbytes(self) -> int:
         """Return the size in memory."""
-        return sum(part.nbytes for part in (*self._runs, *self.unsorted)) + self.tail.nbytes
+        unsorted = sum(batch.nbytes for batch in self.unsorted)
+        return sum(run.nbytes for run in self._runs) + unsorted + self.tail.nbytes
 
     @property
     def runs(self) -> tuple[Run, ...]:

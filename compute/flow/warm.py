@@ -193,8 +193,8 @@ def _read_group() -> None:
     rows = ordered.OrderedSpine(1, np.zeros(1, np.int64), Interner(), 1)
     words, ones = np.ones((1, 1), np.int64), np.ones(1, np.int64)
     rows.insert(Batch(words, ones, ones))
-    zeros, first = np.zeros(1, np.int64), np.ones(1, np.bool_)
-    rows.rows_at(Points(zeros, ones, first, rows.hashes(words), words), 0, 1)
+    points = Points(np.zeros(1, np.int64), ones, ones, rows.hashes(words), words)
+    rows.rows_at(points, 0, 1)
 
 
 def _forget() -> None:

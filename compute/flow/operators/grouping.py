@@ -29,8 +29,10 @@ def _in_groups(updates: Batch, key: int, hashes: Hashes) -> Ints:
     if len(updates) >= MANY and (times == times[0]).all():
         in_order, places = rows.sort_hashes(hashes)
         if groups.are_groups(in_order, places, words, key):
-            return places.astype(np.int64)
-    return groups.group_rows(hashes, words, times, key)
+            by_hash: Ints = places.astype(np.int64)
+            return by_hash
+    order: Ints = groups.group_rows(hashes, words, times, key)
+    return order
 
 
 def sorted_groups(updates: Batch, key: int, seed: int) -> tuple[Ints, Hashes]:

@@ -137,7 +137,7 @@ def test_look_ups_leave_out_what_does_not_fulfil_conditions() -> None:
     wanted = batch(*(((key, 0, 0), 0, 1) for key in range(7)))
     # The last word within bounds; bit 1 of the second word says that it is NULL.
     where = np.array([[2, -9, 99, 1, 1]])
-    pairs = spine.joined(0, wanted, NONE, np.arange(3), 2, where)
+    pairs = spine.joined(0, wanted, NONE, np.arange(3), 2, where=where)
     expected = [(i % 7, i % 5, i) for i in range(100) if not (i % 5) & 2]
     expected += [(i % 7, i % 5, -i) for i in range(1, 10) if not (i % 5) & 2]
     assert sorted(map(tuple, pairs.words.tolist())) == sorted(expected)
