@@ -1,21 +1,32 @@
-"""`foreshore`, with the steps of its event loop's tasks, and of its replicas', measured."""
+"""`foreshore`, with the steps of its event loop's tasks measured from when it is ready."""
 
+import asyncio
 import sys
-from functools import partial
 from pathlib import Path
 
 import uvloop
 
-from foreshore.compute.controller import controller, process
 from foreshore.server import main
 
 sys.path.append(str(Path(__file__).parent.parent))
 
-from tests.loop_guard import measured
+from tests.loop_guard import MARK, measure_tasks
 
-REPLICA = (sys.executable, str(Path(__file__).parent / "guarded_replica.py"))
+
+def report(name: str, seconds: float) -> None:
+    """Say in the server's log which step was slow."""
+    print(f"{MARK}{seconds:.3f} s in {name}", file=sys.stderr, flush=True)
+
+
+def measured_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop like any other of a server, with its tasks measured."""
+    loop = new_event_loop()
+    measure_tasks(loop, report)
+    return loop
+
+
+new_event_loop = uvloop.new_event_loop
 
 if __name__ == "__main__":
-    uvloop.new_event_loop = measured(uvloop.new_event_loop)  # type: ignore[assignment]
-    vars(controller)["ProcessLauncher"] = partial(process.ProcessLauncher, REPLICA)
+    uvloop.new_event_loop = measured_loop  # type: ignore[assignment]
     main.main()

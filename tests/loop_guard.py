@@ -2,7 +2,7 @@
 
 What counts is the processor time of the loop's thread, so that a busy machine makes no difference.
 A server, whose loop is uvloop's, has the steps of its tasks measured (`guarded_server.py`) and says
-in its log which were slow; so have its replicas (`guarded_replica.py`). In this process asyncio's handles are measured, with a wider limit: the
+in its log which were slow. In this process asyncio's handles are measured, with a wider limit: the
 test, and replicas without a process of their own, work on the same loop.
 """
 
@@ -11,7 +11,6 @@ import faulthandler
 import gc
 import os
 import re
-import sys
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context
@@ -218,19 +217,3 @@ def measure_tasks(loop: asyncio.AbstractEventLoop, report: Report) -> None:
         )
 
     loop.set_task_factory(factory)
-
-
-def measured(
-    new_event_loop: Callable[[], asyncio.AbstractEventLoop],
-) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes loops like others, and says in the process's log which steps were slow."""
-
-    def report(name: str, seconds: float) -> None:
-        print(f"{MARK}{seconds:.3f} s in {name}", file=sys.stderr, flush=True)
-
-    def made() -> asyncio.AbstractEventLoop:
-        loop = new_event_loop()
-        measure_tasks(loop, report)
-        return loop
-
-    return made

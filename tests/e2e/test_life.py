@@ -101,12 +101,6 @@ def test_a_statement_that_fails_leaves_others_alone(server: Server) -> None:
         assert one.execute("SELECT i FROM alone").fetchall() == [(2,)]
 
 
-def test_the_loops_of_replicas_are_measured(server: Server) -> None:
-    commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in server.children()]
-    assert commands
-    assert all("guarded_replica.py" in each for each in commands)
-
-
 def test_a_copy_cut_short_leaves_nothing(server: Server) -> None:
     with server.connect() as watcher:
         watcher.execute("CREATE TABLE cut (i int)")
