@@ -484,7 +484,7 @@ def _shown(node: Node, bracketed: bool) -> str:
         case Node(kind="exists", args=(inner,)):
             assert inner is not None
             return f"exists ({_shown(inner, False)})"
-        case Node(kind="like_regex", args=(inner,), value=(pattern, flags)):
+        case Node(kind="like_regex", args=(inner,), value=(pattern, str(flags))):
             text = f"{_operand_text(inner, node)} like_regex {format_json(pattern)}"
             if flags:
                 text += f' flag "{"".join(f for f in "ismxq" if f in flags)}"'

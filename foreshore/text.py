@@ -17,7 +17,7 @@ The names accepted for reg* types are resolved elsewhere; only numbers are parse
 import re
 from collections.abc import Callable
 
-from foreshore import calendar, jsonpath
+from foreshore import bits, calendar, jsonpath
 from foreshore.array_text import SPACES, quote_element, split_array
 from foreshore.date_styles import styled_date, styled_timestamp
 from foreshore.datetime_text import parse_datetime
@@ -65,6 +65,7 @@ from foreshore.structured_text import (
     syntax_error,
 )
 from foreshore.types import (
+    BIT_TYPES,
     CONTAINERS,
     INT2,
     OID,
@@ -443,6 +444,15 @@ def _format_float4_datum(datum: Datum, type: SqlType, style: OutputStyle) -> str
     return format_float4(float(datum), style.float_digits)
 
 
+def _parse_bits(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    return bits.stored_bits(bits.checked(bits.parse_bits(text), type))
+
+
+def _format_bits(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, bytes), datum
+    return bits.bits_of(datum)
+
+
 def _parse_jsonpath(text: str, type: SqlType, zone: str, now: int | None) -> str:
     return jsonpath.shown(jsonpath.parse(text))
 
@@ -466,6 +476,7 @@ _PARSERS: dict[str, _Parser] = {
     "mz_timestamp": parse_mz_timestamp,
     "inet": _parse_address,
     "cidr": _parse_address,
+    **dict.fromkeys(BIT_TYPES, _parse_bits),
     "macaddr": lambda text, type, zone, now: parse_mac(text),
     "array": _parse_array,
     **dict.fromkeys(UNSIGNED, parse_unsigned),
@@ -493,6 +504,7 @@ _FORMATTERS: dict[str, _Formatter] = {
     "inet": _format_address,
     "cidr": _format_address,
     "macaddr": _format_mac,
+    **dict.fromkeys(BIT_TYPES, _format_bits),
     "array": _format_array,
     **dict.fromkeys(UNSIGNED, format_unsigned),
     **dict.fromkeys(("record", *CONTAINERS), _format_structured),

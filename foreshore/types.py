@@ -16,6 +16,7 @@ records, used by kernels, and seen by the bulk engines:
     jsonb              utf8 in PostgreSQL's output form (keys sorted and unique)
     enums              utf8, ordered (`enum_labels.py`)
     ranges             bytes, ordered (`ranges.py`)
+    bit, varbit        bytes, ordered (`bits.py`)
     inet, cidr         bytes, ordered (`network.py`); macaddr: 6 bytes
     arrays             list<element>, one-dimensional
     record, list, map  bytes, ordered (`structured.py`)
@@ -180,6 +181,8 @@ TYPES: dict[str, TypeInfo] = {
     "void": TypeInfo(2278, 0, "P", False, 4, pa.string(), "void"),
     "uuid": TypeInfo(2950, 2951, "U", False, 16, pa.binary(), "uuid"),
     "jsonb": TypeInfo(3802, 3807, "U", False, -1, pa.string(), "jsonb"),
+    "bit": TypeInfo(1560, 1561, "V", False, -1, pa.binary(), "bit"),
+    "varbit": TypeInfo(1562, 1563, "V", True, -1, pa.binary(), "bit varying"),
     "jsonpath": TypeInfo(4072, 4073, "U", False, -1, pa.string(), "jsonpath"),
     "regnamespace": TypeInfo(4089, 4090, "N", False, 4, pa.int64(), "regnamespace"),
     **{
@@ -206,6 +209,7 @@ TYPES: dict[str, TypeInfo] = {
 
 BOOL = SqlType("bool")
 BYTEA = SqlType("bytea")
+BIT = SqlType("bit")  # of any length; as people write it, it has length 1
 INT2 = SqlType("int2")
 INT4 = SqlType("int4")
 INT8 = SqlType("int8")
@@ -246,7 +250,7 @@ MZ_TIMESTAMP = SqlType("mz_timestamp")
 OTHER_TYPES = {
     "tid": 27, "xid": 28, "cid": 29, "xml": 142, "point": 600, "lseg": 601,
     "path": 602, "box": 603, "polygon": 604, "line": 628, "circle": 718, "money": 790,
-    "bit": 1560, "varbit": 1562, "timetz": 1266, "refcursor": 1790,
+    "timetz": 1266, "refcursor": 1790,
     "regprocedure": 2202, "regoper": 2203, "regoperator": 2204, "cstring": 2275, "any": 2276,
     "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
     "anynonarray": 2776, "pg_lsn": 3220, "tsvector": 3614, "tsquery": 3615,
@@ -274,7 +278,8 @@ NETWORK_TYPES = frozenset({"inet", "cidr", "macaddr"})
 # Types whose physical forms are bytes that sort as their values do.
 CONTAINERS = frozenset({"list", "map"})
 STRUCTURED = CONTAINERS | {"record", "shaped"}
-SORTED_BYTES = RANGE_TYPES | NETWORK_TYPES | STRUCTURED | {"uint8"}
+BIT_TYPES = frozenset({"bit", "varbit"})
+SORTED_BYTES = RANGE_TYPES | NETWORK_TYPES | STRUCTURED | BIT_TYPES | {"uint8"}
 UNSIGNED = frozenset({"uint2", "uint4", "uint8"})
 
 
@@ -425,6 +430,8 @@ def written_type(type: SqlType) -> str:
         return f"{written_type(item_of(type))}[][]"
     if type.name in CONTAINERS:
         return _container(type.name, written_type(item_of(type)))
+    if type == SqlType("bit"):
+        return '"bit"'  # bit alone has length 1
     return "bpchar" if type == BPCHAR else format_type(type)
 
 

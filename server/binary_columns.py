@@ -17,7 +17,7 @@ from foreshore.numbers import numbers_of, scale_of, shown
 from foreshore.output_style import OutputStyle
 from foreshore.server.numeric_columns import numeric_columns
 from foreshore.server.text_columns import list_offsets, text_column
-from foreshore.types import INT2, OID, RANGE_TYPES, STRUCTURED, UNSIGNED, SqlType, oid_of
+from foreshore.types import BIT_TYPES, INT2, OID, RANGE_TYPES, STRUCTURED, UNSIGNED, SqlType, oid_of
 
 EPOCH_DAYS = 10_957  # from 1970-01-01 to PostgreSQL's epoch, 2000-01-01
 EPOCH_MICROS = EPOCH_DAYS * 86_400_000_000
@@ -227,7 +227,7 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     "array": _array,
-    **dict.fromkeys(RANGE_TYPES | STRUCTURED | UNSIGNED | {"inet", "cidr"}, _by_cells),
+    **dict.fromkeys(RANGE_TYPES | STRUCTURED | UNSIGNED | BIT_TYPES | {"inet", "cidr"}, _by_cells),
     "int2vector": _vector,
     "oidvector": _vector,
     "mz_timestamp": _int8,

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 from foreshore import calendar
+from foreshore.bits import padded_bytes
 from foreshore.errors import UndefinedFunction
 from foreshore.float_text import format_float8
 from foreshore.network import address_of
@@ -28,7 +29,7 @@ from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, number_byt
 from foreshore.shaped import shaped_of
 from foreshore.structured import values_of
 from foreshore.text import format_text
-from foreshore.types import INT2, OID, RANGE_TYPES, SqlType, item_of, oid_of
+from foreshore.types import BIT_TYPES, INT2, OID, RANGE_TYPES, SqlType, item_of, oid_of
 
 Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not None
 
@@ -121,6 +122,11 @@ def binary_cell(type: SqlType) -> Cell:
             return _array_cell(OID, 0)
         case _:
             raise UndefinedFunction(f"no binary output function available for type {type}")
+
+
+def _bits(value: bytes, style: OutputStyle) -> bytes:
+    length, data = padded_bytes(value)
+    return _sized(_LENGTH.pack(length) + data)
 
 
 def _address(value: bytes, *, is_cidr: bool) -> bytes:
@@ -237,6 +243,7 @@ _BINARY: dict[str, Cell] = {
     "bool": lambda value, style: b"\0\0\0\x01\x01" if value else b"\0\0\0\x01\0",
     "bytea": lambda value, style: _sized(value),
     "macaddr": lambda value, style: _sized(value),
+    **dict.fromkeys(BIT_TYPES, _bits),
     "uuid": lambda value, style: _sized(value),
     **dict.fromkeys(("jsonb", "jsonpath"), lambda value, style: _sized(b"\x01" + value.encode())),
     "void": lambda value, style: b"\0\0\0\0",

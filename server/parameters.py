@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from foreshore import numbers
+from foreshore.bits import checked, stored_bits
 from foreshore.errors import (
     DataError,
     DatetimeFieldOverflow,
@@ -161,6 +162,14 @@ def _jsonb(value: Bytes, type: SqlType) -> str:
     if value[0] != 1:
         raise InvalidBinaryRepresentation(f"unsupported jsonb version number {value[0]}")
     return canonical_json(decode_text(value[1:]))
+
+
+def _bits(value: Bytes, type: SqlType) -> bytes:
+    count, data = int.from_bytes(value[:4], "big"), bytes(value[4:])
+    if count > 8 * len(data) or len(data) != (count + 7) // 8:
+        raise IndexError
+    bits = format(int.from_bytes(data, "big"), f"0{8 * len(data)}b")[:count] if count else ""
+    return stored_bits(checked(bits, type))
 
 
 def _jsonpath(value: Bytes, type: SqlType) -> Datum:
@@ -364,6 +373,8 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     "json": lambda value, type: written_json(decode_text(value)),
     "jsonb": _jsonb,
     "jsonpath": _jsonpath,
+    "bit": _bits,
+    "varbit": _bits,
     "int2": _unpacker("h"),
     "int4": _unpacker("i"),
     "int8": _unpacker("q"),

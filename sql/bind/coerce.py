@@ -9,6 +9,7 @@ type.
 from collections.abc import Sequence
 from contextlib import suppress
 
+from foreshore.bits import fitted, parse_bits
 from foreshore.errors import CannotCoerce, DataError, DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.casting import array_of_text, is_of_sized_strings
@@ -26,6 +27,7 @@ from foreshore.shaped import has_shape
 from foreshore.sql.planning import Planning, located
 from foreshore.text import parse_text
 from foreshore.types import (
+    BIT_TYPES,
     DATE,
     INT4,
     NUMBER,
@@ -179,6 +181,9 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
                 return literal_of_number(text)
         if target.name in ("varchar", "bpchar") and target.length is not None:
             text = text[: target.length]
+        elif target.name in BIT_TYPES:
+            with located(at):
+                text = fitted(parse_bits(text), target)
         elif is_of_sized_strings(target):
             with located(at):
                 return Literal(array_of_text(text, target), target)

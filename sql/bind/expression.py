@@ -52,7 +52,8 @@ from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, as_records, refused_in
 from foreshore.sql.bind.type_names import domain_of_name, type_of_name
 from foreshore.sql.planning import Planning, located
-from foreshore.types import BOOL, NUMBER, NUMERIC, TEXT, UNKNOWN, SqlType
+from foreshore.text import parse_text
+from foreshore.types import BIT, BOOL, NUMBER, NUMERIC, TEXT, UNKNOWN, SqlType
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
@@ -176,8 +177,9 @@ class ExpressionBinder:
                 return self._collate(expr)
             case ast.Field(arg=arg, name=name, at=at):
                 return self._field(arg, name, at)
-            case ast.Bits(at=at):
-                raise FeatureNotSupported("bit strings are not supported", position=at + 1)
+            case ast.Bits(text=text, at=at):
+                with located(at):
+                    return Literal(parse_text(text, BIT), BIT)
             case ast.Star(qualifier=parts, at=at) if parts:
                 table = resolve_qualifier(self.planning, self.scope, parts, at)
                 return row_of_table(*table, at)

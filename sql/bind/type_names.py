@@ -2,6 +2,7 @@
 
 import re
 
+from foreshore.bits import MOST_BITS
 from foreshore.domain import Domain
 from foreshore.errors import (
     FeatureNotSupported,
@@ -15,6 +16,7 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.text_edits import Edit
 from foreshore.types import (
+    BIT_TYPES,
     CONTAINERS,
     NUMBER,
     NUMERIC,
@@ -34,8 +36,6 @@ _ALIASES = {"decimal": "numeric", "string": "text", "bytes": "bytea"}
 _DIGITS = frozenset({"time", "timestamp", "timestamptz", "interval"})
 _UNSUPPORTED_TYPES = frozenset(
     [
-        "bit",
-        "varbit",
         "box",
         "circle",
         "cstring",
@@ -182,6 +182,19 @@ def qualified_types(planning: Planning, text: str, text_at: int) -> list[Edit]:
     ]
 
 
+def _bits(word: str, length: int, position: int) -> SqlType:
+    shown = "varbit" if word == "varbit" else "bit"
+    if length < 1:
+        raise InvalidParameterValue(
+            f"length for type {shown} must be at least 1", position=position
+        )
+    if length > MOST_BITS:
+        raise InvalidParameterValue(
+            f"length for type {shown} cannot exceed {MOST_BITS}", position=position
+        )
+    return SqlType(word, length)
+
+
 def _modified(word: str, modifiers: tuple[int, ...], at: int) -> SqlType:
     if not modifiers:
         return NUMBER if word == "numeric" else SqlType(word)
@@ -218,6 +231,8 @@ def _modified(word: str, modifiers: tuple[int, ...], at: int) -> SqlType:
                 f"length for type {shown} cannot exceed 10485760", position=position
             )
         return SqlType(word, length)
+    if word in BIT_TYPES:
+        return _bits(word, modifiers[0], position)
     if word in _DIGITS:
         return SqlType(word, min(modifiers[0], 6))
     raise SyntaxError_(f'type modifier is not allowed for type "{word}"', position=position)

@@ -24,6 +24,7 @@ from foreshore.expr.functions.spreads import SPREADS
 from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar
 from foreshore.ranges import BOUNDS, multirange_of
 from foreshore.types import (
+    BIT_TYPES,
     BOOL,
     BYTEA,
     FLOAT4,
@@ -184,7 +185,7 @@ def _extreme(function: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate
             return None
         if type.name in STRUCTURED and type.name != "shaped":
             return None
-        if type.name == "macaddr":
+        if type.name in ("macaddr", *BIT_TYPES):
             return None
         if type.name == "cidr":
             type = SqlType("inet")

@@ -42,7 +42,7 @@ from foreshore.expr.functions.quotients import either_error, with_errors
 from foreshore.expr.functions.rows import Failure, collect, out_of_range, rowwise
 from foreshore.network import address_of, address_text
 from foreshore.text import format_text, limit_length, parse_text, truncate_name
-from foreshore.types import NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
+from foreshore.types import BIT_TYPES, NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
 
 INTEGERS = ("int2", "int4", "int8")
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
@@ -488,7 +488,7 @@ def _declare_text_casts() -> None:
             hidden(f"assign({source},{target})", source, target, _to_string(_limit), fallible=True)
     for source in STRINGS:
         for target in others:
-            if target not in STRINGS:
+            if target not in STRINGS and target not in BIT_TYPES:
                 key = f"cast({source},{target})"
                 hidden(key, source, target, _from_string, fallible=True)
 

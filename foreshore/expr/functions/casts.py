@@ -16,7 +16,7 @@ from foreshore.expr.functions.function import (
     type_key,
 )
 from foreshore.ranges import MULTIRANGES
-from foreshore.types import NUMBER, NUMERIC, STRUCTURED, SqlType, array_of, item_of
+from foreshore.types import BIT_TYPES, NUMBER, NUMERIC, STRUCTURED, SqlType, array_of, item_of
 
 _PLANNED_SOURCES = ("numeric", "int2", "int4", "int8", "oid", "uint2", "uint4", "uint8")
 Context = OneOf["implicit", "assignment", "explicit"]
@@ -56,7 +56,8 @@ _add("implicit", "uint4>uint8,int8,numeric,float4,float8 uint8>numeric,float4,fl
 _add("explicit", "uint2>bool uint4>bool uint8>bool")
 for _many, _one in MULTIRANGES.items():
     _add("explicit", f"{_one}>{_many}")
-_add("implicit", "cidr>inet")
+_add("implicit", "cidr>inet bit>varbit varbit>bit")
+_add("explicit", "int4>bit int8>bit bit>int4,int8")
 _add("assignment", "inet>cidr")
 _add("assignment", "json>jsonb jsonb>json")
 _add("assignment", "oid>int8,int4 mz_timestamp>int8,numeric,timestamp,timestamptz")
@@ -172,7 +173,8 @@ def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved
     from_key = "anyarray" if source.element is not None else from_key
     to_name = "anyarray" if target.element is not None else to_key
     stem = "cast"
-    if context != "explicit" and to_key in ("varchar", "bpchar") and target.length is not None:
+    limited = ("varchar", "bpchar", *BIT_TYPES)
+    if context != "explicit" and to_key in limited and target.length is not None:
         stem = "assign"
     key = f"{stem}({from_key},{to_name})"
     assert key in BY_KEY, key
@@ -216,6 +218,8 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
             source.length is not None and source.length <= target.length
         )
     if s == "bpchar" and t in ("text", "varchar"):
+        return target.length is None
+    if s in BIT_TYPES and t in BIT_TYPES:
         return target.length is None
     if (s, t) == ("cidr", "inet"):
         return True

@@ -372,6 +372,8 @@ _SAME = [
     *sorted(RANGE_TYPES),
     "inet",
     "macaddr",
+    "bit",
+    "varbit",
     "oidvector",
     "int2vector",
 ]

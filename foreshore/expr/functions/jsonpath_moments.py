@@ -81,8 +81,8 @@ def _moment(found: re.Match[str]) -> Moment:
         clock = time(hours, minutes, seconds, int(fraction.ljust(6, "0") or 0))
     zone = None
     if found["zone"]:
-        hours, _, minutes = found["zone"][1:].partition(":")
-        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        east, _, rest = found["zone"][1:].partition(":")
+        offset = timedelta(hours=int(east), minutes=int(rest or 0))
         zone = timezone(-offset if found["zone"][0] == "-" else offset)
     kind = ("timestamp" if found["date"] else "time") if found["time"] else "date"
     at = datetime.combine(datetime(year, month, day).date(), clock, zone)

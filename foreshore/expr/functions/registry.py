@@ -62,6 +62,7 @@ _FAMILIES = (
     "templates",
     "template_reading",
     "octets",
+    "bit_strings",
     "unicode_forms",
     "checksums",
     "identifiers",

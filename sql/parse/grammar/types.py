@@ -67,6 +67,8 @@ class TypeParser(BaseParser):
         elif word in _TYPE_WORDS and token.token_type != TokenType.IDENTIFIER:
             if self._string_after_type():
                 spelling = self._spelling()
+                if word == "bit" and following and following.token_type in STRINGS:
+                    spelling.set("modifiers", [])  # of the constant's own length
                 if not (self._curr and self._curr.token_type in STRINGS):
                     self.fail(self._curr)
                 return located(exp.Cast(this=self._parse_primary(), to=spelling), token)
@@ -183,7 +185,10 @@ class TypeParser(BaseParser):
                         fields, modifiers = self._interval_fields()
                     name = "interval"
                 case "bit":
-                    self.unsupported("type bit", token.start)
+                    varying = self._take("varying")
+                    given = self._curr and self._curr.text == "("
+                    modifiers = self._integers() if given else ([] if varying else [1])
+                    name = "varbit" if varying else "bit"
                 case _:
                     name, modifiers = self._character_type(word)
         return TypeSpelling(name=[name], modifiers=modifiers, dimensions=0, fields=fields)
