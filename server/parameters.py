@@ -347,7 +347,7 @@ def _array(value: Bytes, type: SqlType) -> tuple[Datum, ...]:
     return tuple(items)
 
 
-_NUMBERS = {
+_NUMBERS: dict[str, np.dtype[Any]] = {
     "int2": np.dtype(">i2"),
     "int4": np.dtype(">i4"),
     "int8": np.dtype(">i8"),

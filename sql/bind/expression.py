@@ -220,7 +220,7 @@ class ExpressionBinder:
     def _parameter(self, index: int, at: int) -> Scalar:
         if self.planning.in_function:
             try:
-                return bind_column(self, ast.ColumnRef((f"${index}",), at))
+                return as_scalar(self, bind_column(self, ast.ColumnRef((f"${index}",), at)))
             except UndefinedColumn:
                 raise UndefinedParameter(
                     f"there is no parameter ${index}", position=at + 1

@@ -9,7 +9,7 @@ errors. An error within a condition makes it unknown.
 import math
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
+from typing import Any, cast
 
 from foreshore import numbers
 from foreshore.errors import DatabaseError
@@ -255,7 +255,7 @@ class _Run:
         return index
 
     def _levels(self, node: Node, value: Any) -> Iterator[tuple[Any, bool]]:
-        first, last = node.value  # type: ignore[misc]
+        first, last = cast(tuple[int, int], node.value)
         for found in self._below(value, 0, first, last):
             before, self.forgiving = self.forgiving, True
             try:
@@ -354,7 +354,8 @@ class _Run:
         try:
             return self.has_items(node.args[0], value)
         except Failure as failure:
-            return _unknown(failure)
+            _must_be_unknown(failure)
+            return None
 
     def _predicate(self, node: Node, value: Any) -> bool | None:
         """Return whether a test holds for any pair of items of its operands."""
@@ -368,7 +369,8 @@ class _Run:
                 else:
                     rights = list(self.items(node.args[1], value))
         except Failure as failure:
-            return _unknown(failure)
+            _must_be_unknown(failure)
+            return None
         found = unknown = False
         for left in lefts:
             for right in rights:
@@ -384,11 +386,10 @@ class _Run:
         return True if found else None if unknown else False
 
 
-def _unknown(failure: Failure) -> None:
-    """Return None for an error that makes a condition unknown; raise any other again."""
+def _must_be_unknown(failure: Failure) -> None:
+    """Raise an error again unless it makes a condition unknown."""
     if failure.text[:5] in ("0A000", "42704", "54000", "54001", "57014"):
         raise failure
-    return
 
 
 def _tested(node: Node, left: Any, right: Any) -> bool | None:
@@ -398,7 +399,7 @@ def _tested(node: Node, left: Any, right: Any) -> bool | None:
         return None
     if node.kind == "starts with":
         return left.startswith(right) if isinstance(right, str) else None
-    pattern, flags = node.value  # type: ignore[misc]
+    pattern, flags = cast(tuple[str, str], node.value)
     options = "i" if "i" in flags else ""
     options += "q" if "q" in flags else _about_newlines(pattern, flags, left)
     return matching(compile_regex(pattern, options), left).matches()
@@ -465,7 +466,7 @@ def _double(value: Any) -> Decimal:
     from foreshore.types import FLOAT8
 
     try:
-        number = parse_text(value, FLOAT8)
+        number = cast(float, parse_text(value, FLOAT8))
     except DatabaseError:
         number = math.nan
     if not math.isfinite(number):

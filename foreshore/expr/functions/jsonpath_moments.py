@@ -77,8 +77,8 @@ def _moment(found: re.Match[str]) -> Moment:
     clock = time()
     if found["time"]:
         whole, _, fraction = found["time"].partition(".")
-        hours, minutes, seconds = map(int, whole.split(":"))
-        clock = time(hours, minutes, seconds, int(fraction.ljust(6, "0") or 0))
+        hour, minute, second = map(int, whole.split(":"))
+        clock = time(hour, minute, second, int(fraction.ljust(6, "0") or 0))
     zone = None
     if found["zone"]:
         east, _, rest = found["zone"][1:].partition(":")

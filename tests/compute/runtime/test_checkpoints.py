@@ -252,7 +252,9 @@ def test_an_index_that_is_not_resumed_is_not_waited_for(
             assert env.compute.is_resuming(id_("u7"))
             deliver = env.compute._responses.deliver
 
-            def delivered(replica: Replica, message: Response, tables: list[pa.Table]) -> None:
+            def delivered(
+                replica: Replica, message: Response, tables: tuple[pa.Table, ...]
+            ) -> None:
                 deliver(replica, message, tables)
                 if isinstance(message, Checkpoints) and not message.begun:
                     found.append((env.compute.is_resuming(id_("u7")), bool(replica.checkpoints)))
