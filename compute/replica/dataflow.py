@@ -189,27 +189,31 @@ class DataflowState:
     def _resumed(self, resumed: Resumed, started: float, cpu: int) -> Sent:
         """Take a state over, advance it to `as_of`, and return the messages for it."""
         as_of = self.description.as_of
-        self._dataflow, self.errors = resumed.dataflow, resumed.errors
+        self._dataflow, errors = resumed.dataflow, resumed.errors
         self._dataflow.limit_memory(self.budget)
-        for id, index in list(self.indexes.items()):
-            index.rows = resumed.indexes[id]
         begin = resumed.upper
+        frontier = max(begin, as_of + 1)
         self.settled = resumed.settled
+        output = _nothing(self._columns)
         if begin <= as_of:
             deltas = {id: before(table, as_of + 1) for id, table in resumed.updates.items()}
             self._dataflow.merge_times(MergedTimes(((begin, as_of),)))  # nobody reads these
             if any(map(len, deltas.values())) or self._due(as_of + 1):
                 output = self._conformed(self._dataflow.step(begin, as_of + 1, deltas))
             else:
-                output = _nothing(self._columns)
                 self._dataflow.advanced(as_of + 1)
-            self._insert(output, as_of + 1)
+            errors.insert(output.errors, as_of + 1)
             if not output.is_empty:
                 self.settled = as_of + 1
-        self.frontier = max(begin, as_of + 1)
-        rest = {id: at_or_after(table, self.frontier) for id, table in resumed.updates.items()}
-        self._precede(self.frontier, {id: table for id, table in rest.items() if table.num_rows})
-        sent = self._messages.resumed(self.errors, self.frontier)
+        sent = self._messages.resumed(errors, frontier)
+        self.errors = errors  # from now on the loop may compact them beyond the frontier
+        for id, index in list(self.indexes.items()):
+            index.rows = resumed.indexes[id]
+        if begin <= as_of:
+            self._insert(output, as_of + 1)
+        self.frontier = frontier
+        rest = {id: at_or_after(table, frontier) for id, table in resumed.updates.items()}
+        self._precede(frontier, {id: table for id, table in rest.items() if table.num_rows})
         self._contents = {}
         self._messages.persisted = {}
         self.budget.check(self.memory)

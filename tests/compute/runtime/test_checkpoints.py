@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.checkpoint import state
 from foreshore.compute.checkpoint.manifest import (
     File,
@@ -37,6 +38,7 @@ from foreshore.compute.protocol import (
 )
 from foreshore.compute.replica import checkpoints
 from foreshore.compute.replica.dataflow import DataflowState
+from foreshore.compute.replica.export_messages import ExportMessages, Sent
 from foreshore.compute.replica.resume import check_fits, resume
 from foreshore.expr.ir import Column, Join, Relation
 from foreshore.ids import GlobalId
@@ -266,6 +268,27 @@ def test_an_index_that_is_not_resumed_is_not_waited_for(
 
     run(work)
     assert (False, True) in found  # u8 was hydrated, the other one not yet
+
+
+def test_a_view_resumes_while_another_replica_is_ahead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its errors are compacted as far as the shard is, on the event loop."""
+    states: list[DataflowState] = []
+    resumed, messages = DataflowState._resumed, ExportMessages.resumed
+
+    def noted(self: DataflowState, *arguments: Any) -> Sent:
+        states.append(self)
+        return resumed(self, *arguments)
+
+    def compacted(self: ExportMessages, errors: Arrangement, frontier: int) -> Sent:
+        states[-1].allow_compaction(id_("u9"), frontier + 10)
+        return messages(self, errors, frontier)
+
+    monkeypatch.setattr(DataflowState, "_resumed", noted)
+    monkeypatch.setattr(ExportMessages, "resumed", compacted)
+    assert scenario(tmp_path) == RIGHT
+    assert "dataflow failed" not in caplog.text
 
 
 def test_second_replica_resumes_from_the_first_ones_checkpoint(
