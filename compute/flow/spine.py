@@ -415,18 +415,18 @@ class Spine:
         places = self.keys[key]
         for run in runs:
             if key == 0:
-                left, right = probing.probe_run(
+                left, right, total = probing.probe_run(
                     wanted.hashes, wanted.order, batch.words, places,
                     run.hashes, run.words, run.times, before, most, where,
                 )  # fmt: skip
             else:
                 index = run.indexes[key - 1]
-                left, right = probing.probe_index(
+                left, right, total = probing.probe_index(
                     wanted.hashes, wanted.order, batch.words, places, index.hashes, index.places,
                     run.words, run.times, before, most, where,
                 )  # fmt: skip
             size += len(left)
-            if size > most:
+            if max(total, size) > most:
                 raise TooManyMatches
             if len(left):
                 other = Batch(run.words, run.times, run.diffs)
@@ -449,10 +449,12 @@ class Spine:
         if not tail.used:
             return empty(len(kept) + len(added))
         chains = tail.chains[key]
-        left, right = probing.probe_tail(
+        left, right, total = probing.probe_tail(
             wanted.hashes, wanted.order, batch.words, self.keys[key], chains.heads,
             chains.following, chains.hashes, tail.words, tail.times, before, most, where,
         )  # fmt: skip
+        if total > most:
+            raise TooManyMatches
         other = Batch(tail.words, tail.times, tail.diffs)
         return _pairs(left, right, batch, other, kept, added)
 

@@ -98,8 +98,8 @@ def same_key(a, i, b, j, places):
 def _with_hashes(wanted, order, hashes, most):
     """Return pairs of places of equal hashes: of rows that look up, and in sorted `hashes`.
 
-    From `IN_ORDER` rows on, `wanted` is sorted, and `order` has the row of each hash. Raises
-    TooManyMatches if they are more than `most`.
+    From `IN_ORDER` rows on, `wanted` is sorted, and `order` has the row of each hash. How many
+    pairs there are comes last; if that is more than `most`, none of them are returned.
     They are counted first: arrays that grow in a loop make it many times slower.
     """
     count = len(hashes)
@@ -129,10 +129,11 @@ def _with_hashes(wanted, order, hashes, most):
         while at < count and hashes[at] == wanted[i]:
             total += 1
             at += 1
+    room = total if total <= most else 0
+    left = np.empty(room, np.int64)
+    right = np.empty(room, np.int64)
     if total > most:
-        raise TooManyMatches
-    left = np.empty(total, np.int64)
-    right = np.empty(total, np.int64)
+        return left, right, total
     size = 0
     for i in range(len(wanted)):
         at = starts[i]
@@ -142,7 +143,7 @@ def _with_hashes(wanted, order, hashes, most):
             right[size] = at
             size += 1
             at += 1
-    return left, right
+    return left, right, total
 
 
 @inlined
@@ -185,19 +186,22 @@ def probe_run(wanted, order, keys, key, hashes, words, times, before, most, wher
     `wanted` are the hashes of the rows of `keys` in an `order`, which is empty if it is their own.
     The rows of `keys` begin with their key; that of the run's rows is at the places `key`. Times
     may be of length 1: the same for all. Rows of the run that do not fulfil `where` are left out.
-    Raises TooManyMatches if over `most` hashes are equal.
+    How many hashes are equal comes last; if they are more than `most`, no pairs are returned. A
+    kernel that raised would never let go of the arrays that it was given.
     """
-    left, right = _with_hashes(wanted, order, hashes, most)
-    return _confirmed(left, right, keys, key, words, times, before, where)
+    left, right, total = _with_hashes(wanted, order, hashes, most)
+    left, right = _confirmed(left, right, keys, key, words, times, before, where)
+    return left, right, total
 
 
 @kernel
 def probe_index(wanted, order, keys, key, hashes, places, words, times, before, most, where):
     """Return what `probe_run` does, for a run with an index of this key: hashes and places."""
-    left, right = _with_hashes(wanted, order, hashes, most)
+    left, right, total = _with_hashes(wanted, order, hashes, most)
     for p in range(len(right)):
         right[p] = places[right[p]]
-    return _confirmed(left, right, keys, key, words, times, before, where)
+    left, right = _confirmed(left, right, keys, key, words, times, before, where)
+    return left, right, total
 
 
 @kernel
@@ -212,10 +216,11 @@ def probe_tail(
         while at >= 0:
             total += hashes[at] == wanted[i]
             at = following[at]
+    room = total if total <= most else 0
+    left = np.empty(room, np.int64)
+    right = np.empty(room, np.int64)
     if total > most:
-        raise TooManyMatches
-    left = np.empty(total, np.int64)
-    right = np.empty(total, np.int64)
+        return left, right, total
     size = 0
     for i in range(len(wanted)):
         at = heads[wanted[i] & mask]
@@ -226,7 +231,8 @@ def probe_tail(
                 right[size] = at
                 size += 1
             at = following[at]
-    return _confirmed(left, right, keys, key, words, times, before, where)
+    left, right = _confirmed(left, right, keys, key, words, times, before, where)
+    return left, right, total
 
 
 @kernel

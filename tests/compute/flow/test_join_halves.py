@@ -1,17 +1,24 @@
 """A look-up that finds very many rows is made in parts, between which memory is looked at."""
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Input
 from foreshore.compute.flow import hydration
+from foreshore.compute.flow.batch import Batch
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.intern import Interner
+from foreshore.compute.flow.kernels.probing import TooManyMatches
 from foreshore.compute.flow.operators import join
+from foreshore.compute.flow.spine import Spine
 from foreshore.compute.memory_limit import MemoryBudget, MemoryLimitExceeded
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
@@ -52,6 +59,23 @@ def test_join_of_equal_keys_in_halves_is_exact(
     rows = [Counter({(key % 3, key): 1 for key in range(n)}) for n in (4, 40, 20, 41)]
     case = Case(Reduce(SAME_KEY, (column(0),), (count_all(),)), [{U2.id: each} for each in rows])
     check_maintained(engine, case)
+
+
+@pytest.mark.parametrize("rows", [10, 10_000], ids=["tail", "run"])
+def test_look_up_that_finds_too_much_keeps_nothing_in_memory(rows: int) -> None:
+    places = np.arange(2)
+    words = np.stack([np.zeros(rows, np.int64), np.arange(rows)], 1)
+    ones = np.ones(rows, np.int64)
+    spine = Spine([places[:1]], np.zeros(2, np.int64), Interner(), 7)
+    spine.insert(Batch(words, ones, ones))
+    wanted = Batch(np.zeros((2, 1), np.int64), np.ones(2, np.int64), np.ones(2, np.int64))
+    arrays = [spine.tail.words, wanted.words, *(run.words for run in spine.runs)]
+    left = [weakref.ref(array) for array in arrays]
+    with pytest.raises(TooManyMatches):
+        spine.joined(0, wanted, places[:0], places, 5, rows)
+    del arrays, spine, wanted, words
+    gc.collect()
+    assert not any(array() is not None for array in left)
 
 
 def updates(count: int, time: int) -> pa.Table:
