@@ -94,22 +94,25 @@ class Round:
         """Return how many rows of the inputs have changed."""
         return sum(len(self._fixed[number]) for number in self._sources if number in self._fixed)
 
-    def of_inputs(self, time: Timestamp, *, alone: bool) -> Batch:
+    def of_inputs(self, since: Timestamp, time: Timestamp, *, alone: bool) -> Batch:
         """Return the keys of what follows from the changes of the inputs at a time.
 
-        They meet the rows that are there, unless they are `alone`.
+        They meet the rows that are there, unless they are `alone`. The changes are all those from
+        `since` on: those in collections have times of their own, if times are merged.
         """
         found = {number: _at(updates, time) for number, updates in self._fixed.items()}
-        return self._following(found, time, alone=alone)
+        return self._following(found, since, time, alone=alone)
 
     def of_rows(self, updates: Batch, time: Timestamp) -> Batch:
         """Return the keys of what follows from changes of the value, by its own keys and ranks."""
         window = Window(0, 1)
         for operator in self._last:
             updates = operator.step(window, [updates])
-        return self._following({self._value: updates}, time, alone=False)
+        return self._following({self._value: updates}, time, time, alone=False)
 
-    def _following(self, found: dict[int, Batch], time: Timestamp, *, alone: bool) -> Batch:
+    def _following(
+        self, found: dict[int, Batch], since: Timestamp, time: Timestamp, *, alone: bool
+    ) -> Batch:
         window = Window(time, time + 1)
         for number in self._varying:
             operator = self._operators[number]
@@ -120,14 +123,21 @@ class Round:
             if not any(map(len, inputs)):
                 continue
             if isinstance(operator, Join):
-                found[number] = self._joined(number, operator, inputs, time, alone=alone)
+                found[number] = self._joined(number, operator, inputs, since, time, alone=alone)
             else:
                 found[number] = operator.step(window, inputs)
         top = found.get(self._top)
         return empty(self._distinct.key.words) if top is None else self._distinct.keys(top)
 
     def _joined(
-        self, number: int, join: Join, inputs: Sequence[Batch], time: Timestamp, *, alone: bool
+        self,
+        number: int,
+        join: Join,
+        inputs: Sequence[Batch],
+        since: Timestamp,
+        time: Timestamp,
+        *,
+        alone: bool,
     ) -> Batch:
         parts = []
         for place, updates in enumerate(inputs):
@@ -138,18 +148,19 @@ class Round:
                 self._reached[number, place].append(updates)
             elif alone:
                 continue
-            parts.append(join.follow(place, updates, self._before(number, place, time, of_value)))
+            last = len(inputs) if of_value else place
+            parts.append(join.follow(place, updates, self._before(number, last, since, time)))
         return concat(parts, join.layout.words)
 
     def _before(
-        self, number: int, place: int, time: Timestamp, of_value: bool
+        self, number: int, last: int, since: Timestamp, time: Timestamp
     ) -> Callable[[int], Timestamp]:
-        """Return before which time each other input of a join is read."""
+        """Return before which time each input of a join is read: with its changes up to `last`."""
 
         def before(input: int) -> Timestamp:
             if (number, input) in self._reached:
                 return ALWAYS
-            return time + 1 if of_value or input < place else time
+            return time + 1 if input < last else since
 
         return before
 

@@ -17,6 +17,7 @@ go through all rounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -101,7 +102,10 @@ class Fixpoint:
         if not self._begun:
             times = sorted({window.lower, *times})
         most = self._most(self._round.changed()) if self._begun and len(times) == 1 else None
-        found = [self._changes_at(time, most) for time in times]
+        found = [
+            self._changes_at(before + 1, time, most)
+            for before, time in pairwise([window.lower - 1, *times])
+        ]
         self.values = [concat(found, self.layout.words)]
         self._context.fail(self._port, self._errors.step(window, self._inner))
         return nothing
@@ -110,14 +114,17 @@ class Fixpoint:
         """Return how many rows a change may go through before all is computed anew."""
         return self._work // ANEW_SHARE if changed >= ANEW_LEAST else None
 
-    def _changes_at(self, time: Timestamp, most: int | None) -> Batch:
-        """Return the changes of the value at a time, which may take `most` rows if it is given."""
+    def _changes_at(self, since: Timestamp, time: Timestamp, most: int | None) -> Batch:
+        """Return the changes of the value at a time, which may take `most` rows if it is given.
+
+        Those of the inputs are all from `since` on.
+        """
         is_first = not self._staged_work
         anew = most is not None and self._round.changed() >= most
         noted = self._inner.failures()
         self._note(noted)
         if not anew:
-            counted = self._round.of_inputs(time, alone=is_first)
+            counted = self._round.of_inputs(since, time, alone=is_first)
             self._count(counted)
             anew = not self._rounds(time, len(counted), most)
         if anew:
@@ -126,7 +133,7 @@ class Fixpoint:
             self._take_failures_back(time)
             self._ranks.begin_anew()
             self._round.forget()
-            self._count(self._round.of_inputs(time, alone=True))
+            self._count(self._round.of_inputs(since, time, alone=True))
             self._staged_work = 0
             self._rounds(time, 0, None)
         self._round.keep(anew=anew)

@@ -19,6 +19,7 @@ from foreshore.compute.merged_times import MergedTimes, at_or_after
 from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription, SubscribeIndex
 from foreshore.expr.columns import columns_of
+from foreshore.expr.ir import Join, LocalGet, Project, Relation, Union
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import TEXT, ColumnType
@@ -32,8 +33,9 @@ from tests.compute.cases import (
     rows_of,
     schema_of,
 )
+from tests.compute.flow.test_loop import DISTANCES, EDGES, distinct, graphs, rec
 from tests.compute.flow.test_paced_windows import NUMBERED, feed, hydrated, numbered, steps, toggled
-from tests.compute.plans import PLANS
+from tests.compute.plans import PLANS, column
 from tests.compute.runtime.harness import contents, id_, rows
 from tests.compute.without_bulk import WithoutBulk
 from tests.effort import examples
@@ -124,6 +126,37 @@ def test_each_operator_is_exact_at_times_that_are_not_merged(
             check_merging(bulk, case, random)
         except Unsupported as error:
             pytest.skip(str(error))
+
+
+TWICE = rec(  # two steps at once, over inputs that change at different times
+    distinct(
+        Union(
+            (
+                EDGES,
+                Project(
+                    Join(
+                        (LocalGet(1, EDGES.columns), EDGES, EDGES),
+                        ((column(1), column(2)), (column(3), column(4))),
+                    ),
+                    (0, 5),
+                ),
+            )
+        ),
+        2,
+    )
+)
+
+
+@pytest.mark.parametrize("relation", [TWICE, DISTANCES], ids=["ranks", "iterations"])
+def test_recursions_are_exact_at_times_that_are_not_merged(
+    bulk: DuckDbEngine, relation: Relation
+) -> None:
+    random = Random(0)
+    for _ in range(examples(40)):
+        nodes, times = random.randint(2, 5), random.randint(3, 9)
+        history = graphs(random, nodes, times, nodes + 3)
+        cuts = frozenset(random.sample(range(2, times + 1), random.randint(0, times - 1)))
+        check_merging(bulk, Case(relation, history, cuts), random)
 
 
 # --- a replica ------------------------------------------------------------------------------
