@@ -29,7 +29,7 @@ from foreshore.expr.traversal import inputs_of
 
 def is_monotonic(relation: Relation, values: Mapping[int, Relation] | None = None) -> bool:
     """Return whether `relation` never loses rows; `values` are those of Lets around it."""
-    known: dict[int, Relation] = dict(values or {})
+    known = values or {}
     found: dict[int, bool] = {}
 
     def check(node: Relation) -> bool:
@@ -41,7 +41,7 @@ def is_monotonic(relation: Relation, values: Mapping[int, Relation] | None = Non
                     found[number] = number in known and check(known[number])
                 return found[number]
             case Let(number=number, value=value, body=body):
-                known[number] = value
+                found[number] = check(value)  # another Let may have had the number before
                 return check(body)
             case Constant(rows=rows):
                 return all(count > 0 for _, count in rows)

@@ -127,6 +127,7 @@ def test_a_plan_is_monotonic_if_no_row_of_it_leaves() -> None:
     assert is_monotonic(Reduce(t, (a,), ()))
     assert is_monotonic(Let(0, t, Join((value, t))))
     assert not is_monotonic(Let(0, u, Join((value, t))))
+    assert not is_monotonic(Union((Let(0, t, value), Let(0, u, value))))
     assert not is_monotonic(Filter(u, ()))
     assert not is_monotonic(Union((t, Negate(t))))
     assert not is_monotonic(Reduce(t, (a,), (count_all(),)))
