@@ -18,7 +18,7 @@ from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.expr.columns import columns_of
 from foreshore.expr.datum import from_array, to_array
-from foreshore.expr.ir import Get, Relation
+from foreshore.expr.ir import Get, Let, LocalGet, Relation
 from foreshore.expr.traversal import sources_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import TEXT, ColumnType, RelationDesc
@@ -127,6 +127,15 @@ def run(engine: Engine, case: Case) -> list[Output]:
         return outputs
     finally:
         dataflow.close()
+
+
+def reads_all(relation: Relation) -> bool:
+    """Whether the value of each Let is read in its body."""
+    return all(
+        any(isinstance(n, LocalGet) and n.number == node.number for n in walk_relations(node.body))
+        for node in walk_relations(relation)
+        if isinstance(node, Let)
+    )
 
 
 def check_maintained(engine: Engine, case: Case, *, counts_errors: bool = True) -> None:

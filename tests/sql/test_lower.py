@@ -36,6 +36,7 @@ from foreshore.expr.traversal import walk_relations
 from foreshore.ids import GlobalId
 from foreshore.sql.lower.lower import lower
 from foreshore.types import BOOL, INT4, INT8
+from tests.compute.cases import reads_all
 from tests.effort import examples
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, bound_relations, contents, fallible
@@ -71,19 +72,10 @@ def test_lowered_plan_gives_same_rows(relation: Relation, tables: dict[GlobalId,
     assert evaluate(lowered(relation), tables) == evaluate(relation, tables)
 
 
-def _reads_all(relation: Relation) -> bool:
-    """Whether the value of each Let is read in its body."""
-    return all(
-        any(isinstance(n, LocalGet) and n.number == node.number for n in walk_relations(node.body))
-        for node in walk_relations(relation)
-        if isinstance(node, Let)
-    )
-
-
 @settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 @given(bound_relations(size=4, failing=True), contents())
 def test_lowered_plan_keeps_errors(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
-    assume(_reads_all(relation))  # what nobody reads is left out with its errors, as in PostgreSQL
+    assume(reads_all(relation))  # what nobody reads is left out with its errors, as in PostgreSQL
     expected, errors = evaluate(relation, tables, lenient=True)
     rows, found = evaluate(lowered(relation), tables)
     assert bool(errors) <= bool(found)

@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.arrow_alone import use_arrow_alone
 from foreshore.types import (
     MAX_PLANNED_SCALE,
     NUMERIC,
@@ -31,6 +32,8 @@ from foreshore.types import (
     array_of,
     numeric_of_scale,
 )
+
+use_arrow_alone()  # before modules of functions make scalars
 
 
 class Signature(msgspec.Struct, frozen=True):

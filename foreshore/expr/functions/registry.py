@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 
-from foreshore.arrow_alone import use_arrow_alone
 from foreshore.errors import CannotCoerce, DatatypeMismatch, InternalError, UserError
 from foreshore.expr.bounds import never_overflows
 from foreshore.expr.columns import type_of
@@ -91,7 +90,6 @@ _FAMILIES = (
     "system",
 )
 
-use_arrow_alone()
 for _family in _FAMILIES:
     import_module(f"foreshore.expr.functions.{_family}")
 
