@@ -145,6 +145,12 @@ class Iteration:
             yield from operator.sizes()
         yield from self._errors.sizes()
 
+    def sizes_of_shared(self) -> Iterator[ArrangementSize]:
+        """Yield the sizes of the arrangements that all iterations share."""
+        for operator in self._operators:
+            if isinstance(operator, Join):
+                yield from operator.sizes_of_shared()
+
 
 def are_equal(some: Sequence[Batch], others: Sequence[Batch], seed: int) -> bool:
     """Whether updates, value by value, come to the same at each time."""

@@ -210,6 +210,7 @@ class Round:
         for operator in self._operators:
             if isinstance(operator, Join):
                 yield from operator.sizes()
+                yield from operator.sizes_of_shared()
 
 
 def varying(operators: Sequence[Operator], value: int) -> list[int]:

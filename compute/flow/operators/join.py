@@ -252,7 +252,13 @@ class Join:
                 arranged.spine.load(saved.part(number))
 
     def sizes(self) -> Iterator[ArrangementSize]:
-        """Yield the size of each arrangement."""
+        """Yield the size of each arrangement, but for those of all iterations of a recursion."""
         for _, arranged in self._own:
             if not isinstance(arranged, ArrangedOnce):
+                yield arranged.spine.size("rows")
+
+    def sizes_of_shared(self) -> Iterator[ArrangementSize]:
+        """Yield the size of each arrangement of all iterations of a recursion."""
+        for _, arranged in self._own:
+            if isinstance(arranged, ArrangedOnce):
                 yield arranged.spine.size("rows")

@@ -23,6 +23,7 @@ would wrap around, and the rounds might agree by that.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -303,15 +304,15 @@ class Loop:
     def sizes(self) -> Iterator[ArrangementSize]:
         """Yield the sizes of all iterations' arrangements, added up by their names."""
         found: dict[str, ArrangementSize] = {}
-        for each in list(self._iterations):
-            for size in each.sizes():
-                known = found.get(size.name, replace(size, records=0, batches=0, bytes=0))
-                found[size.name] = replace(
-                    known,
-                    records=known.records + size.records,
-                    batches=known.batches + size.batches,
-                    bytes=known.bytes + size.bytes,
-                )
+        of_each = chain.from_iterable(each.sizes() for each in list(self._iterations))
+        for size in chain(of_each, self._fresh.sizes_of_shared()):
+            known = found.get(size.name, replace(size, records=0, batches=0, bytes=0))
+            found[size.name] = replace(
+                known,
+                records=known.records + size.records,
+                batches=known.batches + size.batches,
+                bytes=known.bytes + size.bytes,
+            )
         yield from found.values()
         if self._contents is not None:
             yield from self._contents.sizes()
