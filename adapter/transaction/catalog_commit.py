@@ -216,7 +216,7 @@ class CatalogCommits:
                     name = None if is_altered else name_key(each)
                     coordinator.group.retire(each.id, name, time)
                 coordinator.holds.remove(each.id)
-                coordinator.keys.replace(each.id, {})
+                coordinator.keys.drop(each.id)
                 coordinator.subscriptions.forget(each.id)
         coordinator.changelogs.end_dropped(ends)
         coordinator.catalog.commit(change.transaction, time)

@@ -69,6 +69,19 @@ class KeyIndexes:
         else:
             self._indexes.pop(table, None)
 
+    def drop(self, table: GlobalId) -> None:
+        """Forget a table that was dropped, and do not build its indexes any more."""
+        self.replace(table, {})
+        self._end_building(table)
+
+    def _end_building(self, table: GlobalId) -> None:
+        """Let nobody wait for the indexes of a table any longer."""
+        done = self._building.pop(table, None)
+        if done is not None:
+            self._wanted.pop(table).set()
+            if not done.done():
+                done.set_result(None)
+
     def build(
         self,
         indexes: Sequence[KeyIndex],
@@ -97,6 +110,8 @@ class KeyIndexes:
         table, since = indexes[0].table, indexes[0].arrangement.since
         done = self._building[table]
         await _first(self._wanted[table].wait(), quiet())
+        if table not in self._building:
+            return  # it was dropped
 
         def prepared(found: pa.Table) -> list[Updates]:
             return [index.layout.updates(found) for index in indexes]
@@ -108,18 +123,21 @@ class KeyIndexes:
             done.exception()  # it is raised where the keys are needed
             return
         except BaseException as error:
+            if table not in self._building and isinstance(error, Exception):
+                return
             logger.exception("the keys of a table could not be read", extra={"table": table})
             done.set_exception(
                 DatabaseError(f"the keys of table {table} could not be read: {error}")
             )
             done.exception()  # it is raised where the keys are needed
             raise
+        if table not in self._building:
+            return
         for index, updates in zip(indexes, filled, strict=True):
             index.fill(updates, since)
             index.newest.advance(read_ts() + 1)
         self.replace(table, {index.constraint.name: index for index in indexes})
-        del self._building[table], self._wanted[table]
-        done.set_result(None)
+        self._end_building(table)
 
     async def ready(self, table: GlobalId) -> None:
         """Wait until the table's indexes are built; raises CollectionCorrupted if it is corrupt."""

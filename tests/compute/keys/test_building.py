@@ -8,6 +8,7 @@ import pytest
 from foreshore.compute.keys.key_index import KeyIndex
 from foreshore.compute.keys.key_indexes import KeyIndexes
 from foreshore.constraint import Unique
+from foreshore.errors import UndefinedObject
 from foreshore.storage.corruption import Corruptions
 from tests.compute.keys.test_key_index import DESC, T, table
 
@@ -47,3 +48,34 @@ def test_keys_are_built_once_they_are_needed_or_it_is_quiet(by: str) -> None:
         keys.close()
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_keys_of_a_table_that_is_dropped_are_not_built(
+    when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its rows cannot be read any more, which is no error."""
+
+    async def work() -> None:
+        keys = KeyIndexes(lambda _: 0, Corruptions())
+
+        async def quiet() -> None:
+            if when == "before":
+                await asyncio.Event().wait()
+
+        async def rows() -> pa.Table:
+            keys.drop(T)
+            raise UndefinedObject("the shard does not exist")
+
+        index = KeyIndex(T, Unique("key", (0, 1)), DESC, 5)
+        building = asyncio.create_task(keys.build([index], rows, lambda: 7, quiet))
+        await asyncio.sleep(0)
+        if when == "before":
+            keys.drop(T)
+        await building
+        await keys.ready(T)
+        assert keys.at_hand(T) == {}
+        keys.close()
+
+    asyncio.run(work())
+    assert not caplog.records
