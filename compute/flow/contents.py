@@ -1,6 +1,7 @@
 """The rows of several collections as they are now, kept to compute something anew from them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,10 +38,13 @@ class Contents:
         return sum(len(self._spines[place]) for place in places)
 
     def insert(self, place: int, updates: Batch) -> None:
-        """Stage updates."""
+        """Stage updates, whose rows may have further words: a shared collection may get more."""
         if self._marks is None:
             self._marks = [spine.mark() for spine in self._spines]
-        self._spines[place].insert(updates)
+        spine = self._spines[place]
+        if updates.width > spine.width:
+            updates = replace(updates, words=np.ascontiguousarray(updates.words[:, : spine.width]))
+        spine.insert(updates)
 
     def rows(self, place: int, time: Timestamp) -> Batch:
         """Return all rows, with what is staged, as updates at a time."""

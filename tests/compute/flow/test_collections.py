@@ -26,7 +26,20 @@ from foreshore.compute.output import Output
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import OutOfMemory
 from foreshore.expr.columns import columns_of
-from foreshore.expr.ir import Filter, Join, Literal, Project, Relation
+from foreshore.expr.ir import (
+    Aggregate,
+    Column,
+    Filter,
+    Join,
+    LetRec,
+    Literal,
+    LocalGet,
+    Map,
+    Project,
+    Reduce,
+    Relation,
+    Union,
+)
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
@@ -211,6 +224,30 @@ def test_reader_goes_over_to_collection_with_more_columns(bulk: DuckDbEngine) ->
     assert [len(spines) for spines in collections.sizes().values()] == [1]
     second.step(9, fails=False)
     first.step(9, fails=False)
+    first.check()
+    second.check()
+
+
+def test_recursion_goes_over_to_collection_with_more_columns(bulk: DuckDbEngine) -> None:
+    history = random_history(Random(2), times=TIMES)
+    collections = Collections(Interner(), 1)
+    key, one = U1.columns[0], Literal(1, INT4)
+    pairs = LocalGet(1, (key, ColumnType(INT4)))
+    found = Project(Join((pairs, Project(U1, (0,))), ((column(0), column(2)),)), (2, 1))
+    begun = Map(Project(U1, (0,)), (one,))
+    least = Reduce(
+        Union((begun, found)), (Column(0, key.type),), (Aggregate("min", (column(1),), INT4),)
+    )
+    recursion = LetRec((1,), (pairs.columns,), (least,), pairs)
+    first = Reader(recursion, history, 0, bulk, collections)
+    second = Reader(
+        Join((U1, U1), ((column(0), column(len(U1.columns))),)), history, 2, bulk, collections
+    )
+    first.step(3, fails=False)
+    first.step(7, fails=False)
+    assert [len(spines) for spines in collections.sizes().values()] == [1]
+    second.step(9, fails=False)
+    first.step(9, fails=True)
     first.check()
     second.check()
 
