@@ -263,10 +263,22 @@ def _level(binder: ExpressionBinder, used: list[Scalar], at: int) -> int:
 
     for scalar in used:
         map_scalar(scalar, look)
+    columns -= _levels_of_parameters(binder.scope)
     level = min(columns | aggregates, default=0)
     if level in aggregates:
         raise GroupingError("aggregate function calls cannot be nested", position=at + 1)
     return level
+
+
+def _levels_of_parameters(scope: Scope) -> set[int]:
+    """Return the levels that are no queries, but the parameters of a function."""
+    found, level = set(), 0
+    around: Scope | None = scope
+    while around is not None:
+        if around.parameters:
+            found.add(level)
+        level, around = level + 1, around.parent
+    return found
 
 
 def _aggregates_around(scope: Scope) -> dict[int, int]:

@@ -60,6 +60,7 @@ class Scope:
     lateral: bool = False  # the left side of a join as seen from its right side
     order: RowOrder = UNORDERED  # the order of the rows
     clause: "Clause | None" = None  # the clause that contains the subquery being bound
+    parameters: bool = False  # whether it is the row of a function's parameters, of no query
 
     def column(self, index: int) -> Column:
         """Return the column at `index`."""

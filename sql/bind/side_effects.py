@@ -68,6 +68,11 @@ def has_side_effects(scalar: Scalar) -> bool:
     return any(map(_is_side_effecting, walk_scalars(scalar)))
 
 
+def acts(scalar: Scalar) -> bool:
+    """Return whether `scalar` itself is a call that does more than read the session's state."""
+    return isinstance(scalar, Call) and scalar.number > 0 and scalar.function not in _READING
+
+
 def split_calls(
     relation: Relation, shown: Sequence[int] | None = None
 ) -> tuple[Relation, tuple[Scalar, ...]] | None:

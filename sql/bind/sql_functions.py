@@ -182,27 +182,30 @@ def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]
     return applied(result, values)
 
 
-def applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
+def applied(body: Scalar, values: tuple[Scalar, ...], once: frozenset[int] = frozenset()) -> Scalar:
     """Return `body`, whose only columns are its parameters, with `values` substituted.
 
     A larger value that occurs several times is computed once, as a column of the single row of
-    `(SELECT body FROM (SELECT value))`. So nested calls grow by the sum of their bodies.
+    `(SELECT body FROM (SELECT value))`. So nested calls grow by the sum of their bodies. Those
+    with the numbers `once` are, whatever their size.
     """
     uses = Counter[int]()
 
     def count(node: Scalar, depth: int) -> Scalar | None:
-        index = _parameter(node, depth)
+        index = parameter_of(node, depth)
         if index is not None:
             uses[index] += 1
         return None
 
     map_scalar(body, count)
-    shared = [i for i, value in enumerate(values) if uses[i] > 1 and not _is_small(value)]
+    shared = [
+        i for i, value in enumerate(values) if uses[i] > 1 and (i in once or not _is_small(value))
+    ]
     place = {index: i for i, index in enumerate(shared)}
     boundary = 1 if shared else 0
 
     def argument(node: Scalar, depth: int) -> Scalar | None:
-        index = _parameter(node, depth)
+        index = parameter_of(node, depth)
         if index is None:
             return None
         if index not in place:
@@ -218,7 +221,7 @@ def applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
     return ScalarSubquery(Project(Map(row, (applied,)), (len(shared),)), type_of(applied))
 
 
-def _parameter(node: Scalar, depth: int) -> int | None:
+def parameter_of(node: Scalar, depth: int) -> int | None:
     """Return the parameter for which `node` stands, at `depth` boundaries within the body."""
     if isinstance(node, Column) and depth == 0:
         return node.index

@@ -44,14 +44,16 @@ from foreshore.ids import GlobalId
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
-from foreshore.sql.bind.order import UNORDERED, RowOrder
+from foreshore.sql.bind.order import RowOrder
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT
-from foreshore.sql.bind.sql_functions import applied
+from foreshore.sql.bind.sql_functions import parameter_of
 from foreshore.sql.bind.type_names import qualify_at
+from foreshore.sql.bind.user_arguments import with_arguments
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.full_names import dotted
+from foreshore.sql.rewrite.scalars import map_relation
 from foreshore.sql_function import SqlFunction
 from foreshore.types import BOOL, VOID, ColumnType, SqlType, array_of
 
@@ -202,6 +204,7 @@ def scope_of_parameters(function: SqlFunction) -> Scope:
         [ColumnType(type) for type in function.types],
         [Table(function.name, None, named)],
         [*named, *numbered],
+        parameters=True,
     )
 
 
@@ -217,7 +220,9 @@ def bind_value(binder: ExpressionBinder, call: UserCall) -> Scalar:
         )
     with within(binder.planning, call) as scope:
         body = value_of_body(binder.planning, function, scope)
-    return applied(_unless_null(function, body), call.values)
+    return with_arguments(
+        function.name, _unless_null(function, body), call.values, binder.scope, call.at
+    )
 
 
 def value_of_body(planning: Planning, function: SqlFunction, scope: Scope) -> Scalar:
@@ -322,6 +327,7 @@ def _rows_of_call(planning: Planning, call: UserCall) -> tuple[Relation, RowOrde
     function = call.function
     with within(planning, call) as scope:
         relation, order = rows_of_body(planning, function, scope)
+    relation = _with_constants(relation, call.values)
     width = len(function.parameters)
     if not width and function.returns_set:
         return relation, order
@@ -334,10 +340,26 @@ def _rows_of_call(planning: Planning, call: UserCall) -> tuple[Relation, RowOrde
     return Project(joined, tuple(range(width, width + count))), order
 
 
+def _with_constants(relation: Relation, values: Sequence[Scalar]) -> Relation:
+    """Return the rows of a body with the values that are constants in their places."""
+
+    def constant(node: Scalar, depth: int) -> Scalar | None:
+        index = parameter_of(node, depth)
+        value = None if index is None else values[index]
+        return value if isinstance(value, Literal) else None
+
+    if not any(isinstance(value, Literal) for value in values):
+        return relation
+    return map_relation(relation, constant, 1)
+
+
 def rows_of_body(
     planning: Planning, function: SqlFunction, scope: Scope
 ) -> tuple[Relation, RowOrder]:
-    """Return the rows of a body, and their order, over the columns of its parameters."""
+    """Return the rows of a body, and their order, over the columns of its parameters.
+
+    Further columns follow those of the rows if the order has such.
+    """
     from foreshore.sql.bind.bound_query import ordered_relation
     from foreshore.sql.bind.query import bind_query
 
@@ -350,22 +372,22 @@ def rows_of_body(
     bound = bind_query(planning, query, scope)
     relation, order = ordered_relation(bound)
     wanted = [type for _, type in function.columns] or [function.result]
-    columns = columns_of(relation)
-    if len(columns) != len(wanted):
+    columns, count = columns_of(relation), len(bound.project)
+    if count != len(wanted):
         raise InvalidFunctionDefinition(
             "return type mismatch in function declared to return "
             f"{'record' if function.columns else function.result}",
             detail="Final statement returns too "
-            f"{'many' if len(columns) > len(wanted) else 'few'} columns.",
+            f"{'many' if count > len(wanted) else 'few'} columns.",
         )
     values = tuple(
         _as_result(planning, Column(i, column.type, column.nullable), type)
-        for i, (column, type) in enumerate(zip(columns, wanted, strict=True))
+        for i, (column, type) in enumerate(zip(columns, wanted, strict=False))
     )
-    outputs = tuple(range(len(columns), 2 * len(columns)))
-    if any(not isinstance(value, Column) for value in values):
-        return Project(Map(relation, values), outputs), UNORDERED
-    return relation, order
+    if all(isinstance(value, Column) for value in values):
+        return relation, order
+    outputs, order = order.placed(range(len(columns), len(columns) + count))
+    return Project(Map(relation, values), outputs), order
 
 
 def _bind_set(binder: ExpressionBinder, call: UserCall) -> Scalar:
@@ -382,6 +404,8 @@ def _bind_set(binder: ExpressionBinder, call: UserCall) -> Scalar:
         inner = ExpressionBinder(planning, scope, Clause(f"function {function.name}"))
         items = inner.bind(ast.Subquery("array", query, 0))
         items = _as_result(planning, items, array_of(function.result))
-    array = applied(_unless_null(function, items), call.values)
+    array = with_arguments(
+        function.name, _unless_null(function, items), call.values, binder.scope, call.at
+    )
     found = resolve_table("unnest", (type_of(array),), (NO_LITERAL,))
     return binder.add_set(found, (array,), call.at)

@@ -38,7 +38,7 @@ class _Options:
     returns_set: bool = False
     strict: bool = False
     volatility: str = "volatile"
-    language: str = "sql"
+    has_language: bool = False
     body: str | None = None
     body_at: int | None = None
     is_expression: bool = False
@@ -55,6 +55,8 @@ class FunctionParser(QueryParser):
             self._function_option(options)
         if options.body is None:
             raise InvalidFunctionDefinition("no function body specified")
+        if options.body_at is None and not options.has_language:
+            raise InvalidFunctionDefinition("no language specified")
         return ast.CreateFunctionStatement(
             name,
             parameters,
@@ -125,7 +127,7 @@ class FunctionParser(QueryParser):
                 self.fail()
             self.advance()
         elif self.accept("language"):
-            self._function_language()
+            self._function_language(options)
         elif self.at_word("set", "support", "transform", "security", "external"):
             self.unsupported(f"{self.token.value.upper()} of a function")
         else:
@@ -134,7 +136,7 @@ class FunctionParser(QueryParser):
     def _returned_column(self) -> tuple[str, ast.TypeName]:
         return self.name(), self.type_name()
 
-    def _function_language(self) -> None:
+    def _function_language(self, options: _Options) -> None:
         token = self.token
         if token.kind not in (WORD, QUOTED, STRING):
             self.fail()
@@ -143,6 +145,7 @@ class FunctionParser(QueryParser):
             self.unsupported(f"LANGUAGE {language}", token.start)
         if language != "sql":
             raise UndefinedObject(f'language "{language}" does not exist')
+        options.has_language = True
 
     def _function_body(self, options: _Options) -> None:
         if options.body is not None:

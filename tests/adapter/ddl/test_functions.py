@@ -70,6 +70,27 @@ def test_maintained_view_refuses_what_a_function_may_not_do_in_it(tmp_path: Path
     in_environment(tmp_path, scenario)
 
 
+def test_subquery_of_a_function_does_not_act_once_for_many_rows(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran(
+            "a",
+            "CREATE TABLE t (a int)",
+            "CREATE SEQUENCE s",
+            "CREATE FUNCTION nothing(x bigint) RETURNS bigint LANGUAGE sql RETURN (SELECT x) - x",
+            "CREATE FUNCTION pair(x bigint) RETURNS SETOF bigint LANGUAGE sql "
+            "AS 'SELECT x UNION ALL SELECT x'",
+            "CREATE FUNCTION drawn() RETURNS float LANGUAGE sql RETURN (SELECT random())",
+        )
+        for call in ("nothing(nextval('s'))", "pair(nextval('s'))", "drawn()"):
+            refused = await env.query("a", f"SELECT {call} FROM t")
+            assert refused.startswith("ERROR 0A000: function"), refused
+        assert await env.query("a", "SELECT pair(nextval('s'))") == "1\n1\nSELECT 2"
+        assert await env.query("a", "SELECT nothing(nextval('s'))") == "0\nSELECT 1"
+        assert await env.query("a", "SELECT drawn() < 1") == "t\nSELECT 1"
+
+    in_environment(tmp_path, scenario)
+
+
 def test_calls_that_multiply_are_limited(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.ran("a", "CREATE FUNCTION f0(x int) RETURNS int LANGUAGE sql RETURN x")
