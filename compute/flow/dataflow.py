@@ -197,6 +197,8 @@ class FlowDataflow:
             for operator in self._operators:
                 operator.restore()
             raise
+        finally:
+            self._context.use(lambda: 0)  # which holds none of the updates
         self._errors.commit()
         for operator in self._operators:
             operator.commit()

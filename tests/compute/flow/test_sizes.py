@@ -1,19 +1,24 @@
 """The sizes of arrangements follow their contents."""
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Dataflow, Input
+from foreshore.compute.flow.batch import Batch, Words
 from foreshore.compute.flow.engine import FlowEngine
+from foreshore.compute.flow.operators.operator import Window
+from foreshore.compute.flow.operators.reduce import Reduce
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import Call, Filter, Relation
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
+from foreshore.types import BOOL
 from foreshore.update import update_schema
-from tests.compute.plans import PLANS, U1, U2
+from tests.compute.plans import PLANS, U1, U2, column
 
 SCHEMAS = {
     U1.id: pa.schema({"a": pa.int32(), "b": pa.int32(), "c": pa.string()}),
@@ -79,4 +84,26 @@ def test_strings_are_those_of_the_whole_replica(engine: FlowEngine) -> None:
     assert (before.name, after.name) == ("strings", "strings")
     assert after.records == before.records + 5000
     assert after.bytes > before.bytes
+    dataflow.close()
+
+
+def test_nothing_of_a_step_stays_in_memory_but_state(
+    engine: FlowEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Words]] = []
+
+    def noted(reduce: Reduce, window: Window, inputs: Sequence[Batch]) -> Batch:
+        found = step(reduce, window, inputs)
+        made.extend(weakref.ref(each.words) for each in (*inputs, found))
+        return found
+
+    step = Reduce.step
+    monkeypatch.setattr(Reduce, "step", noted)
+    relation = Filter(PLANS["count and sum by key"], (Call("is_null", (column(0),), BOOL),))
+    description = DataflowDescription(GlobalId("t1"), relation, (U1.id,), (), 1)
+    dataflow = engine.create(description, SCHEMAS)
+    dataflow.hydrate({U1.id: Input(SCHEMAS[U1.id], (), (updates(U1.id, 0, 40, 1),))})
+    dataflow.step(2, 3, {U1.id: updates(U1.id, 40, 1000, 2)})
+    assert len(made) == 4
+    assert all(words() is None for words in made)
     dataflow.close()
