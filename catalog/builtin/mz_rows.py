@@ -301,7 +301,7 @@ def visibility_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    """Yield the results of pg_get_viewdef, pg_get_indexdef and pg_get_constraintdef."""
+    """Yield the results of pg_get_viewdef, pg_get_functiondef and others of their kind."""
     yield from foreign_keys.definition_rows(snapshot)
     for item, named, constraint in snapshot.constraints:
         texts = {
@@ -310,6 +310,10 @@ def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         }
         for kind, text in texts.items():
             yield {"oid": named.oid, "kind": kind, "definition": text, "create_sql": text}
+    for item in snapshot.state.all(Item):
+        if item.is_function and item.schema in snapshot.schemas:
+            text = item.create_sql.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
+            yield {"oid": item.oid, "kind": "function", "definition": text, "create_sql": text}
     for item, named, key in snapshot.keys:
         text = key_definition(snapshot, item, key)
         yield {"oid": named.oid, "kind": "index", "definition": text, "create_sql": text}

@@ -33,6 +33,13 @@ def _definitions() -> Iterator[Definition]:
             WHERE d.oid = $1 AND d.kind IN ('view', 'materialized view'))""",
         )
     yield (
+        "pg_get_functiondef",
+        "oid",
+        TEXT,
+        """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+        WHERE d.oid = $1 AND d.kind = 'function')""",
+    )
+    yield (
         "pg_get_indexdef",
         "oid",
         TEXT,

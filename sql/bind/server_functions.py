@@ -24,7 +24,7 @@ from foreshore.types import (
 Definition = tuple[str, str, SqlType, str]  # names, types of the parameters, result, body
 
 _NOTHING: tuple[tuple[str, str, SqlType], ...] = (
-    ("pg_get_function_sqlbody pg_get_functiondef", "oid", TEXT),
+    ("pg_get_function_sqlbody", "oid", TEXT),
     ("pg_get_function_identity_arguments pg_get_statisticsobjdef", "oid", TEXT),
     ("pg_get_function_arg_default", "oid int4", TEXT),
     ("pg_get_partition_constraintdef", "oid", TEXT),

@@ -91,6 +91,18 @@ def test_subquery_of_a_function_does_not_act_once_for_many_rows(tmp_path: Path) 
     in_environment(tmp_path, scenario)
 
 
+def test_shown_definition_of_a_function_makes_it_again(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        made = "CREATE FUNCTION f(x int, y int DEFAULT 3) RETURNS int LANGUAGE sql RETURN x * y"
+        await env.ran("a", made)
+        shown = await env.query("a", "SELECT pg_get_functiondef('f'::regproc)")
+        assert shown.startswith("CREATE OR REPLACE FUNCTION "), shown
+        await env.ran("a", "DROP FUNCTION f", shown.removesuffix("SELECT 1").strip())
+        assert await env.query("a", "SELECT f(2), f(2, 2)") == "6|4\nSELECT 1"
+
+    in_environment(tmp_path, scenario)
+
+
 def test_calls_that_multiply_are_limited(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await env.ran("a", "CREATE FUNCTION f0(x int) RETURNS int LANGUAGE sql RETURN x")
