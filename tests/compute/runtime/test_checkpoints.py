@@ -111,9 +111,11 @@ async def begun(env: Environment) -> int:
 
 
 def scenario(
-    directory: Path, damage: Callable[[Environment], None] = lambda _: None
+    directory: Path,
+    damage: Callable[[Environment], None] = lambda _: None,
+    is_over: Callable[[], object] = lambda: True,
 ) -> tuple[Counter[Row], Counter[Row]]:
-    """Return an index and a view after a restart amid changes."""
+    """Return an index and a view after a restart amid changes, as soon as it `is_over`."""
     found = []
 
     async def work() -> None:
@@ -129,6 +131,7 @@ def scenario(
             time = await env.write({"u1": [((2, "a"), 1)]})
             found[0] = await env.index_rows("c", "u7", joined(), time)
             found[1] = await env.shard_rows("u9", time)
+            await until(lambda: bool(is_over()))
 
     run(work)
     return found[0], found[1]
@@ -160,8 +163,7 @@ def test_answers_are_right_with_state_in_files(
     monkeypatch.setattr(state, "LARGE", 1)
     monkeypatch.setattr(spine, "TAIL_ROWS", 1)
     monkeypatch.setattr(ReplicaMemory, "is_crowded", True)
-    assert scenario(tmp_path) == RIGHT
-    assert mapped
+    assert scenario(tmp_path, is_over=lambda: mapped) == RIGHT
 
 
 def files(env: Environment) -> list[Path]:
