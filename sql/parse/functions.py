@@ -31,7 +31,7 @@ _IGNORED = (
 
 @dataclass
 class _Options:
-    """What follows the parameters, in any order."""
+    """The clauses after the parameters of CREATE FUNCTION, which come in any order."""
 
     returns: ast.TypeName | None = None
     columns: tuple[tuple[str, ast.TypeName], ...] = ()

@@ -2,9 +2,9 @@
 
     value = distinct(rows of the inputs + rows that follow from one row of the value each)
 
-What the rounds have is told by the rank of each row, the round in which it is found first
-(`flow/ranks.py`). So there is one set of operators and of rows however many rounds there are
-(`flow/round.py`), and a change costs what it changes of ranks:
+The rank of a row is the round that finds it first (`flow/ranks.py`). Ranks say which rows each
+round has. So one set of operators and of rows serves all rounds (`flow/round.py`), and a change
+costs as much as the ranks that it changes:
 
     inputs at a time     what follows from their changes, with the rows that are there, counts
     round by round       rows whose counts give them another rank change; what follows counts

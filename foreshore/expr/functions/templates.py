@@ -1,5 +1,6 @@
 """to_char of dates, times and intervals."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import tzinfo
 from typing import Any
@@ -91,8 +92,11 @@ def _whole(value: int, by: int) -> int:
     return value // by if value >= 0 else -(-value // by)
 
 
-class _Fields:
-    """What keywords show of a time or an interval; remainders have the sign of their number."""
+class _Fields(ABC):
+    """The fields of a time or an interval, as text by keyword.
+
+    Remainders have the sign of their number.
+    """
 
     year: int
     month: int
@@ -111,9 +115,9 @@ class _Fields:
             return compute(self, part)
         return self.dated(keyword, part)
 
+    @abstractmethod
     def dated(self, keyword: str, part: Part) -> str:
         """Return the text of a keyword that only dates have."""
-        raise NotImplementedError
 
     @property
     def shown_year(self) -> int:
