@@ -25,10 +25,12 @@ from foreshore.server.answers import Answers
 from foreshore.server.auth import Authenticator
 from foreshore.server.connection import Conversation, client_error
 from foreshore.server.lease import Lease
+from foreshore.server.ports import listen
 from foreshore.server.wire import Disconnected, Wire
 
 logger = logging.getLogger(__name__)
 
+BACKLOG = 1024  # connections that are not accepted yet
 LOGGING_IN = 50  # connections that have no session yet, or that request a cancel
 
 
@@ -51,11 +53,11 @@ class Listener:
         """Begin to accept connections on bound sockets; return the first one's port."""
         loop = asyncio.get_running_loop()
         for port in ports:
-            self._servers.append(
-                await loop.create_server(
-                    lambda: Wire(self.lease, self._start), sock=port, backlog=1024
-                )
+            listen(port, BACKLOG)  # raises errors, which uvloop's create_server does not
+            server = await loop.create_server(
+                lambda: Wire(self.lease, self._start), sock=port, backlog=BACKLOG
             )
+            self._servers.append(server)
         number: int = ports[0].getsockname()[1]
         return number
 

@@ -3,6 +3,10 @@
 So a server whose port is taken ends without effect. Only a server that takes over may find its
 ports at the live server: it binds them once that has ended. A bound port refuses connections until
 the server listens on it.
+
+SO_REUSEADDR is set while binding, so that connections of an ended server in TIME_WAIT do not
+matter, and while listening, so that accepted connections inherit it. Between the two it is cleared,
+as Linux lets several processes bind one port if each has set it, and only one of them listen.
 """
 
 import asyncio
@@ -14,6 +18,12 @@ from foreshore.errors import Unavailable
 POLL_SECONDS = 0.05
 
 Address = tuple[str, int, str]  # host, port, and the option that gives them
+
+
+def listen(port: socket.socket, backlog: int) -> None:
+    """Let a bound socket accept connections, at most `backlog` of them before they are served."""
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port.listen(backlog)
 
 
 async def bind_all(addresses: Sequence[Address]) -> list[list[socket.socket]]:
@@ -60,6 +70,7 @@ async def bind(host: str, port: int, option: str) -> list[socket.socket]:
             if family == socket.AF_INET6:
                 bound[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             bound[-1].bind(address)
+            bound[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     except OSError as error:
         for each in bound:
             each.close()

@@ -22,11 +22,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from foreshore.server.ports import listen
+
 logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 50
 LIFE_S = 60
 ENDING_S = 3
+BACKLOG = 128  # connections that are not accepted yet
 
 
 def application(
@@ -112,7 +115,7 @@ class HttpServer:
     async def listen(self, ports: list[socket.socket]) -> int:
         """Begin to serve on bound sockets; return the first one's port."""
         for port in ports:
-            port.listen()  # fails here if another process has just bound the same port
+            listen(port, BACKLOG)
         self._task = asyncio.get_running_loop().create_task(self._server.serve(ports))
         number: int = ports[0].getsockname()[1]
         return number
