@@ -13,6 +13,7 @@ import msgspec
 from foreshore.burst import Burst
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, is_temporary
+from foreshore.privileges import Grant
 from foreshore.refresh import Refresh
 from foreshore.types import SqlType
 
@@ -41,8 +42,30 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     comment: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class Granted(Described, frozen=True, kw_only=True):
+    """An object on which there are rights: those of `grants`, or `privileges.initial` if unset."""
+
+    grants: tuple[Grant, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Membership(msgspec.Struct, frozen=True):
+    """A role's being a member of another one, by their ids."""
+
+    role: str
+    grantor: str
+    admin: bool = False  # whether the member may make others members
+
+
+class DefaultGrants(msgspec.Struct, frozen=True):
+    """Rights on objects that a role will create, by ALTER DEFAULT PRIVILEGES."""
+
+    kind: str  # of `privileges.RIGHTS`
+    schema: str | None  # the schema's id; None: in all schemas
+    grants: tuple[Grant, ...]
+
+
 class Role(Described, frozen=True):
-    """A role, which can connect and own objects."""
+    """A role, which can own objects, be granted rights, and connect if `login`."""
 
     collection: ClassVar[str] = "role"
     kind: ClassVar[str] = "role"
@@ -50,9 +73,21 @@ class Role(Described, frozen=True):
     oid: int
     name: str
     superuser: bool = True
+    login: bool = True
+    inherit: bool = True  # whether it has the rights of the roles that it is a member of
+    create_role: bool = False
+    create_db: bool = False
+    create_cluster: bool = False
+    bypass_rls: bool = False
+    connection_limit: int = -1  # none
+    verifier: str | None = None  # SCRAM-SHA-256$..., as PostgreSQL keeps it
+    valid_until: int | None = None  # of the password, in microseconds since 1970
+    settings: dict[str, str] = {}  # of ALTER ROLE ... SET
+    member_of: tuple[Membership, ...] = ()
+    default_grants: tuple[DefaultGrants, ...] = ()
 
 
-class Database(Described, frozen=True):
+class Database(Granted, frozen=True):
     """A set of schemas. A session uses one database."""
 
     collection: ClassVar[str] = "database"
@@ -63,7 +98,7 @@ class Database(Described, frozen=True):
     owner: str
 
 
-class Schema(Described, frozen=True):
+class Schema(Granted, frozen=True):
     """A namespace of items. System schemas have no database and are visible from all."""
 
     collection: ClassVar[str] = "schema"
@@ -80,7 +115,7 @@ class Schema(Described, frozen=True):
         return is_temporary(self.id)
 
 
-class Cluster(Described, frozen=True):
+class Cluster(Granted, frozen=True):
     """A named set of replicas that maintain the same dataflows."""
 
     collection: ClassVar[str] = "cluster"
@@ -138,7 +173,7 @@ class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True):
     nullable: bool = False  # whether it was nullable then
 
 
-class Item(Described, frozen=True):
+class Item(Granted, frozen=True):
     """A relation, index, sequence, subscription or type, given by its statement.
 
     `create_sql` has all names qualified; the item is planned from it at every start. `depends_on`
@@ -174,6 +209,8 @@ class Item(Described, frozen=True):
     refresh: Refresh | msgspec.UnsetType = msgspec.UNSET
     # COMMENT ON COLUMN texts by column position, from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
+    # Rights on single columns, by position, from 1.
+    column_grants: dict[int, tuple[Grant, ...]] | msgspec.UnsetType = msgspec.UNSET
     constraints: tuple[NamedConstraint, ...] = ()  # of a table
     # COMMENT ON CONSTRAINT texts by the constraints' oids.
     constraint_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET

@@ -1,0 +1,101 @@
+"""Whether a role may do something with an object: the one place that decides it.
+
+Superusers may do everything. Other roles have the rights that were granted to them, to PUBLIC, and
+to the roles whose members they are, if they inherit. An owner has what its list of grants says, as
+in PostgreSQL, where an owner can revoke rights of its own.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema
+from foreshore.catalog.state import State
+from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege, initial
+
+
+def kind_of(each: Object) -> str:
+    """Return the object's kind in `privileges.RIGHTS`."""
+    match each:
+        case Item(type="sequence"):
+            return "sequence"
+        case Item(is_type=True):
+            return "type"
+        case Item(is_function=True):
+            return "function"
+        case Item():
+            return "table"
+        case Database() | Schema() | Cluster():
+            return each.kind
+        case _:
+            raise AssertionError(f"there are no rights on a {each.kind}")
+
+
+def roles_with_rights_of(state: State, role: Role) -> frozenset[str]:
+    """Return the ids of the roles whose rights `role` has: its own, and those it inherits."""
+    found, waiting = {role.id}, [role]
+    while waiting:
+        member = waiting.pop()
+        if not member.inherit:
+            continue
+        for membership in member.member_of:
+            if membership.role not in found:
+                found.add(membership.role)
+                granted = state.objects[membership.role]
+                assert isinstance(granted, Role), granted
+                waiting.append(granted)
+    return frozenset(found)
+
+
+def is_member(state: State, role: Role, of: str) -> bool:
+    """Return whether `role` may SET ROLE to the role with id `of`: superusers may to any."""
+    if role.superuser:
+        return True
+    found, waiting = {role.id}, [role.id]
+    while waiting:
+        member = state.objects[waiting.pop()]
+        assert isinstance(member, Role), member
+        more = {each.role for each in member.member_of} - found
+        found |= more
+        waiting += more
+    return of in found
+
+
+def grants_on(each: Database | Schema | Cluster | Item) -> tuple[Grant, ...]:
+    """Return the rights on an object, also if it has no list of its own."""
+    if each.grants is msgspec.UNSET:
+        return initial(kind_of(each), each.owner)
+    return each.grants
+
+
+def holds(
+    state: State, role: Role, each: Database | Schema | Cluster | Item, privilege: Privilege
+) -> bool:
+    """Return whether `role` has a right on an object as a whole."""
+    if role.superuser:
+        return True
+    return _given(grants_on(each), roles_with_rights_of(state, role), privilege)
+
+
+def holds_on_columns(
+    state: State, role: Role, item: Item, privilege: Privilege, positions: Iterable[int]
+) -> bool:
+    """Return whether `role` has a right on each of these columns, counted from 1."""
+    if holds(state, role, item, privilege):
+        return True
+    roles = roles_with_rights_of(state, role)
+    columns = item.column_grants or {}
+    return all(_given(columns.get(at, ()), roles, privilege) for at in positions)
+
+
+def owns(state: State, role: Role, owner: str) -> bool:
+    """Return whether `role` has the rights of an owner, itself or as a member of the owner."""
+    return role.superuser or owner in roles_with_rights_of(state, role)
+
+
+def _given(grants: Iterable[Grant], roles: frozenset[str], privilege: Privilege) -> bool:
+    letter = LETTERS[privilege]
+    return any(
+        letter in grant.rights and (grant.grantee == PUBLIC or grant.grantee in roles)
+        for grant in grants
+    )

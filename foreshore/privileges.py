@@ -1,0 +1,100 @@
+"""Rights: what a role may do with an object, and what a statement needs.
+
+    GRANT SELECT (a, b), INSERT ON t TO reader WITH GRANT OPTION
+
+An object has a list of `Grant`s, one for each pair of grantor and grantee. An object without a list
+has the rights of `initial`: all for its owner, and for PUBLIC those that PostgreSQL gives.
+
+A plan has a list of `Need`s. Those of a view's own query are needed by the view's owner, not by
+who reads the view, unless it is a SECURITY INVOKER view.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal as OneOf
+
+import msgspec
+
+from foreshore.ids import GlobalId
+
+Privilege = OneOf[
+    "SELECT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "TRUNCATE",
+    "REFERENCES",
+    "TRIGGER",
+    "USAGE",
+    "CREATE",
+    "CONNECT",
+    "TEMPORARY",
+    "EXECUTE",
+]
+# The letter of each in an aclitem, such as `reader=ar/owner`.
+LETTERS: Mapping[Privilege, str] = MappingProxyType(
+    {
+        "INSERT": "a",
+        "SELECT": "r",
+        "UPDATE": "w",
+        "DELETE": "d",
+        "TRUNCATE": "D",
+        "REFERENCES": "x",
+        "TRIGGER": "t",
+        "EXECUTE": "X",
+        "USAGE": "U",
+        "CREATE": "C",
+        "TEMPORARY": "T",
+        "CONNECT": "c",
+    }
+)
+# What kind of object has which rights, in the order of aclitems; views are tables here.
+RIGHTS: Mapping[str, str] = MappingProxyType(
+    {
+        "table": "arwdDxt",
+        "column": "arwx",
+        "sequence": "rwU",
+        "database": "CTc",
+        "schema": "UC",
+        "cluster": "UC",
+        "function": "X",
+        "type": "U",
+        "secret": "U",
+        "connection": "U",
+    }
+)
+# What PUBLIC may do with an object that has no list.
+TO_PUBLIC: Mapping[str, str] = MappingProxyType({"database": "Tc", "function": "X", "type": "U"})
+PUBLIC = ""  # as a grantee
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """Rights that one role has given to another, as letters in the order of aclitems."""
+
+    grantee: str  # the role's id, or PUBLIC
+    grantor: str  # the role's id
+    rights: str
+    grantable: str = ""  # those of `rights` that the grantee may give to others
+
+
+class Need(msgspec.Struct, frozen=True):
+    """A right that a statement needs.
+
+    With `columns` the right on each of them suffices. Without columns, but for a relation of which
+    a statement reads no column (`SELECT count(*)`), `any_column`: the right on any one suffices.
+    `role` is who needs it: None for the role that runs the statement, else the id of a view's or a
+    function's owner.
+    """
+
+    object: GlobalId | str
+    privilege: Privilege
+    columns: frozenset[str] = frozenset()
+    any_column: bool = False
+    role: str | None = None
+
+
+def initial(kind: str, owner: str) -> tuple[Grant, ...]:
+    """Return the rights on an object of a kind of RIGHTS that has no list."""
+    own = Grant(owner, owner, RIGHTS[kind], RIGHTS[kind])
+    public = TO_PUBLIC.get(kind)
+    return (own,) if public is None else (Grant(PUBLIC, owner, public), own)
