@@ -404,6 +404,12 @@ class CantChangeRuntimeParam(UserError):
     sqlstate = "55P02"
 
 
+class ConfigurationFileError(UserError):
+    """A file that the server is configured by cannot be used."""
+
+    sqlstate = "F0000"
+
+
 class LockNotAvailable(Unavailable):
     sqlstate = "55P03"
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ from foreshore.server.auth import Authenticator
 from foreshore.server.connection import Conversation, client_error
 from foreshore.server.lease import Lease
 from foreshore.server.ports import listen
+from foreshore.server.tls import ALPN, Tls
 from foreshore.server.wire import Disconnected, Wire
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class Listener:
     lease: Lease
     max_connections: int = 1000
     login_timeout: float = 60.0
+    tls: Tls | None = None
     _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # to end it
     _sessions: int = 0
     _answers: Answers = field(default_factory=Answers)
@@ -105,6 +108,8 @@ class Listener:
             pass
         except TimeoutError:
             logger.info("login timed out", extra={"peer": wire.peer})
+        except ssl.SSLError as error:
+            logger.info("could not accept TLS connection: %s", error, extra={"peer": wire.peer})
         except asyncio.CancelledError:
             reason = self._closing or reason
             if reason is None:
@@ -163,6 +168,9 @@ class Listener:
     async def _startup(self, wire: Wire) -> message.StartupMessage | None:
         """Return the startup message, after answering what precedes it; None: it was a cancel."""
         asked: set[type] = set()
+        if await wire.upcoming() == message.TLS_HANDSHAKE:
+            await self._direct_tls(wire)
+            asked.add(message.SslRequest)
         while True:
             while (opening := wire.reader.opening()) is None:
                 await wire.more()
@@ -176,8 +184,33 @@ class Listener:
                     if type(opening) in asked:
                         raise message.FramingError("encryption has been asked for before")
                     asked.add(type(opening))
-                    wire.put(message.REFUSE_ENCRYPTION)
-                    wire.flush()
+                    if self.tls is not None and isinstance(opening, message.SslRequest):
+                        await self._negotiated_tls(wire, self.tls)
+                    else:
+                        wire.put(message.REFUSE_ENCRYPTION)
+                        wire.flush()
+
+    async def _negotiated_tls(self, wire: Wire, tls: Tls) -> None:
+        """Accept TLS; raises FramingError if anything has followed the request (CVE-2021-23222)."""
+        if wire.reader.buffered:
+            raise message.FramingError(
+                "received unencrypted data after SSL request",
+                detail="This could be either a client-software bug or evidence of an attempted "
+                "man-in-the-middle attack.",
+            )
+        wire.put(message.ACCEPT_TLS)
+        await wire.sent()
+        await wire.start_tls(tls.credentials)
+
+    async def _direct_tls(self, wire: Wire) -> None:
+        """Begin TLS without a request, for which the client has to name the protocol by ALPN."""
+        if self.tls is None:
+            raise ssl.SSLError("received direct SSL connection request, but TLS is not configured")
+        await wire.start_tls(self.tls.credentials)
+        if wire.tls is None or wire.tls.protocol != ALPN:
+            raise ssl.SSLError(
+                "received direct SSL connection request without ALPN protocol negotiation extension"
+            )
 
 
 def _too_many() -> DatabaseError:

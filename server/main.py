@@ -46,6 +46,7 @@ from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.ports import Address, bind_all, bind_all_within
 from foreshore.server.server_lock import ServerLock
+from foreshore.server.tls import Tls, TlsFiles
 from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
@@ -79,6 +80,7 @@ class ServeOptions:
     password: str | None
     lifeline: bool
     take_over: bool
+    tls: TlsFiles | None = None
 
 
 def address(text: str) -> tuple[str, int]:
@@ -104,6 +106,8 @@ async def serve(options: ServeOptions) -> None:
         parent = loop.create_task(standard_input_ends())
         parent.add_done_callback(lambda _: stop.set())
     max_connections = connections_that_fit(options.max_connections)
+    tls = None if options.tls is None else await blocking.run(None, Tls, options.tls)
+    loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, _reload, tls))
     ready = False
     http = HttpServer(lambda: ready, lambda: environment.coordinator.check_settled())
     addresses = (
@@ -143,7 +147,7 @@ async def serve(options: ServeOptions) -> None:
             ports = await bind_all_within(PORTS_FREE_SECONDS, addresses)
             await http.listen(ports[1])
         lease = await closing.enter_async_context(Lease(storage.check_owned))
-        listener = Listener(environment, authenticator, lease, max_connections)
+        listener = Listener(environment, authenticator, lease, max_connections, tls=tls)
         port = await listener.listen(ports[0])
         # Exclude the loaded modules from garbage collection, which would take 0.15 s of the loop.
         # Collect young objects less often, when fewer of them are still in use.
@@ -163,6 +167,16 @@ async def serve(options: ServeOptions) -> None:
             ready = False
             lock.announce_end()
             await listener.close(reason)
+
+
+def _reload(tls: Tls | None) -> None:
+    """Load the files of the configuration again. One that cannot be used changes nothing."""
+    logger.info("received SIGHUP, reloading configuration files")
+    if tls is not None:
+        try:
+            tls.reload()
+        except DatabaseError as error:
+            logger.error("TLS configuration was not reloaded: %s", error.message)
 
 
 async def _bind(
@@ -228,6 +242,8 @@ def _option(name: str, **attributes: Any) -> Callable[[FC], FC]:
     return click.option(f"--{name}", envvar=variable, show_default=True, **attributes)
 
 
+_FILE = click.Path(path_type=Path, resolve_path=True, dir_okay=False)
+
 _OPTIONS = (
     _option(
         "data-dir",
@@ -262,6 +278,9 @@ _OPTIONS = (
     _option(
         "spark-master", default="local[*]", metavar="URI", help="Spark of clusters of size spark."
     ),
+    _option("tls-cert", type=_FILE, help="The server's certificate, in PEM, for TLS."),
+    _option("tls-key", type=_FILE, help="The certificate's private key."),
+    _option("tls-ca", type=_FILE, help="Certificates of who signs those of clients."),
     _option("max-connections", type=click.IntRange(1), default=1000, help="Concurrent sessions."),
     _option(
         "checkpoint-interval",
@@ -278,6 +297,15 @@ _OPTIONS = (
         help="Of a replica's state, from which on checkpoints are made.",
     ),
 )
+
+
+def _tls_files(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
+    """Return the files of TLS, None if it is not configured; raises BadParameter."""
+    if cert is not None and key is not None:
+        return TlsFiles(cert, key, ca)
+    if cert is None and key is None and ca is None:
+        return None
+    raise click.BadParameter("--tls-cert and --tls-key are needed together, and for --tls-ca")
 
 
 def _in_one_line(error: DatabaseError) -> str:
@@ -305,6 +333,9 @@ def serve_command(
     consensus: str | None,
     segment_bytes: int,
     spark_master: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
     max_connections: int,
     checkpoint_interval: float,
     checkpoint_size: float,
@@ -326,6 +357,7 @@ def serve_command(
         os.environ.pop("FORESHORE_PASSWORD", None) or None,
         lifeline,
         take_over,
+        _tls_files(tls_cert, tls_key, tls_ca),
     )
     address(pg_listen)
     address(http_listen)

@@ -413,6 +413,8 @@ EMPTY_QUERY = b"I\0\0\0\x04"
 COPY_DONE_OUT = b"c\0\0\0\x04"
 AUTHENTICATION_OK = b"R\0\0\0\x08\0\0\0\0"
 REFUSE_ENCRYPTION = b"N"
+ACCEPT_TLS = b"S"
+TLS_HANDSHAKE = 0x16  # the first byte of a connection that begins with TLS
 READY = {status: b"Z\0\0\0\x05" + status.encode() for status in "ITE"}
 
 

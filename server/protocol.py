@@ -59,6 +59,14 @@ class MessageReader:
         """How many bytes have arrived and not been returned in a message."""
         return len(self._data) - self._at + self._more_size
 
+    def take(self) -> bytes:
+        """Return the bytes that have arrived and not been returned, which are no messages."""
+        data = b"".join((self._data[self._at :], *self._more))
+        self._data, self._at = b"", 0
+        self._more.clear()
+        self._more_size = 0
+        return data
+
     def open(self) -> None:
         """Accept messages of full size from now on: the client is authenticated."""
         self._limit = LIMIT

@@ -8,6 +8,7 @@ out, they are held back until it is renewed.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import cast
@@ -16,6 +17,7 @@ from foreshore import blocking
 from foreshore.server.lease import Lease
 from foreshore.server.message import PIECE, Bytes, LongMessage, Message, parse_long
 from foreshore.server.protocol import MessageReader
+from foreshore.server.tls import HANDSHAKE_LIMIT, Credentials, TlsLayer
 
 READ_AHEAD = 4 * 1024 * 1024  # reading pauses beyond so many bytes of messages not yet handled
 SEND_AT = 64 * 1024  # so many gathered bytes are sent before the answer is complete
@@ -33,6 +35,7 @@ class Wire(asyncio.Protocol):
         self.reader = MessageReader()
         self.peer = ""
         self.loopback = False
+        self.tls: TlsLayer | None = None  # what encrypts the connection
         self._lease = lease
         self._run = run
         # Where a statement's end may be asked for while it waits for the client to read.
@@ -51,8 +54,9 @@ class Wire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the conversation."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's type does not say so
-        self._transport.set_write_buffer_limits(high=SEND_QUEUE)
+        socket = cast(asyncio.Transport, transport)  # uvloop's type does not say so
+        socket.set_write_buffer_limits(high=SEND_QUEUE)
+        self._transport: asyncio.Transport | TlsLayer = socket
         address = transport.get_extra_info("peername")
         host = address[0] if address else ""
         self.peer = f"{host}:{address[1]}" if address else ""
@@ -100,6 +104,31 @@ class Wire(asyncio.Protocol):
             self._task.cancel()
 
     # --- called by the conversation -------------------------------------------------------
+
+    async def start_tls(self, credentials: Credentials) -> None:
+        """Encrypt the connection; the bytes that have arrived begin the client's handshake.
+
+        Raises Disconnected and SSLError.
+        """
+        assert self.tls is None
+        socket = cast(asyncio.Transport, self._transport)
+        layer = TlsLayer(socket, self, credentials)
+        received, complete = 0, False
+        while not complete:
+            if not self.reader.buffered:
+                await self.more()
+            received += self.reader.buffered
+            layer.feed(self.reader.take())
+            if received > HANDSHAKE_LIMIT:
+                raise ssl.SSLError("the handshake is too long")
+            try:
+                complete = await blocking.run(None, layer.step)
+            finally:
+                layer.send()
+        layer.feed(self.reader.take())
+        socket.set_protocol(layer)
+        self._transport = self.tls = layer
+        layer.deliver()
 
     @property
     def is_open(self) -> bool:
@@ -180,6 +209,12 @@ class Wire(asyncio.Protocol):
     def _send_held_back(self, renewed: asyncio.Future[None]) -> None:
         self._held_back = None
         self.flush()
+
+    async def sent(self) -> None:
+        """Send the added bytes, and wait for the lease if it has run out."""
+        self.flush()
+        while self._held_back is not None:
+            await asyncio.shield(self._held_back)
 
     async def relieve(self) -> None:
         """Send the added bytes if there are many, and wait while the client reads too slowly."""
