@@ -20,10 +20,11 @@ from foreshore.errors import (
     InvalidParameterValue,
 )
 
-Kind = Literal["date", "time", "timestamp", "timestamptz"]
+Kind = Literal["date", "time", "timetz", "timestamp", "timestamptz"]
 DISPLAY = {
     "date": "date",
     "time": "time",
+    "timetz": "time with time zone",
     "timestamp": "timestamp",
     "timestamptz": "timestamp with time zone",
 }
@@ -96,6 +97,18 @@ def parse_datetime(text: str, kind: Kind, zone: tzinfo, now: int | None) -> int:
     if is_longer(text, MOST_CHARACTERS):
         _Reader(text, kind, zone, now).bad()
     return _Reader(text, kind, zone, now).read()
+
+
+def parse_zoned_time(text: str, zone: tzinfo, now: int | None) -> tuple[int, int]:
+    """Return the local time of day in microseconds and its offset in seconds, east positive.
+
+    A text without an offset has that of `zone` on the day of `now`. Raises like `parse_datetime`.
+    """
+    reader = _Reader(text, "timetz", zone, now)
+    if is_longer(text, MOST_CHARACTERS):
+        reader.bad()
+    time = reader.read()
+    return time, reader.offset_of_day(time)
 
 
 def is_longer(text: str, most: int) -> bool:
@@ -177,6 +190,10 @@ class _Reader:
         return self.finish()
 
     @property
+    def is_of_day(self) -> bool:
+        return self.kind in ("time", "timetz")
+
+    @property
     def has_date(self) -> bool:
         return self.days is not None or None not in (self.year, self.month, self.day)
 
@@ -226,7 +243,7 @@ class _Reader:
             self.special = None
             self.days = int(float(value)) - 2_440_588
             return end
-        if self.expects_time or ((self.has_date or self.kind == "time") and self.time is None):
+        if self.expects_time or ((self.has_date or self.is_of_day) and self.time is None):
             follows = re.compile(r"\s*(am|pm)\b").match(lowered, end)
             if len(value) <= 2 and follows is not None and self.has_date:
                 self.set_time(int(value), 0, 0, "")
@@ -250,7 +267,7 @@ class _Reader:
         digits, _, fraction = value.partition(".")
         if not digits.isdigit():
             self.bad()
-        if not (self.has_date or fraction or self.expects_time or self.kind == "time"):
+        if not (self.has_date or fraction or self.expects_time or self.is_of_day):
             if len(digits) == 6:
                 self.year, self.two_digit_year = int(digits[:2]), True
                 self.month, self.day = int(digits[2:4]), int(digits[4:])
@@ -294,7 +311,7 @@ class _Reader:
     def read_word(self, word: str) -> None:
         if word in ("t", "at"):
             self.expects_time = word == "t"
-            if word == "t" and not self.has_date and self.kind != "time":
+            if word == "t" and not self.has_date and not self.is_of_day:
                 self.bad()
         elif word in ("on", "the", "of"):
             if word != "on":
@@ -379,7 +396,7 @@ class _Reader:
             self.time += (12 * HOUR if self.half == "pm" and hour != 12 else 0) - (
                 12 * HOUR if self.half == "am" and hour == 12 else 0
             )
-        if self.kind == "time":
+        if self.is_of_day:
             if self.time is None or (
                 self.zone_name is not None and not self.has_date and "/" in self.zone_name
             ):
@@ -402,6 +419,26 @@ class _Reader:
             return self.offset
         zone = self.zone if self.zone_name is None else calendar.zone_named(self.zone_name)
         return calendar.local_offset(zone, local)
+
+    def offset_of_day(self, time: int) -> int:
+        """Return the offset of a time of day: the one given, of the date given, or of today."""
+        if self.offset is not None:
+            return self.offset
+        zone = self.zone if self.zone_name is None else calendar.zone_named(self.zone_name)
+        fixed = zone.utcoffset(None)
+        if fixed is not None:
+            return round(fixed.total_seconds())
+        if self.has_date:
+            return self.offset_at(self.date() * DAY + time)
+        if self.zone_name is not None:  # its offset depends on the date
+            self.bad()
+        if self.now is None:
+            raise FeatureNotSupported(
+                "a time with time zone without an offset is not supported here",
+                hint="Write the offset, as in '10:00+01'.",
+            )
+        today = (self.now + SECOND * calendar.utc_offset(zone, self.now)) // DAY
+        return calendar.local_offset(zone, today * DAY + time)
 
     def date(self) -> int:
         if self.days is not None:
@@ -428,7 +465,7 @@ class _Reader:
     def finish_special(self) -> int:
         word = self.special or ""
         if "inf" in word:
-            if self.kind == "time" or self.has_date or self.time is not None:
+            if self.is_of_day or self.has_date or self.time is not None:
                 self.bad()
             low = word.startswith("-")
             if self.kind == "date":
@@ -437,7 +474,7 @@ class _Reader:
         if word == "j" or self.has_date:
             self.bad()
         if word == "epoch":
-            if self.kind == "time" or self.time is not None:
+            if self.is_of_day or self.time is not None:
                 self.bad()
             return 0
         if self.now is None:
@@ -449,13 +486,13 @@ class _Reader:
             match self.kind:
                 case "date":
                     return local // DAY
-                case "time":
+                case "time" | "timetz":
                     return local % DAY
                 case "timestamp":
                     return local
                 case _:
                     return self.now
-        if self.kind == "time":
+        if self.is_of_day:
             self.bad()
         self.special = None
         self.days = local // DAY + {"today": 0, "tomorrow": 1, "yesterday": -1}[word]

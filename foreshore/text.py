@@ -20,7 +20,7 @@ from collections.abc import Callable
 from foreshore import bits, calendar, jsonpath
 from foreshore.array_text import SPACES, quote_element, split_array
 from foreshore.date_styles import styled_date, styled_timestamp
-from foreshore.datetime_text import parse_datetime
+from foreshore.datetime_text import parse_datetime, parse_zoned_time
 from foreshore.enum_labels import label_of
 from foreshore.errors import (
     DataError,
@@ -35,6 +35,7 @@ from foreshore.interval_fields import truncated
 from foreshore.interval_styles import STYLES as INTERVAL_STYLES
 from foreshore.interval_text import parse_interval
 from foreshore.json_text import canonical_json, written_json
+from foreshore.money import money_text, parse_money
 from foreshore.network import address_of, address_text, mac_text, parse_address, parse_mac
 from foreshore.number_text import (
     INTEGERS,
@@ -76,6 +77,7 @@ from foreshore.types import (
     item_of,
 )
 from foreshore.unsigned import format_unsigned, parse_unsigned
+from foreshore.zoned_times import stored_zoned_time, zoned_time_text
 
 _UUID = re.compile(r"\{?(?:[0-9a-fA-F]{4}-?){8}\}?\Z")
 _BOOLS = {
@@ -249,6 +251,18 @@ def round_micros(micros: int, digits: int) -> int:
     return -rounded if micros < 0 else rounded
 
 
+def _parse_zoned_time(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    micros, offset = parse_zoned_time(text, calendar.zone_named(zone), now)
+    if type.length is not None:
+        micros = round_micros(micros, type.length)
+    return stored_zoned_time(micros, offset)
+
+
+def _format_zoned_time(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, bytes), datum
+    return zoned_time_text(datum)
+
+
 def _parse_interval(text: str, type: SqlType, zone: str, now: int | None) -> tuple[int, int, int]:
     months, days, micros = parse_interval(text, type.fields)
     if type.fields is not None:
@@ -323,6 +337,11 @@ def _format_address(datum: Datum, type: SqlType, style: OutputStyle) -> str:
 def _format_mac(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, bytes), datum
     return mac_text(datum)
+
+
+def _format_money(datum: Datum, type: SqlType, style: OutputStyle) -> str:
+    assert isinstance(datum, int), datum
+    return money_text(datum)
 
 
 # --- ranges -----------------------------------------------------------------------------------
@@ -473,6 +492,8 @@ _PARSERS: dict[str, _Parser] = {
     "jsonb": _parse_jsonb,
     "enum": _parse_enum,
     "interval": _parse_interval,
+    "timetz": _parse_zoned_time,
+    "money": lambda text, type, zone, now: parse_money(text),
     "mz_timestamp": parse_mz_timestamp,
     "inet": _parse_address,
     "cidr": _parse_address,
@@ -500,6 +521,8 @@ _FORMATTERS: dict[str, _Formatter] = {
     "bytea": _format_bytea,
     "uuid": _format_uuid,
     "interval": _format_temporal,
+    "timetz": _format_zoned_time,
+    "money": _format_money,
     "enum": _format_enum,
     "inet": _format_address,
     "cidr": _format_address,

@@ -16,6 +16,8 @@ records, used by kernels, and seen by the bulk engines:
     jsonb              utf8 in PostgreSQL's output form (keys sorted and unique)
     enums              utf8, ordered (`enum_labels.py`)
     ranges             bytes, ordered (`ranges.py`)
+    timetz             12 bytes, ordered (`zoned_times.py`)
+    money              int64: cents
     bit, varbit        bytes, ordered (`bits.py`)
     inet, cidr         bytes, ordered (`network.py`); macaddr: 6 bytes
     arrays             list<element>, one-dimensional
@@ -166,6 +168,8 @@ TYPES: dict[str, TypeInfo] = {
     "timestamptz": TypeInfo(
         1184, 1185, "D", True, 8, pa.timestamp("us", "UTC"), "timestamp with time zone"
     ),
+    "timetz": TypeInfo(1266, 1270, "D", False, 12, pa.binary(), "time with time zone"),
+    "money": TypeInfo(790, 791, "N", False, 8, pa.int64(), "money"),
     "interval": TypeInfo(1186, 1187, "T", True, 16, _INTERVAL, "interval"),
     "numeric": TypeInfo(1700, 1231, "N", False, -1, None, "numeric"),
     "number": TypeInfo(1700, 1231, "N", False, -1, NUMBER_PARTS, "numeric"),
@@ -224,6 +228,8 @@ VARCHAR = SqlType("varchar")
 BPCHAR = SqlType("bpchar")
 DATE = SqlType("date")
 TIME_OF_DAY = SqlType("time")
+TIMETZ = SqlType("timetz")
+MONEY = SqlType("money")
 TIMESTAMP = SqlType("timestamp")
 TIMESTAMPTZ = SqlType("timestamptz")
 INTERVAL = SqlType("interval")
@@ -249,8 +255,8 @@ MZ_TIMESTAMP = SqlType("mz_timestamp")
 # PostgreSQL's types that no value has here, by their names: clients compare oids with them.
 OTHER_TYPES = {
     "tid": 27, "xid": 28, "cid": 29, "xml": 142, "point": 600, "lseg": 601,
-    "path": 602, "box": 603, "polygon": 604, "line": 628, "circle": 718, "money": 790,
-    "timetz": 1266, "refcursor": 1790,
+    "path": 602, "box": 603, "polygon": 604, "line": 628, "circle": 718,
+    "refcursor": 1790,
     "regprocedure": 2202, "regoper": 2203, "regoperator": 2204, "cstring": 2275, "any": 2276,
     "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
     "anynonarray": 2776, "pg_lsn": 3220, "tsvector": 3614, "tsquery": 3615,
@@ -279,7 +285,7 @@ NETWORK_TYPES = frozenset({"inet", "cidr", "macaddr"})
 CONTAINERS = frozenset({"list", "map"})
 STRUCTURED = CONTAINERS | {"record", "shaped"}
 BIT_TYPES = frozenset({"bit", "varbit"})
-SORTED_BYTES = RANGE_TYPES | NETWORK_TYPES | STRUCTURED | BIT_TYPES | {"uint8"}
+SORTED_BYTES = RANGE_TYPES | NETWORK_TYPES | STRUCTURED | BIT_TYPES | {"uint8", "timetz"}
 UNSIGNED = frozenset({"uint2", "uint4", "uint8"})
 
 
@@ -413,7 +419,7 @@ def format_type(type: SqlType) -> str:
     match type.name:
         case "numeric":
             return f"{display}({type.length},{type.scale})"
-        case "time" | "timestamp" | "timestamptz":
+        case "time" | "timetz" | "timestamp" | "timestamptz":
             word, rest = display.split(" ", 1)
             return f"{word}({type.length}) {rest}"
         case _:

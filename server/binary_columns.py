@@ -212,6 +212,7 @@ def _void(column: pa.Array, type: SqlType) -> Bytes:
     return pa.array([b""] * len(column), pa.binary())
 
 
+_BY_CELLS = frozenset({"inet", "cidr", "timetz"})
 _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "bool": _bool,
     "bytea": _bytes,
@@ -227,10 +228,11 @@ _COLUMNS: dict[str, Callable[[pa.Array, SqlType], Bytes]] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     "array": _array,
-    **dict.fromkeys(RANGE_TYPES | STRUCTURED | UNSIGNED | BIT_TYPES | {"inet", "cidr"}, _by_cells),
+    **dict.fromkeys(RANGE_TYPES | STRUCTURED | UNSIGNED | BIT_TYPES | _BY_CELLS, _by_cells),
     "int2vector": _vector,
     "oidvector": _vector,
     "mz_timestamp": _int8,
+    "money": _int8,
     "void": _void,
     **dict.fromkeys(_FORMS, _number),
     **dict.fromkeys(OID_NAMES, _oid),

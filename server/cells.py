@@ -30,11 +30,13 @@ from foreshore.shaped import shaped_of
 from foreshore.structured import values_of
 from foreshore.text import format_text
 from foreshore.types import BIT_TYPES, INT2, OID, RANGE_TYPES, SqlType, item_of, oid_of
+from foreshore.zoned_times import zoned_time_of
 
 Cell: TypeAlias = Callable[[Any, OutputStyle], bytes]  # of a datum that is not None
 
 _LENGTH = Struct("!i")
 _OID = Struct("!I")
+_ZONED_TIME = Struct("!iqi").pack
 _NULL = b"\xff\xff\xff\xff"
 _INTEGER_NAMES = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp", "uint2", "uint4"))
 _STRING_NAMES = ("text", "varchar", "name", "char", "unknown", "void", "json", "jsonb", "jsonpath")
@@ -239,6 +241,11 @@ def _interval(value: tuple[int, int, int], style: OutputStyle) -> bytes:
     return _INTERVAL(16, micros, days, months)
 
 
+def _zoned_time(value: bytes, style: OutputStyle) -> bytes:
+    micros, offset = zoned_time_of(value)
+    return _ZONED_TIME(12, micros, -offset)  # PostgreSQL counts westwards
+
+
 _BINARY: dict[str, Cell] = {
     "bool": lambda value, style: b"\0\0\0\x01\x01" if value else b"\0\0\0\x01\0",
     "bytea": lambda value, style: _sized(value),
@@ -251,6 +258,8 @@ _BINARY: dict[str, Cell] = {
     "int4": _packer("i"),
     "int8": _packer("q"),
     "mz_timestamp": _packer("q"),
+    "money": _packer("q"),
+    "timetz": _zoned_time,
     "uint8": lambda value, style: _sized(value),
     "uint2": _packer("H"),
     "uint4": _packer("I"),

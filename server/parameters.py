@@ -34,6 +34,7 @@ from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
 from foreshore.server.message import PIECE, Bind, Bytes, decode_text
 from foreshore.text import limit_length, parse_text, truncate_name
 from foreshore.types import Datum, SqlType, oid_of
+from foreshore.zoned_times import stored_zoned_time
 
 
 class InvalidBinaryRepresentation(DataError):
@@ -196,6 +197,14 @@ def _time(value: Bytes, type: SqlType) -> int:
     if not 0 <= micros <= 86_400_000_000:
         raise DatetimeFieldOverflow("time out of range")
     return micros
+
+
+def _zoned_time(value: Bytes, type: SqlType) -> bytes:
+    micros = _time(value[:8], type)
+    (west,) = _INT4.unpack(value[8:])
+    if abs(west) >= 16 * 3600:
+        raise DataError("time zone displacement out of range", sqlstate="22009")
+    return stored_zoned_time(micros, -west)
 
 
 def _timestamp(value: Bytes, type: SqlType) -> int:
@@ -394,6 +403,8 @@ _BINARY: dict[str, Callable[[Bytes, SqlType], Datum]] = {
     **dict.fromkeys(BOUNDS, _range),
     **dict.fromkeys(MULTIRANGES, _multirange),
     "mz_timestamp": _unpacker("q"),
+    "money": _unpacker("q"),
+    "timetz": _zoned_time,
     **dict.fromkeys(OID_NAMES, _unpacker("I")),
     **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown"), _string),
 }

@@ -29,7 +29,7 @@ _MAY_HOLD: dict[str, Callable[[Any, Any, Any], bool]] = {
 }
 _MIRRORED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 # Types whose datums equal the column's statistics and have SQL's order.
-_COMPARABLE = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp", "text", "varchar"))
+_COMPARABLE = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp", "money", "text", "varchar"))
 
 ROW_GROUP_BYTES = 8 << 20  # bytes in Arrow; a full group has less than twice as many
 ROWS_LOOKED_AT = 256

@@ -478,7 +478,7 @@ class Arrangement:
 
 # Types whose Python values are the datums by which they are looked up.
 _DIRECT = frozenset(
-    ["int2", "int4", "int8", "oid", "text", "varchar", "bpchar", "name", "mz_timestamp"]
+    ["int2", "int4", "int8", "oid", "text", "varchar", "bpchar", "name", "mz_timestamp", "money"]
 )
 
 

@@ -99,6 +99,7 @@ def datum_words(datum: Datum, type: SqlType) -> tuple[int, ...]:
             | "int8"
             | "oid"
             | "mz_timestamp"
+            | "money"
             | "date"
             | "time"
             | "timestamp"

@@ -53,7 +53,7 @@ _TYPES = {
     "float4": "FLOAT",
     "float8": "DOUBLE",
     "date": "DATE",
-    **dict.fromkeys(("mz_timestamp", "uint2", "uint4"), "BIGINT"),
+    **dict.fromkeys(("mz_timestamp", "uint2", "uint4", "money"), "BIGINT"),
     **dict.fromkeys(OID_NAMES, "BIGINT"),
 }
 

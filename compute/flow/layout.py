@@ -28,7 +28,7 @@ Kind = OneOf["int", "float", "wide", "bytes", "uuid", "interval", "value"]
 
 _INTEGERS = frozenset(
     "bool int2 int4 int8 oid regproc regclass regtype regnamespace"
-    " date time timestamp timestamptz mz_timestamp uint2 uint4".split()
+    " date time timestamp timestamptz mz_timestamp uint2 uint4 money".split()
 )
 _BYTES = frozenset(
     "text varchar bpchar name char unknown record void bytea json jsonb jsonpath enum".split()

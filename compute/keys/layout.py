@@ -27,7 +27,7 @@ MANY = TAIL_ROWS  # rows above which work on them does not belong on the event l
 # Types whose data are equal in Python where their values are in SQL.
 PLAIN = (
     frozenset(
-        "bool int2 int4 int8 uint2 uint4 oid mz_timestamp date time timestamp timestamptz"
+        "bool int2 int4 int8 uint2 uint4 oid mz_timestamp money date time timestamp timestamptz"
         " text varchar bpchar name bytea uuid enum".split()
     )
     | SORTED_BYTES

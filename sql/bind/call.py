@@ -49,6 +49,7 @@ from foreshore.types import (
     TIME_OF_DAY,
     TIMESTAMP,
     TIMESTAMPTZ,
+    TIMETZ,
     TYPES,
     VOID,
     SqlType,
@@ -85,6 +86,7 @@ _SQL_VALUE_CASTS = {
     "current_timestamp": TIMESTAMPTZ,
     "localtimestamp": TIMESTAMP,
     "localtime": TIME_OF_DAY,
+    "current_time": TIMETZ,
 }
 
 
@@ -101,8 +103,6 @@ def environment(binder: ExpressionBinder, value: Environment, at: int) -> Scalar
 
 def bind_sql_value(binder: ExpressionBinder, expr: ast.SqlValue) -> Scalar:
     """Return CURRENT_DATE, CURRENT_USER, ..."""
-    if expr.name == "current_time":
-        raise FeatureNotSupported("type time with time zone is not supported", position=expr.at + 1)
     target = _SQL_VALUE_CASTS.get(expr.name)
     if target is None:
         return environment(binder, _ENVIRONMENT[expr.name], expr.at)

@@ -218,10 +218,12 @@ def _times() -> Iterator[Definition]:
         ("timestamp", "timestamp"),
         ("timestamptz", "timestamptz"),
         ("time", "time"),
+        ("timetz", "timetz"),
         ("date", "timestamp"),
     ):
-        for first in ("interval", moment):
-            for second in ("interval", moment):
+        kinds = ("interval", moment) if moment != "timetz" else (moment,)
+        for first in kinds:
+            for second in kinds:
                 ends = [
                     f"(${place - 1} + ${place})" if type == "interval" else f"${place}"
                     for place, type in ((2, first), (4, second))

@@ -49,6 +49,7 @@ from foreshore.types import (
     TIME_OF_DAY,
     TIMESTAMP,
     TIMESTAMPTZ,
+    TIMETZ,
     ColumnType,
     SqlType,
     array_of,
@@ -74,6 +75,7 @@ _TYPES = {
     "timestamptz": TIMESTAMPTZ,
     "date": DATE,
     "time": TIME_OF_DAY,
+    "timetz": TIMETZ,
     "interval": INTERVAL,
     "float8": FLOAT8,
 }

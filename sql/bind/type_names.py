@@ -33,7 +33,7 @@ from foreshore.types import (
 )
 
 _ALIASES = {"decimal": "numeric", "string": "text", "bytes": "bytea"}
-_DIGITS = frozenset({"time", "timestamp", "timestamptz", "interval"})
+_DIGITS = frozenset({"time", "timetz", "timestamp", "timestamptz", "interval"})
 _UNSUPPORTED_TYPES = frozenset(
     [
         "box",
@@ -42,12 +42,10 @@ _UNSUPPORTED_TYPES = frozenset(
         "line",
         "lseg",
         "macaddr8",
-        "money",
         "path",
         "pg_lsn",
         "point",
         "polygon",
-        "timetz",
         "tsquery",
         "tsvector",
         "txid_snapshot",

@@ -54,7 +54,7 @@ class SessionZone:
                     "conversion between text and ranges of timestamptz is not supported in"
                     " another time zone than UTC"
                 )
-        if not any(map(has_moments, types)):
+        if not any(has_moments(type) or _has_clocks(type) for type in types):
             return call
         rule = RULES.get(call.function.replace("_total(", "("))
         if rule is None:
@@ -90,7 +90,7 @@ class SessionZone:
         if self.of_constants is not None:
             return parse_text(text, type, zone=self.of_constants)
         value = parse_text(text, type, zone=self.name)
-        if (has_moments(type) or _has_ranges(type)) and not self.was_used:
+        if (has_moments(type) or _has_ranges(type) or _has_clocks(type)) and not self.was_used:
             # A text that names no zone has different values in any two zones.
             self.was_used = parse_text(text, type) != parse_text(text, type, zone=_ANOTHER)
         return value
@@ -104,6 +104,11 @@ class SessionZone:
 def has_moments(type: SqlType) -> bool:
     """Return whether values of `type` are timestamptz or arrays of it."""
     return (type.element or type).name == "timestamptz"
+
+
+def _has_clocks(type: SqlType) -> bool:
+    """Return whether values of `type` are timetz, or arrays of it."""
+    return (type.element or type).name == "timetz"
 
 
 def _has_ranges(type: SqlType) -> bool:
@@ -177,6 +182,10 @@ def _cast(zone: _Zone, call: Call) -> Scalar:
         return _as(zone.text(arg), target, context)
     if other == "timestamptz" and name in ("timestamp", "date"):
         return _as(zone.moment(_as(arg, _of_kind(source, TIMESTAMP))), target, context)
+    if other == "timetz" and name in ("time", "timestamptz"):
+        return zone.call(f"timetz_of_{name}", (arg,), target)
+    if other == "timetz" and name in STRINGS:
+        return zone.call("timetz_of_text", (_as(arg, TEXT),), target)
     if other == "timestamptz" and name in STRINGS:
         return zone.call("timestamptz_of_text", (_as(arg, _of_kind(target, TEXT)),), target)
     return call
@@ -231,6 +240,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(
         (
             *(f"cast(timestamptz,{other})" for other in ("timestamp", "date", "time", *STRINGS)),
+            *(f"cast({other},timetz)" for other in ("timestamptz", "time", *STRINGS)),
             *(f"cast({other},timestamptz)" for other in ("timestamp", "date", *STRINGS)),
             *(f"cast(anyarray,{other})" for other in STRINGS),
             *(f"cast({other},anyarray)" for other in STRINGS),

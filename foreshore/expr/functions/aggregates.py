@@ -120,6 +120,11 @@ def _sum(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggre
         case "int8" | "numeric":
             total = _total(Column(0, type), parted=not distinct)
             return ResolvedAggregate(types, type_of(total.value), total.cores, total.value)
+        case "money":
+            cents = Call("money_cents(money)", (Column(0, type),), INT8)
+            total = _total(cents, parted=not distinct)
+            finish = Call("money_of_total(numeric)", (total.value,), type)
+            return ResolvedAggregate(types, type, total.cores, finish)
         case "number":
             made = sum_of_distinct if distinct else partial(sums_of, at=0)
             cores, value = made(Column(0, NUMBER))

@@ -18,7 +18,9 @@ from foreshore.expr.functions.function import (
 from foreshore.ranges import MULTIRANGES
 from foreshore.types import BIT_TYPES, NUMBER, NUMERIC, STRUCTURED, SqlType, array_of, item_of
 
-_PLANNED_SOURCES = ("numeric", "int2", "int4", "int8", "oid", "uint2", "uint4", "uint8")
+_PLANNED_SOURCES = (
+    *("numeric", "int2", "int4", "int8", "oid", "uint2", "uint4", "uint8", "money"),
+)
 Context = OneOf["implicit", "assignment", "explicit"]
 _RANK = {"implicit": 0, "assignment": 1, "explicit": 2}
 
@@ -59,6 +61,9 @@ for _many, _one in MULTIRANGES.items():
 _add("implicit", "cidr>inet bit>varbit varbit>bit")
 _add("explicit", "int4>bit int8>bit bit>int4,int8")
 _add("assignment", "inet>cidr")
+_add("implicit", "time>timetz")
+_add("assignment", "timestamptz>timetz timetz>time")
+_add("assignment", "int4>money int8>money numeric>money money>numeric")
 _add("assignment", "json>jsonb jsonb>json")
 _add("assignment", "oid>int8,int4 mz_timestamp>int8,numeric,timestamp,timestamptz")
 _add(
@@ -202,7 +207,7 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
         return source.scale == target.scale and (
             target.length is None or (source.length is not None and source.length <= target.length)
         )
-    if s == t and t in ("timestamp", "timestamptz", "time", "interval"):
+    if s == t and t in ("timestamp", "timestamptz", "time", "timetz", "interval"):
         return (target.length, target.fields) in (
             (None, None),
             (source.length, source.fields),

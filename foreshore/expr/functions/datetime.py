@@ -265,10 +265,16 @@ def _to_timestamp(seconds: float) -> int:
     return int(micros) + 946_684_800 * SECOND
 
 
+def check_zone(zone: Interval) -> None:
+    """Raise the failure of an interval that is no offset from UTC."""
+    if zone[0] or zone[1]:
+        shown = calendar.format_interval(*zone)
+        raise fail("22023", f'interval time zone "{shown}" must not include months or days')
+
+
 def _interval_zone(sign: int) -> Callable[[Interval, int], int]:
     def compute(zone: Interval, micros: int) -> int:
-        if zone[0] or zone[1]:
-            raise fail("22023", "interval time zone must not include months or days")
+        check_zone(zone)
         return micros if micros in (LOWEST, HIGHEST) else micros + sign * zone[2]
 
     return compute

@@ -255,9 +255,12 @@ def _field_units(
     type = types.args[1]
     values = integers(a)
     scale = {"second": 6, "milliseconds": 3, "epoch": 6}.get(unit, 0)
-    if type.name == "time":
+    if type.name in ("time", "timetz"):
         if unit == "epoch":
-            return values, 6, np.zeros(len(values), bool)
+            return values - offsets, 6, np.zeros(len(values), bool)
+        if unit.startswith("timezone") and type.name == "timetz":
+            seconds = offsets // SECOND + np.zeros_like(values)
+            return _offset_field(unit, seconds), 0, np.zeros(len(values), bool)
         field = _clock_field(unit, values)
         if field is None:
             raise _unknown_unit(name.lower(), type, known=unit in KNOWN_UNITS)

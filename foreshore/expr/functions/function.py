@@ -293,6 +293,8 @@ def natural_numeric(source: SqlType, literal: Any = NO_LITERAL) -> SqlType:
             return source
         case "number":
             return NUMERIC
+        case "money":
+            return numeric_of_scale(2)
         case "int2" | "int4" | "int8" | "oid" | "mz_timestamp" | "uint2" | "uint4" | "uint8":
             return numeric_of_scale(0)
         case "unknown" if isinstance(literal, str):

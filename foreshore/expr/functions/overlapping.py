@@ -4,15 +4,17 @@ A period is half-open and given by its ends in either order; one with equal ends
 end may be NULL, and the answer is NULL where it depends on that end.
 """
 
+from typing import Any
+
 import pyarrow as pa
 
 from foreshore.expr.datum import from_array
 from foreshore.expr.functions.function import Outcome, Signature, declare
 
-Period = tuple[int, int | None]
+Period = tuple[Any, Any]  # numbers, or bytes in order
 
 
-def _period(start: int | None, end: int | None) -> Period | None:
+def _period(start: Any, end: Any) -> Period | None:
     """Return the lesser end that is known, and the other; None if neither is known."""
     if start is None:
         return None if end is None else (end, None)
@@ -40,5 +42,5 @@ def _overlaps(types: Signature, *arrays: pa.Array) -> Outcome:
     return pa.array([_overlap(_period(a, b), _period(c, d)) for a, b, c, d in rows], pa.bool_())
 
 
-for _t in ("timestamp", "timestamptz", "time"):
+for _t in ("timestamp", "timestamptz", "time", "timetz"):
     declare("_overlaps", f"{_t} {_t} {_t} {_t}", "bool", _overlaps, strict=False)

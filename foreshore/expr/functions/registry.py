@@ -87,6 +87,8 @@ _FAMILIES = (
     "ranges",
     "network",
     "zones",
+    "zoned_clocks",
+    "amounts",
     "system",
 )
 

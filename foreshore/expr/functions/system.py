@@ -70,7 +70,7 @@ def _formatted(oid: int, modifier: int | None) -> str:
         case "interval":
             fields, digits = of_interval_typmod(modifier)
             return format_type(SqlType("interval", digits, fields=fields))
-        case "time" | "timestamp" | "timestamptz" | "bit" | "varbit":
+        case "time" | "timetz" | "timestamp" | "timestamptz" | "bit" | "varbit":
             return format_type(SqlType(type.name, modifier))
         case _:
             return str(type)
