@@ -3,7 +3,8 @@
 There is one class for each production of PostgreSQL's grammar that binding distinguishes. `at` is
 the offset of the token to which PostgreSQL's error position would point.
 
-    query         queries and expressions
+    expressions   expressions
+    query         queries
     changes       statements that read, subscribe to or change rows
     definitions   DDL
     session       statements about the session, its transactions, and SHOW
@@ -17,6 +18,7 @@ from typing import TypeAlias
 
 from foreshore.sql.ast.changes import *
 from foreshore.sql.ast.definitions import *
+from foreshore.sql.ast.expressions import *
 from foreshore.sql.ast.functions import *
 from foreshore.sql.ast.query import *
 from foreshore.sql.ast.session import *

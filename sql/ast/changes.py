@@ -3,14 +3,12 @@
 from typing import Any
 from typing import Literal as OneOf
 
+from foreshore.sql.ast.expressions import Expression, SortKey, Syntax
 from foreshore.sql.ast.query import (
     CommonTable,
-    Expression,
     FromItem,
     MutualRecursion,
     Query,
-    SortKey,
-    Syntax,
     TableRef,
     Target,
 )

@@ -5,7 +5,8 @@ from typing import Literal as OneOf
 
 from foreshore.foreign_key import Action
 from foreshore.sql.ast.changes import AsOf
-from foreshore.sql.ast.query import Expression, Query, Syntax, TableRef, TypeName
+from foreshore.sql.ast.expressions import Expression, Syntax, TypeName
+from foreshore.sql.ast.query import Query, TableRef
 
 
 class Identity(Syntax):

@@ -2,7 +2,8 @@
 
 from typing import Literal as OneOf
 
-from foreshore.sql.ast.query import Syntax, TableRef, TypeName
+from foreshore.sql.ast.expressions import Syntax, TypeName
+from foreshore.sql.ast.query import TableRef
 
 
 class ParameterDefinition(Syntax):

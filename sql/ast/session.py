@@ -3,7 +3,8 @@
 from typing import Literal as OneOf
 
 from foreshore.sql.ast.changes import SelectStatement, SubscribeStatement
-from foreshore.sql.ast.query import Expression, Syntax, TableRef, TypeName
+from foreshore.sql.ast.expressions import Expression, Syntax, TypeName
+from foreshore.sql.ast.query import TableRef
 
 
 class ShowStatement(Syntax):
