@@ -996,6 +996,9 @@ def _of_window(
             if not 0 <= found < len(places):
                 return default  # type: ignore[no-any-return]
             return places[found].args[n][0]  # type: ignore[no-any-return]
+        case "last_known":
+            values = [args[0] for args in (p.args[n] for p in places[: at + 1]) if args is not None]
+            return next((value for value in reversed(values) if value is not None), None)
     frame = _frame(function, places, at, groups, window, offsets)
     members = [places[i].args[n] for i in frame]
     match function.function:

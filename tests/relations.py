@@ -426,6 +426,7 @@ def _window_function(
     name: Any = draw(
         st.sampled_from(
             ["row_number", "rank", "dense_rank", "lag", "lead", "nth_value", "last_value"]
+            + ["last_known"]
             + ["aggregate"] * 5
         )
     )
@@ -442,6 +443,8 @@ def _window_function(
         case "nth_value":
             n = Literal(draw(st.integers(1, 2)), INT8)
             return WindowFunction(name, (of(type), n), type, frame)
+        case "last_known":
+            return WindowFunction(name, (of(type),), type)
         case "last_value":
             return WindowFunction(name, (of(type),), type, frame)
     core = _aggregate(draw, context, columns)

@@ -184,6 +184,10 @@ class Idioms(ABC):
         """Return whether the engine has the function over windows with SQL's meaning."""
 
     @abstractmethod
+    def last_known(self, value: str) -> str:
+        """Return the call of the last value that is not NULL, before OVER."""
+
+    @abstractmethod
     def repeated(self, diff: str) -> str:
         """Return the SELECT item that makes `diff` rows of each row."""
 
@@ -281,6 +285,10 @@ class DuckDbIdioms(Idioms):
             or frame.unit != "rows"
             or frame.exclude not in ("group", "ties")
         )
+
+    def last_known(self, value: str) -> str:
+        """Return a call with IGNORE NULLS."""
+        return f"last_value({value} IGNORE NULLS)"
 
     def repeated(self, diff: str) -> str:
         """Return an unnested range."""
@@ -409,6 +417,10 @@ class SparkIdioms(Idioms):
         if function.function == "nth_value":
             return is_first(function)
         return function.function != "last_value" or frame.unit == "rows"
+
+    def last_known(self, value: str) -> str:
+        """Return a call that ignores NULLs."""
+        return f"last_value({value}, true)"
 
     def repeated(self, diff: str) -> str:
         """Return an exploded sequence."""

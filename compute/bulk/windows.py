@@ -204,6 +204,9 @@ class _Rendering:
             if isinstance(far, Literal) and isinstance(far.value, int):
                 args[1] = str(min(max(far.value, -MOST_ROWS), MOST_ROWS))
             return f"{function.function}({', '.join(args)}){self._clause(self._total())}"
+        if function.function == "last_known":
+            frame = " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+            return f"{self.idioms.last_known(args[0])}{self._clause(self._total(), frame)}"
         if is_first(function):
             frame = " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
             return f"first_value({args[0]}){self._clause(self._total(), frame)}"

@@ -268,6 +268,8 @@ def _reached(reach: Reach | None) -> str:
     """Return which rows are read for a change of a partition."""
     if reach is None:
         return "Changes: read the partition"
+    if reach.known:
+        return "Changes: read up to the next known values before and after"
     first = "the first peer" if reach.peers else "the changed row"
     if reach.to_end:
         after = f", and {2 * reach.rows} rows before" if reach.rows else ""

@@ -104,6 +104,10 @@ def put_value(
             words[:, place.word] = partitions.dense_ranks()
         case "lag" | "lead":
             _put_neighbours(function.function, rows, args, words, place)
+        case "last_known":
+            known = np.where(rows.null(args[0]), -1, partitions.rows)
+            at = np.maximum.accumulate(known)
+            _put_from(rows, args[0], np.where(at < partitions.start, -1, at), words, place)
         case "nth_value":
             n = rows.words[:, args[1].word] - 1
             n[rows.null(args[1])] = -1

@@ -1,6 +1,7 @@
 """How far a change of a row reaches within its partition, by the window functions over it.
 
     lag, lead, frames of rows between offsets    rows as far away
+    last_known                                   rows up to the next one with a value
     ranks, running counts and sums               all later rows, for rank from the first peer on
     all others                                   the whole partition
 
@@ -19,12 +20,14 @@ FAR = 1 << 20  # rows at which a neighbour is as far as the rest of the partitio
 class Reach:
     """Rows that a change reaches before it and, unless it runs to the end, after it.
 
-    With `peers` it begins at the first peer.
+    With `peers` it begins at the first peer. With `known` it also reaches later rows up to the next
+    one at which each such function has a value, and they depend on the last one before.
     """
 
     rows: int = 0
     to_end: bool = False
     peers: bool = False
+    known: bool = False
 
 
 def reach_of(window: Window) -> Reach | None:
@@ -35,8 +38,13 @@ def reach_of(window: Window) -> Reach | None:
         if one is None:
             return None
         found = Reach(
-            max(found.rows, one.rows), found.to_end or one.to_end, found.peers or one.peers
+            max(found.rows, one.rows),
+            found.to_end or one.to_end,
+            found.peers or one.peers,
+            found.known or one.known,
         )
+    if found.known and found.to_end:
+        return None
     return None if found.rows > FAR else found
 
 
@@ -57,6 +65,8 @@ def _of_function(function: WindowFunction) -> Reach | None:
             if not isinstance(rows, Literal):
                 return None
             return Reach(abs(rows.value or 0))
+        case "last_known":
+            return Reach(known=True)
     frame = function.frame
     if frame.end is None or not (frame.start is not None or is_running(function)):
         return None

@@ -290,12 +290,14 @@ class WindowFunction(Node, frozen=True, cache_hash=True):
                       the default if there is no such row, NULL if `rows` is NULL
       nth_value       (value, n): the value of the n-th row of the frame, or NULL
       last_value      (value): the value of the last row of the frame, or NULL
+      last_known      (value): the last value that is not NULL, from the first row to this one
     What SQL knows beyond these (ntile, percent_rank, ...) the binder composes.
     """
 
     function: OneOf[
         "row_number", "rank", "dense_rank", "lag", "lead", "nth_value", "last_value",
-        "count", "sum", "sum_float", "comoment_float", "min", "max", "array_agg", "string_agg",
+        "last_known", "count", "sum", "sum_float", "comoment_float", "min", "max", "array_agg",
+        "string_agg",
     ]  # fmt: skip
     args: tuple[Scalar, ...]
     type: SqlType

@@ -2,10 +2,12 @@
 
 from foreshore.expr.ir import Aggregate, Frame, Literal, WindowFunction
 
-PLACES = frozenset(("row_number", "rank", "dense_rank", "lag", "lead"))  # without a frame
-_ORDERED = frozenset(
-    ("row_number", "lag", "lead", "nth_value", "last_value", "array_agg", "string_agg")
-)
+PLACES = frozenset((  # without a frame
+    "row_number", "rank", "dense_rank", "lag", "lead", "last_known",
+))  # fmt: skip
+_ORDERED = frozenset((
+    "row_number", "lag", "lead", "nth_value", "last_value", "last_known", "array_agg", "string_agg",
+))  # fmt: skip
 DEFAULT = Frame()  # from the first row of the partition to the last peer
 WHOLE = Frame("range", None, None)  # the partition
 

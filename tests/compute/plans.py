@@ -216,6 +216,7 @@ PLANS: dict[str, Relation] = {
                 "comoment_float", (column(2, FLOAT8), column(2, FLOAT8)), FLOAT8, Frame("rows")
             ),
             WindowFunction("last_value", (column(2, FLOAT8),), FLOAT8),
+            WindowFunction("last_known", (column(2, FLOAT8),), FLOAT8),
         ),
     ),
     "frames without peers": Window(

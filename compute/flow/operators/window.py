@@ -15,6 +15,7 @@ import numpy as np
 from foreshore.compute.checkpoint.state import Reader, Writer
 from foreshore.compute.engine import ArrangementSize
 from foreshore.compute.flow.batch import Batch, Ints, Words, empty
+from foreshore.compute.flow.convert import nulls_at
 from foreshore.compute.flow.frame_values import Before, Rows, before_of, put_value
 from foreshore.compute.flow.kernels import partition_rows
 from foreshore.compute.flow.kernels import rows as row_kernels
@@ -31,6 +32,7 @@ from foreshore.compute.flow.sums import Points, SumTable
 from foreshore.expr.ir import WindowFunction
 
 WHOLE_LEAST = 1_000  # changes from which on partitions may be read as a whole
+FIRST_NEAR = 16  # rows on each side of a change among which known values are first looked for
 WHOLE_SHARE = 2  # the part of them between changes from which on they are: 1 / WHOLE_SHARE
 ALL: Any = slice(None)
 Frames = Callable[[Rows], list[Part]]
@@ -185,6 +187,8 @@ class WindowFunctions(StagedRows):
         lows, highs = self._changed(points, updates)
         near = 2 * reach.rows
         low_words = self._parts.peers if reach.peers else self._spine.width
+        if reach.known:
+            return self._near_known(points, lows, highs, reach)
         if reach.to_end:
             following = self._spine.following(points, lows, low_words, near)
             found, changed = following.points, ALL
@@ -199,6 +203,34 @@ class WindowFunctions(StagedRows):
         changed = number >= (read.begins - reach.rows)[found]
         changed &= number < (read.begins + read.ends + reach.rows)[found]
         return _Read(found, words, changed)
+
+    def _near_known(self, points: Points, lows: Ints, highs: Ints, reach: Reach) -> _Read:
+        """Return the rows near the changes, up to known values, or the ends, on both sides."""
+        near = max(2 * reach.rows, FIRST_NEAR)
+        while True:
+            region = Region(lows, highs, self._spine.width, near, near)
+            read = self._spine.rows_near(points, region)
+            found, words = _repeated(read.points, read.words, read.counts)
+            number = np.arange(len(found)) - np.searchsorted(found, found)
+            begins, ends = read.begins - reach.rows, read.begins + read.ends
+            before, after = number < begins[found], number >= ends[found]
+            beyond = np.bincount(found[after], minlength=len(points))
+            enough = (read.begins < near) | self._known_at(before, found, words, len(points))
+            enough &= (beyond < near) | self._known_at(after, found, words, len(points))
+            if enough.all():
+                return _Read(found, words, ~before)
+            near *= 4
+
+    def _known_at(self, rows: Any, found: Ints, words: Words, points: int) -> Any:
+        """Return for which points some of `rows` have a value, for each function that needs it."""
+        known = np.ones(points, np.bool_)
+        args = words[:, self._parts.args :]
+        for each in self._functions:
+            if each.function.function == "last_known":
+                null = nulls_at(args, each.args[0])
+                there = rows if null is None else rows & ~null
+                known &= np.bincount(found[there], minlength=points) > 0
+        return known
 
     def _changed(self, points: Points, updates: Batch) -> tuple[Ints, Ints]:
         """Return for each point the first and the last row of its group that changed."""

@@ -127,6 +127,11 @@ def _last_value(types: tuple[SqlType, ...]) -> ResolvedWindow | None:
     return _plain(WindowFunction("last_value", (Column(0, type),), type), (type,))
 
 
+def _last_known(types: tuple[SqlType, ...]) -> ResolvedWindow | None:
+    type = _known(types[0])
+    return _plain(WindowFunction("last_known", (Column(0, type),), type), (type,))
+
+
 def _nth_value(types: tuple[SqlType, ...]) -> ResolvedWindow | None:
     if not _is_int4(types[1]):
         return None
@@ -148,6 +153,7 @@ _WINDOWS: dict[str, tuple[tuple[int, ...], Rule]] = {
     "first_value": ((1,), _first_value),
     "last_value": ((1,), _last_value),
     "nth_value": ((2,), _nth_value),
+    "_last_known": ((1,), _last_known),  # no function of users
 }
 
 

@@ -77,7 +77,14 @@ RANKED = (
     WindowFunction("sum", (VALUE,), numeric_of_scale(0)),
     WindowFunction("count", (), INT8, Frame("groups", FrameBound("current"))),
 )
+KNOWN = (
+    WindowFunction("last_known", (VALUE,), INT4),
+    WindowFunction("last_known", (TEXTS,), TEXT),
+)
 REACHING = {
+    "known": KNOWN,
+    "known with neighbours": (*KNOWN, *NEIGHBOURS),
+    "known with running": (*KNOWN, *RUNNING),
     "neighbours": NEIGHBOURS,
     "running": RUNNING,
     "ranked": RANKED,
@@ -113,6 +120,31 @@ def test_what_changes_reach_is_exact(engine: FlowEngine, name: str, descending: 
         random = Random(seed)
         cuts = frozenset(random.sample(range(2, 6), random.randint(0, 4)))
         check_maintained(engine, Case(window, changing(random), cuts))
+
+
+@pytest.mark.parametrize("name", ["known", "known with neighbours"])
+def test_known_values_are_found_at_any_distance(
+    monkeypatch: pytest.MonkeyPatch, engine: FlowEngine, name: str
+) -> None:
+    monkeypatch.setattr(window, "FIRST_NEAR", 1)
+    relation = Window(U1, (0,), (OrderKey(VALUE),), REACHING[name])
+
+    def rows(random: Random, count: int, known: float) -> Rows:
+        def text() -> str | None:
+            return random.choice("ab") if random.random() < known else None
+
+        return Counter((0, random.randrange(60), text()) for _ in range(count))
+
+    for seed in range(examples(20)):
+        random = Random(seed)
+        contents = rows(random, 30, 0.2)
+        history: list[Contents] = []
+        for _ in range(5):
+            history.append({**{table.id: Counter() for table in TABLES}, U1.id: contents.copy()})
+            contents = contents + rows(random, random.randrange(3), 0.5)
+            for row in random.sample(list(contents), 2):
+                contents = contents - Counter([row])
+        check_maintained(engine, Case(relation, history, frozenset({3})))
 
 
 def test_many_changes_read_partitions_as_a_whole(
@@ -154,7 +186,7 @@ def test_neighbours_in_partitions_read_as_a_whole_are_exact(
         check_maintained(engine, Case(relation, changing(random), cuts))
 
 
-@pytest.mark.parametrize(("name", "most"), [("neighbours", 24), ("running", 24)])
+@pytest.mark.parametrize(("name", "most"), [("neighbours", 24), ("running", 24), ("known", 2 * 34)])
 def test_a_change_reads_only_rows_that_it_reaches(
     monkeypatch: pytest.MonkeyPatch, engine: FlowEngine, name: str, most: int
 ) -> None:
