@@ -72,9 +72,23 @@ class JoinRef(Syntax):
     columns: tuple[str, ...]
     at: int
     using_alias: str | None = None  # of the columns of USING
+    asof: bool = False  # the last or next row of `right` instead of all
 
 
-FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef
+class TimeWindowRef(Syntax):
+    """TUMBLE, HOP or SESSION: a relation's rows with the windows of time in which they are."""
+
+    kind: OneOf["tumble", "hop", "session"]
+    input: "FromItem"
+    time: Expression
+    keys: tuple[Expression, ...]  # of the sessions
+    lengths: dict[str, Expression]  # size, slide, offset, gap
+    alias: str | None
+    columns: tuple[str, ...]
+    at: int
+
+
+FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef | TimeWindowRef
 
 
 class IntoTable(Syntax):

@@ -14,11 +14,9 @@ import msgspec
 
 from foreshore.constraint import Unique
 from foreshore.errors import (
-    AmbiguousColumn,
     FeatureNotSupported,
     InvalidColumnReference,
     SyntaxError_,
-    UndefinedColumn,
     WrongObjectType,
 )
 from foreshore.expr.columns import columns_of, type_of
@@ -26,7 +24,6 @@ from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
     TRUE,
-    Call,
     Column,
     Get,
     Join,
@@ -47,14 +44,13 @@ from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
-from foreshore.sql.bind.coerce import common_type, to_common, to_known
+from foreshore.sql.bind.coerce import to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.json_records import records_of, returns_records
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.bind.output_names import function_name
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.records import of_composites
-from foreshore.sql.bind.row_values import conjunction
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.sets import UNIT, Rows, each_array, flat_map, in_step, one_row
 from foreshore.sql.bind.side_effects import distinct_calls, has_side_effects
@@ -107,7 +103,13 @@ def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> B
         case ast.FunctionRef():
             return _function(planning, item, parent)
         case ast.JoinRef():
-            return _join(planning, item, parent)
+            from foreshore.sql.bind.join import bind_join
+
+            return bind_join(planning, item, parent)
+        case ast.TimeWindowRef():
+            from foreshore.sql.bind.time_windows import bind_time_window
+
+            return bind_time_window(planning, item, parent)
         case _:
             assert_never(item)
 
@@ -321,7 +323,7 @@ def _table_function(
     binder: ExpressionBinder, item: ast.FunctionRef, call: ast.FunctionCall
 ) -> BoundItem:
     name = call.name[-1]
-    found, args = _resolved(binder, call)
+    found, args = resolved_set(binder, call)
     names = found.names
     if len(names) == 1:
         # A column name defined by the function is kept under an alias.
@@ -341,9 +343,10 @@ def _of_rows(rows: Rows, names: tuple[str, ...], item: ast.FunctionRef, name: st
     return part
 
 
-def _resolved(
+def resolved_set(
     binder: ExpressionBinder, call: ast.FunctionCall
 ) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
+    """Return a set-returning function that is called, and its arguments."""
     args = tuple(binder.bind(arg) for arg in call.args)
     offsets = tuple(at_of(arg) for arg in call.args)
     literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
@@ -366,7 +369,7 @@ def _rows_from(
     calls: list[tuple[ResolvedTable, tuple[Scalar, ...]]] = []
     for call in items:
         if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
-            calls.append(_resolved(binder, call))
+            calls.append(resolved_set(binder, call))
             continue
         name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)
         scalar = to_known(planning, binder.bind(call), call.at)
@@ -389,7 +392,7 @@ def _rows_from(
 
 def _may_be_lateral(item: ast.FromItem) -> bool:
     match item:
-        case ast.TableRef():
+        case ast.TableRef() | ast.TimeWindowRef():
             return False
         case ast.SubqueryRef(lateral=lateral):
             return lateral
@@ -476,119 +479,3 @@ def _outer(table: Table, columns: Sequence[ColumnType]) -> Table:
         return table
     never_null = (slot.index for slot in table.slots if not columns[slot.index].nullable)
     return replace(table, outer=True, present=next(never_null, None))
-
-
-def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> BoundItem:
-    left = bind_item(planning, item.left, parent)
-    right, lateral = right_side(planning, item.right, left, parent)
-    if lateral and item.kind in ("right", "full"):
-        raise InvalidColumnReference(
-            "invalid reference to FROM-clause entry: "
-            "the combining JOIN type must be INNER or LEFT for a LATERAL reference",
-            position=item.at + 1,
-        )
-    kind = "inner" if item.kind == "cross" else item.kind
-    using = item.using
-    if item.natural:
-        names = {slot.name for slot in right.visible}
-        using = tuple((slot.name, item.at) for slot in left.visible if slot.name in names)
-    if using is not None:
-        part = _using(planning, item, left, right, kind, using, lateral)
-    else:
-        on: Scalar = TRUE
-        if item.on is not None:
-            whole = side_by_side(left, right, kind, TRUE, False, item.at)
-            scope = scope_of(whole, parent)
-            # ON is evaluated before NULLs are filled in.
-            scope.columns = left.columns + right.columns
-            binder = ExpressionBinder(planning, scope, Clause("JOIN conditions"))
-            on = binder.boolean(item.on, "JOIN/ON")
-        part = side_by_side(left, right, kind, on, lateral, item.at)
-    if item.alias is not None:
-        names_ = tuple(slot.name for slot in part.visible)
-        if len(item.columns) > len(names_):
-            raise InvalidColumnReference(
-                f'join expression "{item.alias}" has {len(names_)} columns available '
-                f"but {len(item.columns)} columns specified",
-                position=item.at + 1,
-            )
-        names_ = item.columns + names_[len(item.columns) :]
-        slots = tuple(
-            Slot(name, slot.index) for name, slot in zip(names_, part.visible, strict=True)
-        )
-        part.tables, part.visible = [Table(item.alias, None, slots)], list(slots)
-    if item.using_alias is not None and item.alias is None:
-        assert item.using is not None
-        merged = {name for name, _ in item.using}
-        shown = tuple(slot for slot in part.visible[: len(merged)] if slot.name in merged)
-        scope = Scope(tables=part.tables)
-        scope.add_table(Table(item.using_alias, None, shown))
-    return part
-
-
-def _using(
-    planning: Planning,
-    item: ast.JoinRef,
-    left: BoundItem,
-    right: BoundItem,
-    kind: OneOf["inner", "left", "right", "full"],
-    using: tuple[tuple[str, int], ...],
-    lateral: bool,
-) -> BoundItem:
-    """Return a join USING columns; each pair of equal columns is visible as one."""
-    width = len(left.columns)
-    binder = ExpressionBinder(planning, Scope(), Clause("JOIN/USING"))
-    tests: list[Scalar] = []
-    pairs: list[tuple[str, int, int, int]] = []
-    seen: set[str] = set()
-    for name, at in using:
-        if name in seen:
-            raise InvalidColumnReference(
-                f'column name "{name}" appears more than once in USING clause',
-                sqlstate="42701",
-                position=at + 1,
-            )
-        seen.add(name)
-        i, j = _common(left, name, "left", at), _common(right, name, "right", at)
-        pairs.append((name, i, j, at))
-        a, b = left.columns[i], right.columns[j]
-        both = (Column(i, a.type, a.nullable), Column(width + j, b.type, b.nullable))
-        common_type(both, "JOIN/USING", (at, at))  # its error comes first
-        tests.append(binder.call("=", both, at))
-    part = side_by_side(left, right, kind, conjunction(tests), lateral, item.at)
-    merged: list[Slot] = []
-    extra: list[Scalar] = []
-    for name, i, j, at in pairs:
-        a, b = part.columns[i], part.columns[width + j]
-        sides: tuple[Scalar, ...] = (
-            Column(i, a.type, a.nullable),
-            Column(width + j, b.type, b.nullable),
-        )
-        common = common_type(sides, "JOIN/USING", (at, at))
-        sides = tuple(to_common(planning, side, common, "JOIN/USING", at) for side in sides)
-        chosen = sides[1] if kind == "right" else sides[0]
-        if kind == "full":
-            chosen = Call("coalesce", sides, common)
-        if isinstance(chosen, Column):
-            merged.append(Slot(name, chosen.index))
-        else:
-            merged.append(Slot(name, len(part.columns) + len(extra)))
-            extra.append(chosen)
-    if extra:
-        part.relation = Map(part.relation, tuple(extra))
-        nullable = kind != "inner"
-        part.columns = part.columns + [ColumnType(type_of(e), nullable) for e in extra]
-    gone = {i for _, i, _, _ in pairs} | {width + j for _, _, j, _ in pairs}
-    part.visible = merged + [slot for slot in part.visible if slot.index not in gone]
-    return part
-
-
-def _common(part: BoundItem, name: str, side: str, at: int) -> int:
-    matching = [slot for slot in part.visible if slot.name == name]
-    if not matching:
-        raise UndefinedColumn(
-            f'column "{name}" specified in USING clause does not exist in {side} table'
-        )
-    if len(matching) > 1:
-        raise AmbiguousColumn(f'common column name "{name}" appears more than once in {side} table')
-    return matching[0].index

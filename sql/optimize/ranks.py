@@ -90,7 +90,7 @@ def _limited(window: Window, limit: int) -> Relation | None:
 def _looks_back(function: WindowFunction) -> bool:
     """Return whether `function` depends on no later row."""
     match function.function:
-        case "row_number" | "rank" | "dense_rank":
+        case "row_number" | "rank" | "dense_rank" | "last_known":
             return True
         case "lag":
             rows = function.args[1]

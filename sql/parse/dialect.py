@@ -42,7 +42,7 @@ class Foreshore(Postgres):
             **{
                 word: type
                 for word, type in Postgres.Tokenizer.KEYWORDS.items()
-                if type not in (TokenType.COMMAND, TokenType.HINT)
+                if type not in (TokenType.COMMAND, TokenType.HINT, TokenType.ASOF)
                 and (" " not in word or word in ("GROUP BY", "ORDER BY", "PARTITION BY"))
             },
             **{

@@ -13,6 +13,7 @@ from foreshore.sql import ast
 from foreshore.sql.parse.expression_from_sqlglot import ExpressionConverter
 from foreshore.sql.parse.grammar import nodes
 from foreshore.sql.parse.grammar.with_clause import MUTUALLY
+from foreshore.sql.parse.time_windows import time_window
 
 _ISOLATION = "transaction_isolation"
 _SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
@@ -216,6 +217,8 @@ class Converter(ExpressionConverter):
         side = join.args.get("side") or ""
         at = self.at(join)
         right = self.from_item(join.this)
+        if method.upper() == "ASOF":
+            return self._asof(left, right, join)
         if kind.upper() == "CROSS":
             return ast.JoinRef(left, right, "cross", False, None, None, None, (), at)
         if kind.upper() not in ("", "INNER", "OUTER") or method.upper() not in ("", "NATURAL"):
@@ -237,6 +240,13 @@ class Converter(ExpressionConverter):
         if on is None:
             return self.unexpected(join)
         return ast.JoinRef(left, right, sort, False, None, self.expression(on), None, (), at)
+
+    def _asof(self, left: ast.FromItem, right: ast.FromItem, join: exp.Join) -> ast.JoinRef:
+        parts = [join.args.get("match_condition"), join.args.get("on")]
+        conditions = tuple(self.expression(part) for part in parts if part is not None)
+        on = conditions[0] if len(conditions) == 1 else ast.Connective("and", conditions, 0)
+        kind: Any = "left" if join.args.get("side") else "inner"
+        return ast.JoinRef(left, right, kind, False, None, on, None, (), self.at(join), asof=True)
 
     def _table_alias(self, node: exp.Expr) -> tuple[str | None, tuple[str, ...]]:
         alias = node.args.get("alias")
@@ -296,6 +306,8 @@ class Converter(ExpressionConverter):
                 if alias is not None and isinstance(item, ast.JoinRef):
                     item.alias, item.columns = alias, columns
                 return item
+            case nodes.TimeWindow():
+                return self._time_window(node, alias, columns)
             case nodes.Shown():
                 return ast.SubqueryRef(self._shown(node), alias, columns, False, at)
             case exp.Paren():
@@ -314,6 +326,25 @@ class Converter(ExpressionConverter):
             case exp.Values():
                 return ast.SubqueryRef(self.query(node), alias, columns, False, at)
         return self.unexpected(node)
+
+    def _time_window(
+        self, node: nodes.TimeWindow, alias: str | None, columns: tuple[str, ...]
+    ) -> ast.TimeWindowRef:
+        partition, names = node.args.get("partition") or [], node.args["names"]
+        args = list(zip(names, self.all(node.expressions), strict=True))
+        return time_window(
+            ast.TimeWindowRef(
+                node.args["kind"],
+                self.from_item(node.args["input"]),
+                ast.Null(self.at(node)),
+                self.all(partition),
+                {},
+                alias,
+                columns,
+                self.at(node),
+            ),
+            args,
+        )
 
     def _shown(self, node: nodes.Shown) -> ast.Query | ast.ShowStatement:
         """Return the query of a SHOW statement in FROM."""
@@ -372,4 +403,5 @@ def _has_ties(limit: exp.Expr | None) -> bool:
 
 
 def _is_comma(join: exp.Join) -> bool:
-    return not any(join.args.get(key) for key in ("kind", "side", "method", "on", "using"))
+    keys = ("kind", "side", "method", "on", "using")
+    return not any(join.args.get(key) for key in keys)

@@ -1,4 +1,8 @@
-"""Each script gives its answers on PostgreSQL, and on Foreshore's engines the same ones."""
+"""Each script gives its answers on PostgreSQL, and on Foreshore's engines the same ones.
+
+Those of `extensions/` have what PostgreSQL has not; `GOLDEN=rewrite` writes their answers anew from
+the embedded engine, to be reviewed.
+"""
 
 import os
 from pathlib import Path
@@ -9,6 +13,7 @@ from tests.harness import Server
 from tests.sqllogic.runner import Database, answers, read
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.slt"))
+EXTENSIONS = sorted((Path(__file__).parent / "extensions").glob("*.slt"))
 # Queries that call many functions by their kernels take Spark minutes; `session_zone_coercion` has
 # a few of them. `windows` keeps twenty views through three changes, a job for each; the plans of
 # tests/compute ask Spark for windows.
@@ -48,10 +53,14 @@ def test_the_script_is_postgresqls(path: Path, postgres_url: str) -> None:
         database.close()
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*SCRIPTS, *EXTENSIONS], ids=lambda path: path.stem)
 def test_the_embedded_engine_answers_as_postgresql(path: Path, server: Server) -> None:
     database = Database(server.url, is_foreshore=True)
     try:
+        if os.environ.get("GOLDEN") == "rewrite" and path in EXTENSIONS:
+            database.run(f"CREATE SCHEMA anew_{path.stem}")
+            database.set(f"SET search_path = anew_{path.stem}")
+            path.write_text("".join(step.text() for step in answers(database, read(path))))
         check(path, database, f"embedded_{path.stem}")
     finally:
         database.close()
@@ -66,7 +75,7 @@ def test_the_embedded_engine_answers_as_postgresql(path: Path, server: Server) -
             id=path.stem,
             marks=() if path.stem in QUICK_ON_SPARK else pytest.mark.slow,
         )
-        for path in SCRIPTS
+        for path in [*SCRIPTS, *EXTENSIONS]
         if path.stem not in TOO_LONG_FOR_SPARK
     ],
 )

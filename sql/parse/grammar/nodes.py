@@ -63,6 +63,19 @@ class Shown(exp.Expression):
     arg_types = {"start": True, "end": True, "alias": False}
 
 
+class TimeWindow(exp.Expression):
+    """TUMBLE, HOP or SESSION in FROM: a relation and arguments, of which the last have names."""
+
+    arg_types = {
+        "kind": True,
+        "input": True,
+        "partition": False,
+        "expressions": True,
+        "names": False,
+        "alias": False,
+    }
+
+
 class GroupingSets(exp.Expression):
     """An element of GROUP BY: `kind` is sets, rollup or cube; elements may be nested sets."""
 

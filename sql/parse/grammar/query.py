@@ -7,15 +7,15 @@ from sqlglot.tokens import Token, TokenType
 
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
 from foreshore.sql.parse.grammar.nodes import ColumnSpelling, GroupingSets, Shown
-from foreshore.sql.parse.grammar.with_clause import WithParser
+from foreshore.sql.parse.grammar.time_windows import TimeWindowParser
 from foreshore.sql.parse.keywords import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
 
 
-class Parser(WithParser):
+class Parser(TimeWindowParser):
     """Parse PostgreSQL's queries from a given token on."""
 
     # A locking clause after the last operand applies to the whole set operation.
-    SET_OP_MODIFIERS = {*WithParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
+    SET_OP_MODIFIERS = {*TimeWindowParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
 
     # --- entry points for statements
 
@@ -197,7 +197,38 @@ class Parser(WithParser):
             if not self._match(TokenType.COMMA):
                 return names
 
+    def _at_asof(self) -> bool:
+        """Return whether `ASOF [LEFT | INNER] JOIN` is here; `asof` may also be an alias."""
+        words = ("join", "left", "inner")
+        return self._word("asof") and any(self._word("asof", word) for word in words)
+
+    def _parse_asof(self) -> exp.Join:
+        """Parse `ASOF [LEFT] JOIN item [MATCH_CONDITION (condition)] [ON condition]`."""
+        token = self._curr
+        self._advance()
+        is_left = self._take("left", "outer") or self._take("left")
+        if not is_left:
+            self._take("inner")
+        if not self._take("join"):
+            self.fail(self._curr)
+        join = located(exp.Join(this=self._parse_table(), method="ASOF"), token)
+        join.set("side", "LEFT" if is_left else None)
+        if self._word("match_condition"):
+            self._advance()
+            self._match_l_paren()
+            join.set("match_condition", self._need(0))
+            self._match_r_paren()
+        elif not self._word("on"):
+            if self._word("using"):
+                self.unsupported("ASOF JOIN with USING", self._curr.start)
+            self.fail(self._curr)
+        if self._take("on"):
+            join.set("on", self._need(0))
+        return join
+
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        if self._at_asof():
+            return self._parse_asof()
         token = self._curr
         join = super()._parse_join(*args, **kwargs)
         if join is None:
@@ -261,6 +292,10 @@ class Parser(WithParser):
         """Parse `[AS] alias [(columns)]`."""
         if not self._curr or self._at_time_clause() or self._at_qualify():
             return None
+        if self._curr.token_type == TokenType.PARTITION_BY or self._at_asof():
+            return None
+        if self._word("match_condition") and self._next and self._next.text == "(":
+            return None
         explicit = self._take("as")
         token = self._curr
         quoted = bool(token) and token.token_type == TokenType.IDENTIFIER
@@ -302,6 +337,9 @@ class Parser(WithParser):
             found = self._shown(token)
             if found is not None:
                 return found
+        window = self.time_window()
+        if window is not None:
+            return window
         return super()._parse_table(*args, **kwargs)
 
     def _shown(self, token: Token) -> Shown | None:
