@@ -207,6 +207,8 @@ class Item(Granted, frozen=True):
     memory_limit: int | msgspec.UnsetType = msgspec.UNSET
     # Of a materialized view: when it is refreshed, if not at every change.
     refresh: Refresh | msgspec.UnsetType = msgspec.UNSET
+    # Of a materialized view that counts violations of expectations: the view with these.
+    part_of: GlobalId | msgspec.UnsetType = msgspec.UNSET
     # COMMENT ON COLUMN texts by column position, from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     # Rights on single columns, by position, from 1.

@@ -15,7 +15,10 @@ def check_replaceable(state: State, old: Item, kind: str, depends_on: Collection
     if old.id in depends_on:
         raise InvalidObjectDefinition(f'infinite recursion detected in {kind} "{old.name}"')
     dependents = map(state.item, state.dependents.get(old.id, ()))
-    others = sorted((each for each in dependents if each.on != old.id), key=lambda each: each.oid)
+    others = sorted(
+        (each for each in dependents if old.id not in (each.on, each.part_of)),
+        key=lambda each: each.oid,
+    )
     if others:
         raise DependentObjectsStillExist(
             f"cannot replace {kind} {old.name} because other objects depend on it",

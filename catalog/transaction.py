@@ -1,8 +1,7 @@
 """Catalog transactions: check PostgreSQL's rules and collect changes, to commit all or none.
 
 A `Transaction` starts from a `State`. Its methods see the changes collected so far. The adapter
-makes `state` durable in one append and only then publishes it; an abandoned transaction has changed
-nothing. Messages name objects as PostgreSQL does.
+makes `state` durable in one append and only then publishes it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -231,11 +230,11 @@ class Transaction:
         enum_values: tuple[str, ...] | None = None,
         memory_limit: int | None = None,
         arguments: tuple[str, ...] | None = None,
+        part_of: GlobalId | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
-        `constraints` are a table's: name, and whether it has an index; `arguments` a function's.
-        The default of `retain_ms` is None. `since` is a materialized view's first time.
+        `constraints`: name, and whether it has an index; `since`: a view's first time.
         """
         if arguments is None:  # functions of several types may have one name
             self.check_name_free(schema, name)
@@ -269,6 +268,7 @@ class Transaction:
                 memory_limit=msgspec.UNSET if memory_limit is None else memory_limit,
                 keeps_digits=True,
                 arguments=msgspec.UNSET if arguments is None else arguments,
+                part_of=part_of or msgspec.UNSET,
             )
         )
 

@@ -191,7 +191,23 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
         item = add_item(context, plan, schema, plan.name.item, plan.depends_on, **fields)
         if old is not None:
             keep_comments(change, old, planned[old.id].desc.names, item, names)
+        if isinstance(plan, CreateMaterializedView) and plan.violations is not None:
+            _count_violations(context, item, plan.violations)
     return Completed(f"CREATE {kind.upper()}")
+
+
+def _count_violations(context: StatementContext, view: Item, sql: str) -> None:
+    """Create the materialized view that counts violations of expectations of `view`, a part of it.
+
+    It depends on `view` to be dropped with it, and reads what `view` reads.
+    """
+    (syntax,) = parse(sql)
+    plan = plan_statement(syntax, context.planner.reader())
+    assert isinstance(plan, CreateMaterializedView), plan
+    is_taken(context, plan.name, if_not_exists=False)
+    fields = {"cluster": view.cluster, "since": view.since, "part_of": view.id}
+    schema = schema_of(context, plan.name)
+    add_item(context, plan, schema, plan.name.item, (*plan.depends_on, view.id), **fields)
 
 
 async def wait_for_start(context: StatementContext, plan: CreateMaterializedView) -> None:

@@ -17,6 +17,7 @@ from foreshore.compute.controller.dataflow_rows import DATAFLOWS, Reports
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.refresh import NEVER
+from foreshore.sql.rewrite.definition_parts import expectations_of, is_assertion, query_text
 from foreshore.storage.controller import ReadCapability
 from foreshore.update import EMPTY, Timestamp
 from foreshore.zone_rows import zones_in
@@ -93,6 +94,31 @@ def _storage_sizes(context: StatementContext) -> Iterator[Row]:
     for item in context.planner.state.all(Item):
         if item.id in coordinator.capabilities:
             yield {"object_id": item.id, "size_bytes": coordinator.storage.size_bytes(item.id)}
+
+
+def _expectations(context: StatementContext) -> Iterator[Row]:
+    """Yield what is expected of the rows of views, and the views that count violations."""
+    state = context.planner.state
+    counts = {each.part_of: each.id for each in state.all(Item) if each.part_of}
+    for item in state.all(Item):
+        if item.type not in ("view", "materialized view"):
+            continue
+        for name, condition, action in expectations_of(item.create_sql):
+            yield {
+                "object_id": item.id,
+                "name": name,
+                "condition": condition,
+                "action": action,
+                "violations_id": counts.get(item.id),
+            }
+
+
+def _assertions(context: StatementContext) -> Iterator[Row]:
+    """Yield the assertions: materialized views of the rows that violate them."""
+    for item in context.planner.state.all(Item):
+        if item.type == "materialized view" and is_assertion(item.create_sql):
+            condition = f"NOT EXISTS ({query_text(item.create_sql)})"
+            yield {"object_id": item.id, "name": item.name, "condition": condition}
 
 
 def _replica_statuses(context: StatementContext) -> Iterator[Row]:
@@ -223,6 +249,8 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,
     "mz_storage_sizes": _storage_sizes,
+    "mz_expectations": _expectations,
+    "mz_assertions": _assertions,
     "mz_cluster_replica_statuses": _replica_statuses,
     "mz_pending_cluster_replicas": _pending_replicas,
     "mz_burst_cluster_replicas": _burst_replicas,

@@ -271,6 +271,18 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
     ),
     (
         "mz_internal",
+        "mz_expectations",
+        "object_id text, name text, condition text, action text, violations_id text?",
+        live("mz_expectations"),
+    ),
+    (
+        "mz_internal",
+        "mz_assertions",
+        "object_id text, name text, condition text",
+        live("mz_assertions"),
+    ),
+    (
+        "mz_internal",
         "mz_pending_cluster_replicas",
         "id text, name text, cluster_id text, size text",
         live("mz_pending_cluster_replicas"),

@@ -363,6 +363,28 @@ class RefreshViewStatement(Syntax):
     view: TableRef
 
 
+class Expectation(Syntax):
+    """CONSTRAINT name EXPECT (condition) ON VIOLATION ...; `start` and `end` enclose it."""
+
+    name: str
+    condition: Expression
+    action: OneOf["fail", "drop row", "warn"]
+    at: int
+    start: int
+    end: int
+
+
+class ViewChecks(Syntax, frozen=True):
+    """What is expected of a view's rows, and columns that must not be NULL, with offsets.
+
+    An assertion expects that there are no rows.
+    """
+
+    expectations: tuple[Expectation, ...] = ()
+    not_null: tuple[tuple[str, int], ...] = ()
+    assertion: bool = False
+
+
 class CreateViewStatement(Syntax):
     """CREATE [MATERIALIZED] VIEW; `at` and `end` enclose the query's text."""
 
@@ -380,6 +402,7 @@ class CreateViewStatement(Syntax):
     as_of: AsOf | None = None  # for materialized views
     memory_limit: "MemoryLimit | None" = None
     refresh: RefreshOptions | None = None
+    checks: ViewChecks = ViewChecks()
 
 
 class CreateIndexStatement(Syntax):

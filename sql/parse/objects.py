@@ -66,6 +66,8 @@ class ObjectParser(
             return self._create_view(or_replace, materialized=True)
         if self.accept("view"):
             return self._create_view(or_replace, materialized=False, temporary=temporary)
+        if not or_replace and self.accept("assertion"):
+            return self._create_assertion()
         if self.accept("function"):
             return self._create_function(or_replace)
         if or_replace:
@@ -123,15 +125,19 @@ class ObjectParser(
     ) -> ast.StatementSyntax:
         if_not_exists = self._if_not_exists()
         name = self.table_name()
-        columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
+        columns, expectations = self._view_columns()
+        not_null: list[tuple[str, int]] = []
         cluster = self._in_cluster()
-        retain, limit, refresh = self._view_options() if materialized else (None, None, None)
+        retain = limit = refresh = None
+        if materialized:
+            retain, limit, refresh = self._view_options(not_null)
         if self.accept("with"):
             self.unsupported("options of a view")
         self.expect("as")
         at = self.token.start
         query = self.query()
         end = self.last_end
+        checks = self._checks_after_query(expectations, not_null)
         first = first_select(query)
         if first is not None and first.into is not None:
             raise FeatureNotSupported("views must not contain SELECT INTO")
@@ -156,6 +162,7 @@ class ObjectParser(
             as_of,
             limit,
             refresh,
+            checks,
         )
 
     def _in_cluster(self) -> str | None:
@@ -229,6 +236,8 @@ class ObjectParser(
     # --- DROP, ALTER
 
     def _kind(self) -> str:
+        if self.accept("assertion"):
+            return "materialized view"
         for words in _KINDS:
             if self.accept(*words):
                 return " ".join(words)

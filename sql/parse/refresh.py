@@ -1,17 +1,20 @@
-"""Parse the options of a materialized view: REFRESH, TARGET LAG, REFRESH POLICY, RETAIN HISTORY."""
+"""Parse the options of a materialized view: REFRESH, TARGET LAG, RETAIN HISTORY, and others."""
 
 from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
-from foreshore.sql.parse.tables import TableParser
+from foreshore.sql.parse.expectations import ExpectationParser
 
 
-class RefreshParser(TableParser):
+class RefreshParser(ExpectationParser):
     """Parse WITH (...) of CREATE MATERIALIZED VIEW, and REFRESH MATERIALIZED VIEW."""
 
     def _view_options(
-        self,
+        self, not_null: list[tuple[str, int]]
     ) -> tuple[ast.Retain | None, ast.MemoryLimit | None, ast.RefreshOptions | None]:
-        """Parse `WITH (option, ...)` of a materialized view, if present."""
+        """Parse `WITH (option, ...)` of a materialized view, if present.
+
+        Columns of ASSERT NOT NULL are added to `not_null`.
+        """
         if not (self.at_word("with") and self.peek().value == "("):
             return None, None, None
         self.advance()
@@ -22,7 +25,9 @@ class RefreshParser(TableParser):
         policies: list[str] = []
 
         def option() -> None:
-            if self.at_word("retain"):
+            if self.at_word("assert"):
+                not_null.append(self._asserted())
+            elif self.at_word("retain"):
                 retain.append(self._retain())
             elif self.at_word("memory"):
                 limits.append(self._memory_limit())

@@ -254,6 +254,7 @@ class CreateMaterializedView(WritePlan):
     as_of: AsOf | None = None
     memory_limit: int | None = None  # in bytes
     refresh: RefreshOptions | None = None  # None: it follows every change at once
+    violations: str | None = None  # the statement of the view that counts violations
 
 
 @dataclass(frozen=True, slots=True)

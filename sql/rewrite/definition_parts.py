@@ -29,3 +29,20 @@ def query_text(create_sql: str) -> str:
     if not isinstance(statement.ast, ast.CreateViewStatement | ast.CreateSubscriptionStatement):
         return ""
     return create_sql[statement.ast.at : statement.ast.end].strip()
+
+
+@lru_cache(maxsize=1024)
+def expectations_of(create_sql: str) -> tuple[tuple[str, str, str], ...]:
+    """Return the name, condition and action of each expectation of a view."""
+    (statement,) = parse(create_sql)
+    if not isinstance(statement.ast, ast.CreateViewStatement):
+        return ()
+    return tuple(
+        (each.name, create_sql[each.start : each.end], each.action)
+        for each in statement.ast.checks.expectations
+    )
+
+
+def is_assertion(create_sql: str) -> bool:
+    """Return whether a materialized view is an assertion."""
+    return create_sql.endswith(" CONSTRAINT ASSERTION")

@@ -15,9 +15,12 @@ from tests.sqllogic.runner import Database, answers, read
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.slt"))
 EXTENSIONS = sorted((Path(__file__).parent / "extensions").glob("*.slt"))
 # Queries that call many functions by their kernels take Spark minutes; `session_zone_coercion` has
-# a few of them. `windows` keeps twenty views through three changes, a job for each; the plans of
+# a few of them. `windows` keeps twenty views through three changes, a job for each, and scripts of
+# `extensions` several views; `time_queries` has queries like theirs, and the plans of
 # tests/compute ask Spark for windows.
-TOO_LONG_FOR_SPARK = ("session_zone", "windows")
+TOO_LONG_FOR_SPARK = (
+    "session_zone", "windows", "time_windows", "asof_joins", "expectations",
+)  # fmt: skip
 # What queries are, quickly. The others, about what statements do, and about functions of which
 # tests/functions asks Spark as well, take up to two minutes each there: they are in the slow target.
 QUICK_ON_SPARK = (
@@ -61,6 +64,7 @@ def test_the_embedded_engine_answers_as_postgresql(path: Path, server: Server) -
             database.run(f"CREATE SCHEMA anew_{path.stem}")
             database.set(f"SET search_path = anew_{path.stem}")
             path.write_text("".join(step.text() for step in answers(database, read(path))))
+            database.run(f"DROP SCHEMA anew_{path.stem} CASCADE")
         check(path, database, f"embedded_{path.stem}")
     finally:
         database.close()

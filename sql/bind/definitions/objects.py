@@ -23,6 +23,12 @@ from foreshore.interval_text import parse_interval
 from foreshore.item_view import ItemView, Name
 from foreshore.sizes import bytes_of
 from foreshore.sql import ast
+from foreshore.sql.bind.definitions.expectations import (
+    checked,
+    counting_view,
+    kept_checks,
+    violations,
+)
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
 from foreshore.sql.bind.positions import at_of
@@ -99,10 +105,12 @@ def bind_create_view(
             position=statement.name.at + 1,
         )
     names = statement.columns + bound.names[len(statement.columns) :]
+    if statement.checks.assertion and len(set(names)) < len(names):
+        names = tuple(f"column{i}" for i in range(1, len(names) + 1))
     for i, column in enumerate(names):
         if column in names[:i]:
             raise DuplicateColumn(f'column "{column}" specified more than once')
-    query = plain_query(bound, names)
+    query = plain_query(checked(planning, statement, bound, names), names)
     notices: tuple[str, ...] = ()
     if any(planning.catalog.item(each).name.temporary for each in planning.depends_on):
         if statement.materialized:
@@ -121,8 +129,10 @@ def bind_create_view(
         sql += f" ({', '.join(map(quote_identifier, statement.columns))})"
     if statement.cluster is not None:
         sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
-    sql += f" AS {kept_text(planning, statement.at, statement.end)}"
+    body = kept_text(planning, statement.at, statement.end)
+    sql += f" AS {body}{kept_checks(statement, planning.text)}"
     if statement.materialized:
+        counted = violations(statement, body, planning.text)
         return CreateMaterializedView(
             name,
             query,
@@ -134,6 +144,7 @@ def bind_create_view(
             retention(statement.retain),
             as_of,
             memory_limit(statement.memory_limit),
+            violations=None if counted is None else counting_view(name, statement.cluster, counted),
         )
     return CreateView(
         name,
