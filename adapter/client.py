@@ -28,6 +28,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from foreshore.errors import DatabaseError
+from foreshore.notifications import Notification
 from foreshore.output_style import OutputStyle
 from foreshore.sql.plan import CopyOptions as CopyOptions
 from foreshore.table_rows import Row
@@ -271,6 +272,12 @@ class Session(Protocol):
 
     def when_noticed(self, tell: Callable[[], None]) -> None:
         """Call `tell` when there are notices that should be sent at once."""
+
+    def notifications(self, most: int) -> Sequence[Notification]:
+        """Return the next notifications, at most so many; none within a transaction."""
+
+    def when_notified(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when there are notifications."""
 
     def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
         """Call `end` with the reason when the session has to end."""

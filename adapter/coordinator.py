@@ -38,6 +38,7 @@ from foreshore.expr.traversal import sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.loop_latency import LoopLatency
+from foreshore.notifications import Channels
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.storage.decoded_files import DecodedFiles
 from foreshore.storage.oracle import TimestampOracle
@@ -75,6 +76,7 @@ class Coordinator:
         self.group = GroupCommit(self.storage, self.oracle, guard)
         self.locks = Locks(self.group, lambda: self.state)
         self.advisory = AdvisoryLocks()
+        self.channels = Channels()
         self.catalog_answers = CatalogAnswers()
         self.decoded = DecodedFiles()
         self.loop_latency = LoopLatency(self.clock)

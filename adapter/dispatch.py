@@ -32,6 +32,7 @@ from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
 from foreshore.adapter.subscribe.subscribe import subscribe
+from foreshore.adapter.transaction import notifications
 from foreshore.adapter.write.change import delete, merge, update
 from foreshore.adapter.write.copy import copy_from, copy_to
 from foreshore.adapter.write.foreign_keys import set_constraints
@@ -114,7 +115,8 @@ SESSION: Mapping[type, SessionStatement] = {
     plans.Prepare: prepare.prepare,
     plans.Execute: lambda session, context, plan: _execute(session, context, plan),
     plans.Deallocate: prepare.deallocate,
-    plans.Unlisten: control.unlisten,
+    plans.Listen: notifications.listen,
+    plans.Notify: notifications.notify,
     plans.Declare: portals.declare,
     plans.Fetch: portals.fetch,
     plans.CloseCursor: portals.close,
@@ -133,7 +135,8 @@ NO_QUERY = frozenset(
         plans.ShowVariable,
         plans.ResetVariable,
         plans.Fetch,
-        plans.Unlisten,
+        plans.Listen,
+        plans.Notify,
     }
 )
 

@@ -311,6 +311,7 @@ class Environment:
         self.sessions.pop(session.pid, None)
         self.coordinator.advisory.release_transaction(session.pid)
         self.coordinator.advisory.release_session(session.pid)
+        self.coordinator.channels.forget(session.inbox)
         self.coordinator.catalog_answers.forget_schema(session.temporary_schema)
 
 

@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 WIDE = 1 << 18  # bytes of rows: some milliseconds of encoding
 LONG_ARGUMENTS = 1 << 17  # bytes of a Bind message: some ten milliseconds of decoding
 NOTICES_PER_TURN = 1000
+NOTIFICATIONS_PER_TURN = 256
 STATEMENTS_PER_TURN = 8  # of one client, before other tasks run
 
 
@@ -60,7 +61,10 @@ class Conversation:
         self._encoders: dict[tuple[int, tuple[int, ...]], tuple[RelationDesc, RowEncoder]] = {}
         self._executed = 0
         self._describe_later: Portal | None = None  # described by the Execute that comes next
+        self._idle = False  # between two requests, so that notifications may be sent at any time
         session.when_noticed(self._send_notices)
+        session.when_notified(self._send_notifications)
+        wire.reopened = self._send_notifications
         wire.interruptible = session.interruptible
         self._answers = AnswersAtHand(wire, session, self._encoder, answers)
         self._batches = Batches(wire, session)
@@ -69,7 +73,9 @@ class Conversation:
         """Handle messages until the client terminates; raises Disconnected or FramingError."""
         self._ready()
         while True:
-            match received := await self._next():
+            received = await self._next()
+            self._idle = False
+            match received:
                 case message.Terminate():
                     return
                 case message.Sync():
@@ -127,6 +133,7 @@ class Conversation:
                 await self._extended_failed(error)
                 return await wire.next()
             if ran:
+                self._idle = False
                 await asyncio.sleep(0)
                 is_left = answers.answer()
                 continue
@@ -324,6 +331,20 @@ class Conversation:
         self._put_notices()
         self._wire.flush()
 
+    def _put_notifications(self) -> None:
+        """Add some notifications; the others follow when the session is idle."""
+        notifications = self._session.notifications(NOTIFICATIONS_PER_TURN)
+        for each in notifications:
+            self._wire.put(message.notification_response(*each))
+        if len(notifications) == NOTIFICATIONS_PER_TURN:
+            asyncio.get_running_loop().call_soon(self._send_notifications)
+
+    def _send_notifications(self) -> None:
+        """Send notifications if the session is idle and its client reads."""
+        if self._idle and self._wire.is_open:
+            self._put_notifications()
+            self._wire.flush()
+
     async def _complete(self, tag: str) -> None:
         """Add the statement's notices and its tag; others run while many notices are encoded."""
         metrics.STATEMENTS.inc()
@@ -336,10 +357,12 @@ class Conversation:
     def _ready(self) -> None:
         """Send the gathered messages and ReadyForQuery."""
         self._put_notices()
+        self._put_notifications()
         for name, value in self._session.changed_parameters().items():
             self._wire.put(message.parameter_status(name, value))
         self._wire.put(message.READY[self._session.transaction_status])
         self._wire.flush()
+        self._idle = True
 
     async def _failed(self, error: Exception) -> None:
         """Send `error` to the client and report it to the session.

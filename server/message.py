@@ -531,6 +531,11 @@ def notice_response(
     return frame(b"N", b"".join(_fields(fields)))
 
 
+def notification_response(pid: int, channel: str, payload: str) -> bytes:
+    """Return NotificationResponse."""
+    return frame(b"A", _INT32.pack(pid) + _string(channel) + _string(payload))
+
+
 def parameter_description(oids: Sequence[int]) -> bytes:
     """Return ParameterDescription with the types of a statement's parameters."""
     return frame(b"t", Struct(f"!H{len(oids)}I").pack(len(oids), *oids))

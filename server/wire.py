@@ -22,6 +22,7 @@ from foreshore.server.tls import HANDSHAKE_LIMIT, Credentials, TlsLayer
 READ_AHEAD = 4 * 1024 * 1024  # reading pauses beyond so many bytes of messages not yet handled
 SEND_AT = 64 * 1024  # so many gathered bytes are sent before the answer is complete
 SEND_QUEUE = 1024 * 1024  # sending waits beyond so many bytes that the client has not read
+LINGER_S = 10  # how long a client may take to read what is left when its connection is closed
 
 
 class Disconnected(Exception):
@@ -40,6 +41,7 @@ class Wire(asyncio.Protocol):
         self._run = run
         # Where a statement's end may be asked for while it waits for the client to read.
         self.interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.reopened: Callable[[], None] = lambda: None  # called when `is_open` is true again
         self._out: list[Bytes] = []
         self._out_size = 0
         self._waiter: asyncio.Future[None] | None = None  # done when input arrives
@@ -93,6 +95,7 @@ class Wire(asyncio.Protocol):
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
+        self.reopened()
 
     def _disconnect(self) -> None:
         self._disconnected = True
@@ -209,6 +212,7 @@ class Wire(asyncio.Protocol):
     def _send_held_back(self, renewed: asyncio.Future[None]) -> None:
         self._held_back = None
         self.flush()
+        self.reopened()
 
     async def sent(self) -> None:
         """Send the added bytes, and wait for the lease if it has run out."""
@@ -239,6 +243,8 @@ class Wire(asyncio.Protocol):
         if last and not self._transport.is_closing():
             self._transport.write(last)
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     def finish(self) -> None:
         """Protect the task from being cancelled: it is ending by itself."""

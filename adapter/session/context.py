@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from foreshore.catalog.item import Role
     from foreshore.catalog.transaction import Transaction as CatalogTransaction
     from foreshore.ids import GlobalId
+    from foreshore.notifications import Inbox
     from foreshore.session_variables import Variables
 
 
@@ -103,6 +104,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     lasting_effects: set[str]  # the functions called that did something no transaction undoes
     met_alter: bool  # the transaction was tried again because of ALTER TABLE
     interrupts: "Interrupts"
+    inbox: "Inbox"
     notice: Notices
     close_at_end: "Callable[[RowSource], None]"  # of the transaction
     again: bool = False  # it runs again after a conflict
@@ -219,6 +221,10 @@ class StatementContext(Struct, frozen=True, eq=False):
             case "pg_advisory_unlock_all":
                 self.coordinator.advisory.release_session(self.pid)
                 return ""
+            case "pg_listening_channels":
+                return tuple(each.name for each in self.inbox.channels)
+            case "pg_notification_queue_usage":
+                return self.coordinator.channels.usage()
             case "version":
                 return VERSION
             case "mz_version":

@@ -195,6 +195,7 @@ async def discard(session: "Session", context: StatementContext, plan: plans.Dis
             session.portals.close_but()
             session.variables.reset_all()
             session.coordinator.advisory.release_session(session.pid)
+            session.coordinator.channels.forget(session.inbox)
         else:
             for prepared in session.statements.values():
                 prepared.basis = None
@@ -218,8 +219,3 @@ async def maintain(
     if plan.verb not in ("analyze", "reindex"):
         await session.coordinator.storage.settle()
     return Completed(verb)
-
-
-def unlisten(session: "Session", context: StatementContext, plan: plans.Unlisten) -> Completed:
-    """Run UNLISTEN; there is nothing to listen to."""
-    return Completed("UNLISTEN")

@@ -60,6 +60,7 @@ from foreshore.errors import (
 )
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
+from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.session_variables import Variables
 from foreshore.sql.parse.parse import Statement as Syntax
@@ -92,6 +93,7 @@ class Session:
         self.notice = Notices(variables)
         self.peer = peer
         self.interrupts = Interrupts()
+        self.inbox = Inbox(pid, self.terminate)
         self.activity = Activity(self.coordinator.clock, variables, self.interrupts)
         self.planner = SessionPlanner(self)
         self.portals = Portals()
@@ -101,6 +103,7 @@ class Session:
             self.coordinator,
             variables,
             self.interrupts,
+            self.inbox,
             self.portals,
             self.context,
         )
@@ -160,6 +163,16 @@ class Session:
     def when_noticed(self, tell: Callable[[], None]) -> None:
         """Have `tell` called when there are notices that should not wait for an answer."""
         self.notice.tell = tell
+
+    def notifications(self, most: int) -> Sequence[Notification]:
+        """Return the next notifications, at most so many; none within a transaction."""
+        if not self.inbox or self.transactions.running is not None:
+            return ()
+        return self.inbox.take(most)
+
+    def when_notified(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called when there are notifications."""
+        self.inbox.tell = tell
 
     # --- its end -------------------------------------------------------------------------------
 
@@ -224,6 +237,7 @@ class Session:
             set(),
             transactions.met_alter,
             self.interrupts,
+            self.inbox,
             self.notice,
             self.portals.streams.append,
             again,

@@ -7,6 +7,7 @@
     nextval(sequence), ...               numbers of sequences (`adapter/write/nextval.py`)
     pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/activity.py`)
     pg_advisory_lock(key), ...           locks (`adapter/transaction/advisory_locks.py`)
+    pg_notify(channel, payload)          NOTIFY (`adapter/transaction/notifications.py`)
 
 In a plan they are calls of volatile functions that no engine can evaluate. If their arguments are
 constants they are called once and replaced by literals. All but current_setting have a number
@@ -27,12 +28,13 @@ import pyarrow as pa
 from foreshore.adapter.session.activity import signal
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction import advisory_locks as advisory
+from foreshore.adapter.transaction import notifications
 from foreshore.adapter.write import nextval as numbering
 from foreshore.compute.local.calls import evaluate_with_calls
 from foreshore.errors import DataError, FeatureNotSupported
 from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import constant, is_constant
-from foreshore.expr.functions.system import ADVISORY, RANDOM, RANDOM_UUID, SIGNALS, SLEEP
+from foreshore.expr.functions.system import ADVISORY, NOTIFY, RANDOM, RANDOM_UUID, SIGNALS, SLEEP
 from foreshore.expr.ir import Call, Literal, Relation, Scalar
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
@@ -86,6 +88,8 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
         return await numbering.value(context, call.function, args)
     if call.function in ADVISORY:
         return await advisory.value(context, call.function, args)
+    if call.function == NOTIFY:
+        return notifications.value(context, args)
     if call.function in SIGNALS:
         return await signal(context, call.function, args)
     if call.function == RANDOM:

@@ -8,6 +8,7 @@ transaction commits within its attempts (`Session.attempt`), so it runs again if
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.session import temporary
@@ -17,6 +18,7 @@ from foreshore.adapter.session.portals import BoundPortal, Portals
 from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
+from foreshore.notifications import Inbox
 from foreshore.session_variables import Variables
 from foreshore.sql import plan as plans
 
@@ -48,6 +50,7 @@ class Transactions:
         coordinator: Coordinator,
         variables: Variables,
         interrupts: Interrupts,
+        inbox: Inbox,
         portals: Portals,
         context: Callable[[], StatementContext],
     ) -> None:
@@ -56,6 +59,7 @@ class Transactions:
         self._coordinator = coordinator
         self._variables = variables
         self._interrupts = interrupts
+        self._inbox = inbox
         self._portals = portals
         self._context = context
         self.running: Transaction | None = None
@@ -130,6 +134,7 @@ class Transactions:
             except BaseException:
                 await self.rollback()
                 raise
+        self._send_signals(transaction)
         self._end(transaction)
         if self._variables.touched:
             self._variables.commit()
@@ -146,7 +151,10 @@ class Transactions:
                 await committing.wait_for_tables(context)
                 await committing.wait_for_views(context)
         with self._interrupts.sheltered():
-            await committing.commit_effects(context)
+            await committing.commit_effects(context, partial(self._send_signals, transaction))
+
+    def _send_signals(self, transaction: Transaction) -> None:
+        transaction.send_signals(self._coordinator.channels, self._inbox)
 
     async def rollback(self) -> None:
         """Undo what the transaction did."""

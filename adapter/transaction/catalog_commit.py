@@ -192,10 +192,14 @@ class CatalogCommits:
             coordinator.changelogs.end_unconstrained(time, relaxed)
             return {CATALOG_SHARD: pa.concat_tables([changed, positions])}
 
+        then = write.applied
+
         def show(time: Timestamp) -> None:
             coordinator.subscriptions.apply(time, moves)
             coordinator.changelogs.end_unconstrained(time, relaxed)  # of new subscribers
             self._show(time, change, made)
+            if then is not None:
+                then(time)
 
         write.at, write.applied = rows_at, show
 

@@ -1,6 +1,6 @@
 """The commit of a transaction: one write, and its checks when the group that it is in is formed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from foreshore import blocking
@@ -55,8 +55,8 @@ async def wait_for_views(context: StatementContext) -> None:
         await context.coordinator.view_handoff.ready(change.planned, change.state)
 
 
-async def commit_effects(context: StatementContext) -> None:
-    """Make what a transaction did durable and visible.
+async def commit_effects(context: StatementContext, visible: Callable[[], None]) -> None:
+    """Make what a transaction did durable and visible, and call `visible` at that moment.
 
     Raises Conflict if what it read has changed, and the errors of broken constraints.
     """
@@ -64,6 +64,7 @@ async def commit_effects(context: StatementContext) -> None:
     catalog, staged = transaction.catalog, transaction.staged
     altered = {} if catalog is None else altered_indexes(context)
     write = await _write_of(context, altered)
+    write.applied = lambda time: visible()
     if catalog is not None and catalog.changed:
         contents = {
             id: each.contents for id, each in staged.altered.items() if each.contents is not None
@@ -74,7 +75,12 @@ async def commit_effects(context: StatementContext) -> None:
         positions = coordinator.subscriptions
         write.rows[CATALOG_SHARD] = ()
         write.at = lambda time: {CATALOG_SHARD: positions.updates(time, moves)}
-        write.applied = lambda time: positions.apply(time, moves)
+
+        def applied(time: Timestamp) -> None:
+            positions.apply(time, moves)
+            visible()
+
+        write.applied = applied
     await coordinator.group.write(write)
 
 

@@ -27,6 +27,7 @@ from foreshore.compute.keys.layout import KeyedRows, KeyLayout
 from foreshore.compute.keys.own_rows import OwnRows
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
+from foreshore.notifications import NO_SIGNALS, Channels, Inbox, Signal, Signals
 from foreshore.table_rows import TableRows
 from foreshore.update import Timestamp
 
@@ -112,6 +113,7 @@ class Staged(Struct, frozen=True, eq=False):
     moves: Moves = {}  # and positions that were only read
     # By SET CONSTRAINTS: whether foreign keys, by their oids, are deferred; 0 is for the others.
     deferred: Mapping[int, bool] = {}
+    signals: Signals = NO_SIGNALS  # LISTEN and NOTIFY
 
     def fork(self) -> "Staged":
         """Return a copy whose change of the catalog is independent."""
@@ -247,7 +249,13 @@ class Transaction:
     def _stage_rows(self, rows: Mapping[GlobalId, WrittenRows]) -> None:
         staged = self.staged
         self.staged = Staged(
-            rows, staged.known, staged.altered, staged.catalog, staged.moves, staged.deferred
+            rows,
+            staged.known,
+            staged.altered,
+            staged.catalog,
+            staged.moves,
+            staged.deferred,
+            staged.signals,
         )
 
     def stage_altered(self, id: GlobalId, table: AlteredTable) -> None:
@@ -261,3 +269,13 @@ class Transaction:
     def stage_move(self, id: GlobalId, move: Move) -> None:
         """Stage the position of a durable subscription."""
         self.staged = replace(self.staged, moves={**self.staged.moves, id: move})
+
+    def add_signal(self, signal: Signal) -> None:
+        """Stage a LISTEN, UNLISTEN or NOTIFY."""
+        self.staged = replace(self.staged, signals=self.staged.signals.adding(signal))
+
+    def send_signals(self, channels: Channels, inbox: Inbox) -> None:
+        """Let what `add_signal` has staged take effect: the transaction has committed."""
+        if signals := self.staged.signals:
+            self.staged = replace(self.staged, signals=NO_SIGNALS)
+            channels.commit(inbox, signals)

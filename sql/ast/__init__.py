@@ -79,7 +79,8 @@ StatementSyntax: TypeAlias = (
     | DeclareStatement
     | FetchStatement
     | CloseStatement
-    | UnlistenStatement
+    | ListenStatement
+    | NotifyStatement
     | DiscardStatement
     | MaintenanceStatement
     | Unsupported

@@ -101,7 +101,7 @@ class DeallocateStatement(Syntax):
 
 
 class DeclareStatement(Syntax):
-    """DECLARE CURSOR."""
+    """DECLARE CURSOR; `options` are the words before CURSOR."""
 
     name: str
     hold: bool
@@ -109,7 +109,7 @@ class DeclareStatement(Syntax):
 
 
 class FetchStatement(Syntax):
-    """FETCH and MOVE."""
+    """FETCH and MOVE; no `count` is ALL."""
 
     name: str
     count: int | None
@@ -123,8 +123,18 @@ class CloseStatement(Syntax):
     name: str | None
 
 
-class UnlistenStatement(Syntax):
-    """UNLISTEN, which has no effect."""
+class ListenStatement(Syntax):
+    """LISTEN, or UNLISTEN of a channel or of all (None)."""
+
+    kind: OneOf["listen", "unlisten"]
+    channel: str | None
+
+
+class NotifyStatement(Syntax):
+    """NOTIFY."""
+
+    channel: str
+    payload: str
 
 
 class DiscardStatement(Syntax):

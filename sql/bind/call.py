@@ -5,7 +5,7 @@ queries over the catalog (`sql_functions`), table functions, scalar functions of
 finally a type's name as a cast of one argument.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -24,7 +24,14 @@ from foreshore.expr.functions.registry import (
     resolve_table,
     scalar_function,
 )
-from foreshore.expr.functions.system import ADVISORY, RANDOM, RANDOM_UUID, SIGNALS
+from foreshore.expr.functions.system import (
+    ADVISORY,
+    LISTENING,
+    NOTIFY,
+    RANDOM,
+    RANDOM_UUID,
+    SIGNALS,
+)
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.functions.unicode_forms import FORMS
 from foreshore.expr.functions.windows import is_window_function
@@ -41,6 +48,7 @@ from foreshore.sql.planning import located
 from foreshore.types import (
     BOOL,
     DATE,
+    FLOAT8,
     INT4,
     MZ_TIMESTAMP,
     NAME,
@@ -80,6 +88,7 @@ _ENVIRONMENT: dict[str, Environment] = {
     "pg_conf_load_time": Environment("pg_postmaster_start_time", TIMESTAMPTZ),
     "pg_my_temp_schema": Environment("pg_my_temp_schema", OID),
     "pg_advisory_unlock_all": Environment("pg_advisory_unlock_all", VOID),
+    "pg_notification_queue_usage": Environment("pg_notification_queue_usage", FLOAT8),
 }
 _SQL_VALUE_CASTS = {
     "current_date": DATE,
@@ -110,6 +119,13 @@ def bind_sql_value(binder: ExpressionBinder, expr: ast.SqlValue) -> Scalar:
     if expr.precision is not None:
         target = SqlType(target.name, min(expr.precision, 6))
     return cast(binder.planning, now, target, expr.at)
+
+
+def listening(binder: ExpressionBinder, args: Sequence[Scalar], at: int) -> tuple[Scalar, ...]:
+    """Return the argument of pg_listening_channels, which is written without."""
+    if args:
+        raise undefined_function(LISTENING, list(map(type_of, args)), at)
+    return (environment(binder, Environment(LISTENING, array_of(TEXT)), at),)
 
 
 def _merge_action(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
@@ -187,6 +203,9 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     body = find_sql_function(name, tuple(map(type_of, args)))
     if body is not None:
         return bind_sql_function(binder, body, args, offsets, expr.at)
+    if name == LISTENING:
+        args = listening(binder, args, expr.at)
+        offsets = (expr.at,)
     if is_table_function(name):
         literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
         with located(expr.at):
@@ -263,7 +282,7 @@ def _refuse_in_definition(binder: ExpressionBinder, name: str, call: Call, at: i
                 position=at + 1,
             )
         where = "a view that is maintained"
-    elif binder.planning.in_view and call.function in (*SIGNALS, *ADVISORY):
+    elif binder.planning.in_view and call.function in (*SIGNALS, *ADVISORY, NOTIFY):
         where = "a view, an index or a constraint"
     else:
         return

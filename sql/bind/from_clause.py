@@ -21,6 +21,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.columns import columns_of, type_of
 from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve_table
+from foreshore.expr.functions.system import LISTENING
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
     TRUE,
@@ -349,6 +350,10 @@ def resolved_set(
     """Return a set-returning function that is called, and its arguments."""
     args = tuple(binder.bind(arg) for arg in call.args)
     offsets = tuple(at_of(arg) for arg in call.args)
+    if call.name[-1] == LISTENING:
+        from foreshore.sql.bind.call import listening
+
+        args, offsets = listening(binder, args, call.at), (call.at,)
     literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
     with located(call.at):
         found = resolve_table(call.name[-1], tuple(map(type_of, args)), literals)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from foreshore.types import (
     BOOL,
-    FLOAT8,
     INET,
     INT4,
     INT8,
@@ -64,7 +63,6 @@ def server_functions() -> Iterator[Definition]:
         yield f"pg_stat_get_{name}", "oid", TIMESTAMPTZ, "NULL::timestamptz"
     yield "pg_jit_available", "", BOOL, "false"
     yield "pg_trigger_depth", "", INT4, "0"
-    yield "pg_notification_queue_usage", "", FLOAT8, "0::float8"
     yield "getpgusername", "", NAME, "current_user"
     yield "getdatabaseencoding", "", NAME, "'UTF8'::name"
     yield "inet_server_addr inet_client_addr", "", INET, "NULL::inet"

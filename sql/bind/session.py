@@ -18,6 +18,8 @@ from foreshore.sql.plan import (
     Discard,
     Execute,
     Fetch,
+    Listen,
+    Notify,
     Plan,
     Prepare,
     ResetVariable,
@@ -27,7 +29,6 @@ from foreshore.sql.plan import (
     SetTransaction,
     SetVariable,
     ShowVariable,
-    Unlisten,
 )
 from foreshore.sql.planning import Planning, located
 from foreshore.text import format_text, parse_text
@@ -75,8 +76,10 @@ def bind_session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return Fetch(name, count, None if timeout is None else _millis(timeout), move)
         case ast.CloseStatement(name=name):
             return CloseCursor(name)
-        case ast.UnlistenStatement():
-            return Unlisten()
+        case ast.ListenStatement(kind=kind, channel=channel):
+            return Listen(kind, channel)
+        case ast.NotifyStatement(channel=channel, payload=payload):
+            return Notify(channel, payload)
         case ast.DiscardStatement(what=what):
             match what:
                 case "all" | "plans" | "sequences" | "temp":

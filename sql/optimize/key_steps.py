@@ -13,7 +13,13 @@ from foreshore.ids import GlobalId
 
 SMALL = 10_000  # rows of a table up to which it is read to find rows of others
 
-_CHANGING_VALUES = ("mz_now", "sequence:", "pg_advisory_unlock_all")
+_CHANGING_VALUES = (
+    "mz_now",
+    "sequence:",
+    "pg_advisory_unlock_all",
+    "pg_listening_channels",
+    "pg_notification_queue_usage",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,7 @@ _UNSUPPORTED_WORDS = frozenset(
         "do",
         "grant",
         "import",
-        "listen",
         "load",
-        "notify",
         "reassign",
         "revoke",
         "security",
@@ -374,11 +372,18 @@ class StatementParser(ExplainParser):
         self.expect("close")
         return ast.CloseStatement(None if self.accept("all") else self.name())
 
+    def _listen(self) -> ast.StatementSyntax:
+        self.expect("listen")
+        return ast.ListenStatement("listen", self.name())
+
     def _unlisten(self) -> ast.StatementSyntax:
         self.expect("unlisten")
-        if not self.accept_symbol("*"):
-            self.name()
-        return ast.UnlistenStatement()
+        return ast.ListenStatement("unlisten", None if self.accept_symbol("*") else self.name())
+
+    def _notify(self) -> ast.StatementSyntax:
+        self.expect("notify")
+        channel = self.name()
+        return ast.NotifyStatement(channel, self.string() if self.accept_symbol(",") else "")
 
     def _vacuum(self) -> ast.StatementSyntax:
         self.expect("vacuum")
@@ -484,7 +489,9 @@ _STATEMENTS: dict[str, Parse] = {
     "fetch": StatementParser._fetch,
     "move": StatementParser._fetch,
     "close": StatementParser._close,
+    "listen": StatementParser._listen,
     "unlisten": StatementParser._unlisten,
+    "notify": StatementParser._notify,
     "discard": StatementParser._discard,
     "vacuum": StatementParser._vacuum,
     "analyze": StatementParser._analyze,

@@ -84,7 +84,8 @@ Plan: TypeAlias = (
     | Declare
     | Fetch
     | CloseCursor
-    | Unlisten
+    | Listen
+    | Notify
     | Discard
     | Maintain
     | RefreshView

@@ -115,8 +115,17 @@ class CloseCursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Unlisten:
-    """UNLISTEN, which has no effect as LISTEN is not supported. Connection pools send it."""
+class Listen:
+    """LISTEN, or UNLISTEN of a channel or of all (None)."""
+
+    kind: OneOf["listen", "unlisten"]
+    channel: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    channel: str
+    payload: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from foreshore.errors import (
     QueryCanceled,
     SyntaxError_,
 )
+from foreshore.notifications import Notification
 from foreshore.output_style import OutputStyle
 from foreshore.types import ColumnType, Datum, RelationDesc, SqlType, type_of_oid
 
@@ -237,6 +238,12 @@ class FakeSession:
 
     def when_noticed(self, tell: Callable[[], None]) -> None:
         self.tell = tell
+
+    def notifications(self, most: int) -> Sequence[Notification]:
+        return ()
+
+    def when_notified(self, tell: Callable[[], None]) -> None:
+        pass
 
     def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
         self.end = end

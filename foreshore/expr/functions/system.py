@@ -203,6 +203,26 @@ def _answer_above(types: Signature, *args: pa.Array) -> Outcome:
     return values.cast(pa.bool_()), errors
 
 
+NOTIFY = "pg_notify(text,text)"
+declare(
+    "pg_notify",
+    "text text",
+    "void",
+    _only_above,
+    strict=False,
+    fallible=True,
+    volatility="volatile",
+)
+
+
+def _names_of_session(types: Signature, names: pa.Array) -> Outcome:
+    return names
+
+
+# Its argument is a value of the session, which the binder adds (`sql/bind/call.py`).
+LISTENING = "pg_listening_channels"
+declare_table(LISTENING, "text[]", "text[]", _names_of_session)
+
 # Signals to sessions, called once per row.
 SIGNALS = (
     "pg_cancel_backend(int4)",

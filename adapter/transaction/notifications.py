@@ -1,0 +1,35 @@
+"""LISTEN, UNLISTEN and NOTIFY, which take effect when their transaction commits."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foreshore import notifications
+from foreshore.adapter.client import Completed
+from foreshore.adapter.session.context import StatementContext
+from foreshore.notifications import Channel
+from foreshore.sql.plan import Listen, Notify
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+def listen(session: "Session", context: StatementContext, plan: Listen) -> Completed:
+    """Run LISTEN or UNLISTEN."""
+    channel = None if plan.channel is None else Channel(session.database, plan.channel)
+    session.transactions.begin().add_signal(notifications.Listen(plan.kind, channel))
+    return Completed(plan.kind.upper())
+
+
+def notify(session: "Session", context: StatementContext, plan: Notify) -> Completed:
+    """Run NOTIFY."""
+    signal = notifications.notify(session.database, plan.channel, plan.payload)
+    session.transactions.begin().add_signal(signal)
+    return Completed("NOTIFY")
+
+
+def value(context: StatementContext, args: Sequence[Datum]) -> str:
+    """Run pg_notify; a NULL is an empty text."""
+    channel, payload = ("" if each is None else str(each) for each in args)
+    context.transaction.add_signal(notifications.notify(context.database, channel, payload))
+    return ""
