@@ -105,6 +105,7 @@ class Rows(Struct, frozen=True):
     suspended: Callable[[], bool] = _never
     streaming: bool = False
     few: Callable[[], Sequence[Row] | None] = _none
+    binary: bool = False  # in the simple protocol the values are binary
 
 
 class CopyTarget(Protocol):

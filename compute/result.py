@@ -1,6 +1,7 @@
 """Results: the rows of a query on their way to a client, in memory only while they are few.
 
-Rows are added in batches until the result is complete, then taken once, in order. What exceeds
+Rows are added in batches until the result is complete, then taken once, in order; or they are read
+part by part, in any order, and stay. What exceeds
 `KEPT_BYTES` goes to a scratch file, so a client that does not read costs disk space but no memory.
 The file has no name: its space is freed when it is closed or its process ends.
 
@@ -12,6 +13,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from threading import Lock
 from typing import BinaryIO
 
@@ -34,7 +36,8 @@ class Result:
         self._kept: deque[pa.RecordBatch] = deque()
         self._kept_bytes = 0
         self._file: BinaryIO | None = None
-        self._spilled: deque[tuple[int, int]] = deque()  # offsets and sizes of batches
+        # Offsets and sizes of batches, and their rows.
+        self._spilled: deque[tuple[int, int, int]] = deque()
         self._end = 0
         self._lock = Lock()
         self._busy = False  # whether a thread uses the file
@@ -78,7 +81,30 @@ class Result:
         if not self._spilled or (file := self._begin()) is None:
             return None
         try:
-            place, size = self._spilled.popleft()
+            place, size, _ = self._spilled.popleft()
+            data = os.pread(file.fileno(), size, place)
+        finally:
+            self._finish()
+        return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
+
+    def parts(self, since: int = 0) -> list[int]:
+        """Return the numbers of rows of the batches that are left, but for the first `since`."""
+        kept = [batch.num_rows for batch in islice(self._kept, since, None)]
+        spilled = islice(self._spilled, max(since - len(self._kept), 0), None)
+        return kept + [rows for _, _, rows in spilled]
+
+    def is_kept(self, number: int) -> bool:
+        """Whether the batch of this number, from 0, is in memory."""
+        return number < len(self._kept)
+
+    def part(self, number: int) -> pa.RecordBatch:
+        """Return the batch of this number, which stays; of no rows if the result is closed."""
+        if self.is_kept(number):
+            return self._kept[number]
+        if (file := self._begin()) is None:
+            return empty_batch(self.schema)
+        try:
+            place, size, _ = self._spilled[number - len(self._kept)]
             data = os.pread(file.fileno(), size, place)
         finally:
             self._finish()
@@ -110,7 +136,7 @@ class Result:
             return
         try:
             data = memoryview(rows.serialize())
-            self._spilled.append((self._end, len(data)))
+            self._spilled.append((self._end, len(data), rows.num_rows))
             while data:
                 written = os.pwrite(file.fileno(), data, self._end)
                 self._end += written

@@ -194,6 +194,10 @@ class ReadOnlySqlTransaction(UserError):
     sqlstate = "25006"
 
 
+class InvalidCursorDefinition(UserError):
+    sqlstate = "42P11"
+
+
 class NoActiveSqlTransaction(UserError):
     sqlstate = "25P01"
 

@@ -262,6 +262,8 @@ class Conversation:
         """Send a statement's result: its columns if `describe`, then its rows and its tag."""
         match execution:
             case Rows():
+                if simple and execution.binary:
+                    formats = (1,)
                 encoder = self._encoder(execution.desc, formats)
                 if describe:
                     self._wire.put(encoder.description)

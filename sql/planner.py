@@ -7,7 +7,7 @@ afterwards.
 
 from collections.abc import Sequence
 
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import FeatureNotSupported, InvalidCursorDefinition
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import (
     cluster,
@@ -179,12 +179,28 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
 def _declare(planning: Planning, tree: ast.DeclareStatement) -> Declare:
     plan = _plan(planning, tree.statement)
     assert isinstance(plan, Select | Subscribe)
-    if tree.hold and isinstance(plan, Select) and plan.locking is not None:
-        raise FeatureNotSupported(
-            f"DECLARE CURSOR WITH HOLD ... {plan.locking.strength} is not supported",
-            detail="Holdable cursors must be READ ONLY.",
-        )
-    return Declare(tree.name, plan, tree.hold)
+    options = tree.options
+    if isinstance(plan, Select) and plan.locking is not None:
+        strength = plan.locking.strength
+        if tree.hold:
+            raise FeatureNotSupported(
+                f"DECLARE CURSOR WITH HOLD ... {strength} is not supported",
+                detail="Holdable cursors must be READ ONLY.",
+            )
+        if "scroll" in options:
+            raise FeatureNotSupported(
+                f"DECLARE SCROLL CURSOR ... {strength} is not supported",
+                detail="Scrollable cursors must be READ ONLY.",
+            )
+        if "insensitive" in options:
+            raise InvalidCursorDefinition(
+                f"DECLARE INSENSITIVE CURSOR ... {strength} is not valid",
+                detail="Insensitive cursors must be READ ONLY.",
+            )
+    if isinstance(plan, Subscribe) and "scroll" in options:
+        raise FeatureNotSupported("DECLARE SCROLL CURSOR over SUBSCRIBE is not supported")
+    scroll = True if "scroll" in options else False if "no scroll" in options else None
+    return Declare(tree.name, plan, tree.hold, scroll, "binary" in options)
 
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:

@@ -243,11 +243,27 @@ def _zones(context: StatementContext) -> Iterator[Row]:
         }
 
 
+def _cursors(context: StatementContext) -> Iterator[Row]:
+    """Yield the cursors of the session, and its named portals."""
+    for portal in context.sessions[context.pid].portals.values():
+        syntax = portal.statement.syntax
+        if portal.name and (portal.cursor or portal.desc is not None):
+            yield {
+                "name": portal.name,
+                "statement": "" if syntax is None else syntax.text,
+                "is_holdable": portal.hold,
+                "is_binary": portal.binary,
+                "is_scrollable": portal.scroll is not False,
+                "creation_time": portal.created or context.transaction.started,
+            }
+
+
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
     "pg_stat_activity": _activity,
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,
+    "pg_cursors": _cursors,
     "mz_storage_sizes": _storage_sizes,
     "mz_expectations": _expectations,
     "mz_assertions": _assertions,

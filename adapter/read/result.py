@@ -89,6 +89,14 @@ class BatchSource:
         self._rows = rows.slice(limit) if limit < rows.num_rows else None
         return rows if self._rows is None else rows.slice(0, limit)
 
+    def left(self) -> Result | None:
+        """Return all rows that are left as a result, which the source forgets; None: some went."""
+        rows, result = self._rows, self._result
+        if rows is not None and result is not None:
+            return None
+        self._rows = self._result = None
+        return Result.of(rows) if rows is not None else result
+
     def close(self) -> None:
         """Release memory and file."""
         self._rows = None
@@ -134,6 +142,7 @@ class Selected(Struct, frozen=True):
     desc: RelationDesc
     source: RowSource
     verb: str
+    binary: bool = False  # of a binary cursor: the simple protocol sends binary values
 
 
 Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
@@ -175,4 +184,12 @@ def taken(
     def tag(rows: int) -> str:
         return verb if verb in UNCOUNTED else f"{verb} {rows}"
 
-    return Rows(selected.desc, batches(), tag, lambda: count >= limit, source.streaming, few)
+    return Rows(
+        selected.desc,
+        batches(),
+        tag,
+        lambda: count >= limit,
+        source.streaming,
+        few,
+        selected.binary,
+    )

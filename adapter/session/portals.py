@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
+from foreshore.adapter.read.cursor_rows import CursorRows
 from foreshore.adapter.read.result import ALL, BatchSource, Outcome, RowSource, Selected
 from foreshore.adapter.read.select import selected
 from foreshore.adapter.session.context import StatementContext
@@ -24,6 +26,7 @@ from foreshore.errors import (
     FeatureNotSupported,
     InvalidCursorName,
     NoActiveSqlTransaction,
+    ObjectNotInPrerequisiteState,
 )
 from foreshore.sql.plan import CloseCursor, Declare, Fetch, Select, WritePlan
 from foreshore.types import Datum, RelationDesc, arrow_type
@@ -45,6 +48,9 @@ class BoundPortal:
     hold: bool = False  # WITH HOLD: it outlives the transaction if that commits
     held: bool = False  # it has
     cursor: bool = False
+    scroll: bool | None = None  # None: not said
+    binary: bool = False
+    created: int = 0  # microseconds since 1970
     desc: RelationDesc | None = None
 
     @property
@@ -123,25 +129,75 @@ async def declare(session: "Session", context: StatementContext, plan: Declare) 
         )
     else:
         result = await subscribe(context, plan.query)
+    scroll = plan.scroll
+    if scroll is None and isinstance(plan.query, Select) and plan.query.locking is not None:
+        scroll = False
+    if not result.source.streaming:
+        source = CursorRows(result.source, scroll=scroll is not False)
+        result = replace(result, source=source)
     session.portals[plan.name] = BoundPortal(
-        plan.name, context.prepared, result=result, hold=plan.hold, cursor=True, desc=result.desc
+        plan.name,
+        context.prepared,
+        result=result,
+        hold=plan.hold,
+        cursor=True,
+        scroll=scroll,
+        binary=plan.binary,
+        created=context.coordinator.clock.now() * 1000,
+        desc=result.desc,
     )
     return Completed("DECLARE CURSOR")
 
 
 async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> Outcome:
-    """Run FETCH or MOVE."""
+    """Run FETCH or MOVE, of a cursor or of a portal of the extended protocol."""
     portal = session.portals.get(plan.name)
-    if portal is None or portal.result is None:
+    if portal is None or (portal.result is None and not _may_begin(portal)):
         raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
-    result = portal.result
-    count = ALL if plan.count is None else plan.count
+    result = portal.result or await _begin(context, portal)
     source = result.source
-    schema = pa.schema(
-        [pa.field(f"c{i}", arrow_type(column.type)) for i, column in enumerate(result.desc.columns)]
-    )
-    rows = Result(schema)
-    taken = 0
+    if source.streaming:
+        if plan.direction != "forward":
+            raise ObjectNotInPrerequisiteState("cursor can only scan forward")
+        rows, count = await _next_rows(plan, result)
+    else:
+        if not isinstance(source, CursorRows):
+            source = CursorRows(source, scroll=portal.scroll is not False)
+            portal.result = replace(result, source=source)
+        rows, count = await _rows_at(plan, source, result.desc)
+    if plan.move:
+        return Completed(f"MOVE {count}")
+    return Selected(result.desc, BatchSource(rows), "FETCH", portal.binary)
+
+
+def _may_begin(portal: BoundPortal) -> bool:
+    return not portal.done and isinstance(portal.statement.plan, Select)
+
+
+async def _begin(context: StatementContext, portal: BoundPortal) -> Selected:
+    """Run the query of a portal that has not been executed."""
+    of_portal = replace(context, prepared=portal.statement, args=portal.args, alone=False)
+    await context.planner.ready(portal.statement)
+    assert isinstance(portal.statement.plan, Select)
+    portal.done = True
+    portal.result = await selected(of_portal, portal.statement.plan, "SELECT")
+    return portal.result
+
+
+async def _rows_at(plan: Fetch, source: CursorRows, desc: RelationDesc) -> tuple[Result, int]:
+    """Return the rows where a cursor goes, and their number; none of them for MOVE."""
+    first, last = await source.moved(plan.direction, plan.count)
+    rows = _no_rows(desc)
+    if not plan.move:
+        async for batch in source.between(first, last):
+            await _add(rows, batch)
+    return rows, abs(last - first) + 1 if first else 0
+
+
+async def _next_rows(plan: Fetch, result: Selected) -> tuple[Result, int]:
+    """Return the next rows of a stream, as far as they are there, and their number."""
+    rows, taken, source = _no_rows(result.desc), 0, result.source
+    count = ALL if plan.count is None else plan.count
     deadline = None
     if plan.timeout_ms is not None:
         deadline = asyncio.get_running_loop().time() + plan.timeout_ms / 1000
@@ -154,21 +210,28 @@ async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> O
         except TimeoutError:
             break
         except DatabaseError:
-            if not taken or not source.streaming:
+            if not taken:
                 raise
             break  # send the rows that have come; the next FETCH raises the error
         if batch is None:
             break
         taken += batch.num_rows
         if not plan.move:
-            batch = batch.rename_columns(schema.names)
-            if rows.has_room(batch):
-                rows.add(batch)
-            else:
-                await blocking.run(None, rows.add, batch)
-    if plan.move:
-        return Completed(f"MOVE {taken}")
-    return Selected(result.desc, BatchSource(rows), "FETCH")
+            await _add(rows, batch)
+    return rows, taken
+
+
+def _no_rows(desc: RelationDesc) -> Result:
+    fields = [pa.field(f"c{i}", arrow_type(each.type)) for i, each in enumerate(desc.columns)]
+    return Result(pa.schema(fields))
+
+
+async def _add(rows: Result, batch: pa.RecordBatch) -> None:
+    batch = batch.rename_columns(rows.schema.names)
+    if rows.has_room(batch):
+        rows.add(batch)
+    else:
+        await blocking.run(None, rows.add, batch)
 
 
 def close(session: "Session", context: StatementContext, plan: CloseCursor) -> Completed:

@@ -69,6 +69,7 @@ def relations() -> Iterator[Declaration]:
         "pg_tablespace": _tablespace,
         "pg_timezone_abbrevs": _timezone_abbrevs,
         "pg_timezone_names": lambda snapshot: snapshot.live("pg_timezone_names"),
+        "pg_cursors": lambda snapshot: snapshot.live("pg_cursors"),
         "pg_type": type_rows,
     }
     for name, (oid, columns) in PG_CATALOG.items():

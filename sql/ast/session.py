@@ -6,6 +6,8 @@ from foreshore.sql.ast.changes import SelectStatement, SubscribeStatement
 from foreshore.sql.ast.expressions import Expression, Syntax, TypeName
 from foreshore.sql.ast.query import TableRef
 
+Direction = OneOf["forward", "backward", "absolute", "relative"]
+
 
 class ShowStatement(Syntax):
     """SHOW objects."""
@@ -106,6 +108,7 @@ class DeclareStatement(Syntax):
     name: str
     hold: bool
     statement: SelectStatement | SubscribeStatement
+    options: frozenset[str] = frozenset()
 
 
 class FetchStatement(Syntax):
@@ -115,6 +118,7 @@ class FetchStatement(Syntax):
     count: int | None
     timeout: str | None
     move: bool
+    direction: Direction = "forward"
 
 
 class CloseStatement(Syntax):

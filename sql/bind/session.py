@@ -73,7 +73,8 @@ def bind_session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.DeallocateStatement(name=name):
             return Deallocate(name)
         case ast.FetchStatement(name=name, count=count, timeout=timeout, move=move):
-            return Fetch(name, count, None if timeout is None else _millis(timeout), move)
+            timeout_ms = None if timeout is None else _millis(timeout)
+            return Fetch(name, count, timeout_ms, move, tree.direction)
         case ast.CloseStatement(name=name):
             return CloseCursor(name)
         case ast.ListenStatement(kind=kind, channel=channel):

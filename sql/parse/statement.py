@@ -11,7 +11,7 @@ from typing import Literal as OneOf
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.changes import CHANGES
-from foreshore.sql.parse.explain import ExplainParser
+from foreshore.sql.parse.cursors import CursorParser
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse.query import first_select
 
@@ -31,7 +31,7 @@ _UNSUPPORTED_WORDS = frozenset(
 _PREPARED = ("select", "values", "with", "insert", "update", "delete", "merge", "table")
 
 
-class StatementParser(ExplainParser):
+class StatementParser(CursorParser):
     """Parse statements."""
 
     def statement(self) -> ast.StatementSyntax:
@@ -68,7 +68,7 @@ class StatementParser(ExplainParser):
 
     def _query_statement(self) -> ast.SelectStatement | ast.CreateTableAsStatement:
         """Parse a query as a statement, with or without INTO."""
-        statement = self._select_statement()
+        statement = self.select_statement()
         select = first_select(statement.query)
         if select is None or select.into is None:
             return statement
@@ -76,10 +76,6 @@ class StatementParser(ExplainParser):
         return ast.CreateTableAsStatement(
             into.name, (), statement.query, True, False, into.temporary, as_of=statement.as_of
         )
-
-    def _select_statement(self) -> ast.SelectStatement:
-        query = self.query()
-        return ast.SelectStatement(query, self.as_of())
 
     def _with(self) -> ast.StatementSyntax:
         """Parse a statement that begins with WITH."""
@@ -102,7 +98,7 @@ class StatementParser(ExplainParser):
         source: ast.TableRef | ast.SelectStatement | ast.SubscribeStatement
         if self.accept_symbol("("):
             subscribes = self.at_word("subscribe")
-            source = self.subscribe() if subscribes else self._select_statement()
+            source = self.subscribe() if subscribes else self.select_statement()
             self.expect_symbol(")")
         else:
             source = self.table_name()
@@ -321,57 +317,6 @@ class StatementParser(ExplainParser):
         self.accept("prepare")
         return ast.DeallocateStatement(None if self.accept("all") else self.name())
 
-    def _declare(self) -> ast.StatementSyntax:
-        self.expect("declare")
-        name = self.name()
-        while not self.at_word("cursor"):
-            if self.at_word("binary", "scroll"):
-                self.unsupported(f"DECLARE ... {self.token.value.upper()} CURSOR")
-            if not (
-                self.accept("insensitive")
-                or self.accept("asensitive")
-                or self.accept("no", "scroll")
-            ):
-                self.fail()
-        self.advance()
-        hold = self.accept("with", "hold")
-        if not hold:
-            self.accept("without", "hold")
-        self.expect("for")
-        if self.at_word("subscribe"):
-            return ast.DeclareStatement(name, hold, self.subscribe())
-        return ast.DeclareStatement(name, hold, self._select_statement())
-
-    def _fetch(self) -> ast.StatementSyntax:
-        move = self.advance().value == "move"
-        count: int | None = 1
-        if self.at_word("prior", "first", "last", "absolute", "relative", "backward"):
-            self.unsupported(f"FETCH {self.token.value.upper()}")
-        forward = self.accept("forward")
-        if self.accept("all"):
-            count = None
-        elif self.token.kind == NUMBER:
-            count = self.integer()
-        elif self.at_symbol("-"):
-            self.unsupported("FETCH BACKWARD")
-        elif not forward:
-            self.accept("next")
-        if not self.accept("from"):
-            self.accept("in")
-        name = self.name()
-        timeout = None
-        if self.accept("with"):
-            self.expect_symbol("(")
-            self.expect("timeout")
-            self.accept_symbol("=")
-            timeout = self.advance().value
-            self.expect_symbol(")")
-        return ast.FetchStatement(name, count, timeout, move)
-
-    def _close(self) -> ast.StatementSyntax:
-        self.expect("close")
-        return ast.CloseStatement(None if self.accept("all") else self.name())
-
     def _listen(self) -> ast.StatementSyntax:
         self.expect("listen")
         return ast.ListenStatement("listen", self.name())
@@ -455,8 +400,8 @@ Parse = Callable[[StatementParser], ast.StatementSyntax]
 
 _STATEMENTS: dict[str, Parse] = {
     "select": StatementParser._query_statement,
-    "values": StatementParser._select_statement,
-    "table": StatementParser._select_statement,
+    "values": StatementParser.select_statement,
+    "table": StatementParser.select_statement,
     "with": StatementParser._with,
     "subscribe": StatementParser.subscribe,
     "explain": StatementParser._explain,
@@ -485,10 +430,10 @@ _STATEMENTS: dict[str, Parse] = {
     "prepare": StatementParser._prepare,
     "execute": StatementParser._execute,
     "deallocate": StatementParser._deallocate,
-    "declare": StatementParser._declare,
-    "fetch": StatementParser._fetch,
-    "move": StatementParser._fetch,
-    "close": StatementParser._close,
+    "declare": StatementParser.declare,
+    "fetch": StatementParser.fetch,
+    "move": StatementParser.fetch,
+    "close": StatementParser.close_cursor,
     "listen": StatementParser._listen,
     "unlisten": StatementParser._unlisten,
     "notify": StatementParser._notify,

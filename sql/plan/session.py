@@ -99,6 +99,8 @@ class Declare:
     name: str
     query: "Select | Subscribe"
     hold: bool
+    scroll: bool | None = None  # None: neither SCROLL nor NO SCROLL
+    binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class Fetch:
     count: int | None  # None: ALL
     timeout_ms: int | None  # FETCH ... WITH (TIMEOUT), for cursors over SUBSCRIBE
     move: bool = False
+    direction: OneOf["forward", "backward", "absolute", "relative"] = "forward"
 
 
 @dataclass(frozen=True, slots=True)
