@@ -28,6 +28,7 @@ from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.read.select import select
+from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
@@ -149,6 +150,7 @@ async def run(session: "Session", context: StatementContext) -> Outcome:
     """
     plan = context.prepared.plan
     assert plan is not None
+    authorize(context)
     kind = type(plan)
     if kind not in NO_QUERY:
         settle(context)

@@ -291,7 +291,6 @@ class Environment:
                 variables.set_default(name, value)
             except UndefinedObject:
                 unknown.append(name)
-        variables.set_fixed("session_authorization", role.name)
         variables.set_fixed("data_directory", self._data_directory)
         pid = next(self._pids)
         session = Session(self, pid, role, variables, startup.peer)

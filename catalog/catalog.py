@@ -19,6 +19,7 @@ from foreshore.expr.ir import Get, Relation, Scalar
 from foreshore.expr.temporal import temporal_filters
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
+from foreshore.privileges import Need
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql_function import SqlFunction
 from foreshore.types import RelationDesc, SqlType
@@ -48,6 +49,7 @@ class Planned:
     domain: Domain | None = None
     function: SqlFunction | None = None
     depends_on_zone: bool = False
+    needs: tuple[Need, ...] = ()  # of the query of a view or a subscription
     unique: tuple[Unique, ...] = field(init=False, compare=False)  # among `constraints`
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from foreshore.burst import Burst
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, is_temporary
-from foreshore.privileges import Grant
+from foreshore.privileges import Grant, open_to_all
 from foreshore.refresh import Refresh
 from foreshore.types import SqlType
 
@@ -96,6 +96,11 @@ class Database(Granted, frozen=True):
     oid: int
     name: str
     owner: str
+
+    def public_schema(self, id: str, oid: int) -> "Schema":
+        """Return the schema that each database begins with, which everybody may use."""
+        grants = open_to_all("schema", self.owner, "U")
+        return Schema(id, oid, self.id, "public", self.owner, grants=grants)
 
 
 class Schema(Granted, frozen=True):
@@ -230,6 +235,9 @@ class Item(Granted, frozen=True):
     # Whether a numeric without a scale keeps the digits of each value, which directories of older
     # versions had not: their items have numerics of 20 digits after the point.
     keeps_digits: bool | msgspec.UnsetType = msgspec.UNSET
+
+    # Of a view: whether who reads it needs the rights on what it reads, in place of its owner.
+    security_invoker: bool | msgspec.UnsetType = msgspec.UNSET
 
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET

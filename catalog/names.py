@@ -4,11 +4,12 @@ A name is looked up in one state of the catalog, from one database, along one se
 in the system's schemas are found by unqualified names too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.item import ColumnOf, ForeignKeyOf, Item, Object, Schema
+from foreshore.catalog.item import ColumnOf, ForeignKeyOf, Item, Object, Role, Schema
+from foreshore.catalog.rights import holds
 from foreshore.catalog.state import State, is_system
 from foreshore.errors import (
     FeatureNotSupported,
@@ -39,6 +40,8 @@ class Names:
     database: str
     search_path: tuple[str, ...]
     temporary: str  # the session's temporary schema, which may not exist yet
+    role: Role | None  # whose right to use schemas counts; None: it does not matter
+    schemas_named: set[str] = field(default_factory=set, init=False)  # their ids
 
     def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
         """Return the relation `[[database.]schema.]name`, or None.
@@ -46,7 +49,7 @@ class Names:
         Raises FeatureNotSupported if it is a temporary one of another session.
         """
         database, schema, name = self._qualified(parts)
-        schemas = self.search_path if schema is None else (schema,)
+        schemas = self._searched(database, schema)
         found = next(
             (found for each in schemas if (found := self._find_in(database, each, name))), None
         )
@@ -65,7 +68,7 @@ class Names:
     def find_type(self, parts: tuple[str, ...]) -> Item | None:
         """Return the type `[[database.]schema.]name` of the catalog, or None."""
         database, schema, name = self._qualified(parts)
-        for each in self.search_path if schema is None else (schema,):
+        for each in self._searched(database, schema):
             found = self.schema(database, each)
             item = None if found is None else self.state.item_in(found.id, name)
             if item is not None and item.is_type:
@@ -79,7 +82,7 @@ class Names:
         """
         database, schema, name = self._qualified(parts)
         found: dict[tuple[str, ...], Item] = {}
-        for each in self.search_path if schema is None else (schema,):
+        for each in self._searched(database, schema):
             owner = self.schema(database, each)
             for item in () if owner is None else self.state.functions_in(owner.id, name):
                 found.setdefault(item.arguments or (), item)
@@ -106,6 +109,17 @@ class Names:
                     f"improper qualified name (too many dotted names): {'.'.join(parts)}",
                     sqlstate="42601",
                 )
+
+    def _searched(self, database: str, schema: str | None) -> tuple[str, ...]:
+        """Return the schemas to search for a name, of which one with a schema needs its USAGE."""
+        if schema is None:
+            return self.search_path
+        found = self.schema(database, schema)
+        if found is not None and found.database is not None and not found.temporary:
+            self.schemas_named.add(found.id)
+            if self.role is not None and not holds(self.state, self.role, found, "USAGE"):
+                raise InsufficientPrivilege(f"permission denied for schema {schema}")
+        return (schema,)
 
     def schema(self, database: str, name: str) -> Schema | None:
         """Return the schema `name` as seen from `database`."""
@@ -268,15 +282,15 @@ def with_article(kind: str) -> str:
 
 
 def effective_path(
-    state: State, database: str, user: str, setting: str, temporary: str
+    state: State, database: str, role: Role, setting: str, temporary: str
 ) -> tuple[str, ...]:
-    """Return the schemas that a session searches, in order.
+    """Return the schemas that a session searches, in order: those that its role may use.
 
     The session's temporary one and the system's come first unless `setting`, the value of
     search_path, names them. Missing schemas are left out, but not a temporary one that is named,
     since new relations may be created there.
     """
-    words = {"$user": user, TEMPORARY: temporary}
+    words = {"$user": role.name, TEMPORARY: temporary}
     named = tuple(words.get(each, each) for each in split_names(setting))
     implicit = tuple(each for each in (temporary, *IMPLICIT_SCHEMAS) if each not in named)
     owner = state.database(database)
@@ -284,6 +298,9 @@ def effective_path(
     def exists(schema: str) -> bool:
         if schema == temporary:
             return schema in named or schema in state.objects
-        return state.schema(owner.id if owner is not None else "", schema) is not None
+        found = state.schema(owner.id if owner is not None else "", schema)
+        if found is None:
+            return False
+        return found.database is None or holds(state, role, found, "USAGE")
 
     return tuple(each for each in (*implicit, *named) if exists(each))

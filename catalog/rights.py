@@ -11,7 +11,7 @@ import msgspec
 
 from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema
 from foreshore.catalog.state import State
-from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege, initial
+from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege, initial, open_to_all
 
 
 def kind_of(each: Object) -> str:
@@ -64,6 +64,8 @@ def is_member(state: State, role: Role, of: str) -> bool:
 def grants_on(each: Database | Schema | Cluster | Item) -> tuple[Grant, ...]:
     """Return the rights on an object, also if it has no list of its own."""
     if each.grants is msgspec.UNSET:
+        if isinstance(each, Schema) and each.database is None:  # of the system
+            return open_to_all("schema", each.owner, "U")
         return initial(kind_of(each), each.owner)
     return each.grants
 

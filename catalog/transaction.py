@@ -120,7 +120,7 @@ class Transaction:
         if self.state.database(name) is not None:
             raise DuplicateDatabase(f'database "{name}" already exists')
         database = self._put(Database(f"d{self.allot('d')}", self.allot("oid"), name, owner))
-        self._put(Schema(f"n{self.allot('n')}", self.allot("oid"), database.id, "public", owner))
+        self._put(database.public_schema(f"n{self.allot('n')}", self.allot("oid")))
         return database
 
     def create_schema(self, database: str, name: str, owner: str) -> Schema:

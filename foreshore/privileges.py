@@ -82,14 +82,19 @@ class Need(msgspec.Struct, frozen=True):
 
     With `columns` the right on each of them suffices. Without columns, but for a relation of which
     a statement reads no column (`SELECT count(*)`), `any_column`: the right on any one suffices.
-    `role` is who needs it: None for the role that runs the statement, else the id of a view's or a
-    function's owner.
+    With `instead`, one of those rights on the whole object suffices too.
+
+    `role` is who needs it: None for the role that runs the statement, else a role's id. The needs
+    of a view's own query are those of the view's owner, but for those `by_caller`: what functions
+    in it read is needed by the role that runs the statement.
     """
 
     object: GlobalId | str
     privilege: Privilege
-    columns: frozenset[str] = frozenset()
+    columns: tuple[str, ...] = ()
     any_column: bool = False
+    instead: tuple[Privilege, ...] = ()
+    by_caller: bool = False
     role: str | None = None
 
 
@@ -98,3 +103,8 @@ def initial(kind: str, owner: str) -> tuple[Grant, ...]:
     own = Grant(owner, owner, RIGHTS[kind], RIGHTS[kind])
     public = TO_PUBLIC.get(kind)
     return (own,) if public is None else (Grant(PUBLIC, owner, public), own)
+
+
+def open_to_all(kind: str, owner: str, rights: str) -> tuple[Grant, ...]:
+    """Return the initial rights on an object, and some for PUBLIC."""
+    return (Grant(PUBLIC, owner, rights), *initial(kind, owner))

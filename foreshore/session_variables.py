@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from foreshore.errors import CantChangeRuntimeParam, InvalidParameterValue, UndefinedObject
 from foreshore.settings import VARIABLES, join_names, split_names
 
+OF_ROLES = frozenset(("role", "session_authorization", "is_superuser"))
 _ALIASES = {"time zone": "timezone", "transaction isolation level": "transaction_isolation"}
 _CUSTOM = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+\Z")
 
@@ -67,6 +68,10 @@ class Variables(dict[str, str]):
             value = self._parse(name, values)
             if known is not None and known.fixed and value != self[key]:
                 raise CantChangeRuntimeParam(f'parameter "{known.name}" cannot be changed')
+        self.assign(key, value, local=local)
+
+    def assign(self, key: str, value: str, *, local: bool = False) -> None:
+        """Set a variable to a checked value, as part of the transaction."""
         self.touched = True
         self.version += 1
         self[key] = value
@@ -86,11 +91,11 @@ class Variables(dict[str, str]):
             values[name] = value
 
     def reset_all(self) -> None:
-        """Set all variables to their defaults, except those of the transaction."""
+        """Set all variables to their defaults, except those of the transaction and the roles."""
         self.touched = True
         self.version += 1
         for key in list(self):
-            if not key.startswith("transaction_"):
+            if not key.startswith("transaction_") and key not in OF_ROLES:
                 self[key] = self._set[key] = self._defaults.get(key, "")
 
     def commit(self) -> None:

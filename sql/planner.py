@@ -25,6 +25,7 @@ from foreshore.sql.bind.definitions import (
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.explain import bind_explain
+from foreshore.sql.bind.needs import Needs
 from foreshore.sql.bind.result import finished_query
 from foreshore.sql.bind.select_statement import bind_select
 from foreshore.sql.bind.session import bind_session
@@ -59,6 +60,7 @@ def plan_statement(
     *,
     zone: SessionZone | str = "UTC",
     defined: bool = False,
+    needs: Needs | None = None,
 ) -> Plan:
     """Return the plan of `statement`.
 
@@ -66,7 +68,8 @@ def plan_statement(
     `ParameterTypes` holds all of them afterwards (`resolved`). `zone` is the session's time zone; a
     `SessionZone` records whether the plan depends on it. Definitions are bound in UTC, except for a
     view that is bound again for a reader in another `SessionZone`. `defined`: the statement is a
-    kept definition, and the sequences of its columns exist.
+    kept definition, and the sequences of its columns exist. `needs` has the rights that the
+    statement needs afterwards.
     """
     if not isinstance(parameters, ParameterTypes):
         parameters = ParameterTypes(parameters)
@@ -77,6 +80,8 @@ def plan_statement(
     if not isinstance(zone, SessionZone):
         zone = SessionZone(zone)
     planning = Planning(catalog, statement.whole, parameters, zone, defined=defined)
+    if needs is not None:
+        planning.needs = needs
     ctes = queries_of_with(statement.ast)
     planning.changing = frozenset(id(each) for each in ctes if isinstance(each, ast.ChangingTable))
     try:

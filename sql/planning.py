@@ -13,6 +13,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Parameter
 from foreshore.ids import GlobalId
+from foreshore.sql.bind.needs import Needs
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.rewrite.session_zone import SessionZone
@@ -113,6 +114,7 @@ class Planning:
     parameters: ParameterTypes = field(default_factory=ParameterTypes)
     zone: SessionZone = field(default_factory=SessionZone)
     depends_on: set[GlobalId] = field(default_factory=set)
+    needs: Needs = field(default_factory=Needs)  # the rights that the statement needs
     # (start, end, name) for each name that the catalog keeps in qualified form
     qualified: list[tuple[int, int, str]] = field(default_factory=list)
     planned_numerics: bool = False  # a numeric without a scale has a planned one, as it once had

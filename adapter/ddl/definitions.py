@@ -100,10 +100,13 @@ def planned_as(
     match plan:
         case CreateTable():
             return plan_created_table(plan, stored)
-        case CreateView(query=query, depends_on_zone=depends_on_zone):
-            return Planned(query.desc, query.relation, depends_on_zone=depends_on_zone)
-        case CreateMaterializedView(query=query) | CreateSubscription(query=query):
-            return Planned(query.desc, query.relation)
+        case CreateView(query=query, depends_on_zone=depends_on_zone, needs=needs):
+            return Planned(query.desc, query.relation, depends_on_zone=depends_on_zone, needs=needs)
+        case (
+            CreateMaterializedView(query=query, needs=needs)
+            | CreateSubscription(query=query, needs=needs)
+        ):
+            return Planned(query.desc, query.relation, needs=needs)
         case CreateDomain(domain=domain):
             return Planned(RelationDesc((), ()), domain=domain)
         case CreateFunction(function=function):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import RowsAtHand
 from foreshore.adapter.read.keys.at_hand import AtHandProof, IndexRows
+from foreshore.adapter.rights.authorize import is_allowed
 from foreshore.adapter.session.prepared import Prepared
 from foreshore.types import Datum
 
@@ -101,7 +102,7 @@ class StatementsAtHand:
         """Whether the plan is valid, also as to the inputs and what answers for them."""
         session, coordinator = self._session, self._session.coordinator
         variables = session.variables
-        if not session.planner.is_valid(prepared):
+        if not session.planner.is_valid(prepared) or not is_allowed(session.context(prepared)):
             return False
         if variables["cluster_replica"] or variables["emit_timestamp_notice"] == "on":
             return False

@@ -68,7 +68,7 @@ class DefinitionCatalog(SessionCatalog):
         database, schema, name = state.full_name(item)
         self._shown = Name(database or None, schema, name) if shown else None
         path = (*IMPLICIT_SCHEMAS, schema)
-        super().__init__(state, database, path, schema, planned, own=own)
+        super().__init__(state, database, path, schema, None, planned, own=own)
         # Directories of older versions may have longer names than the parser keeps now.
         self._bound: dict[tuple[str, ...], GlobalId] = {}
         self._functions: dict[tuple[str, ...], list[Item]] = {}

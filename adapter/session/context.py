@@ -198,8 +198,10 @@ class StatementContext(Struct, frozen=True, eq=False):
                 return self.transaction.started
             case "mz_now":
                 return time
-            case "current_user" | "session_user":
+            case "current_user":
                 return self.role.name
+            case "session_user":
+                return self.variables["session_authorization"]
             case "current_database":
                 return self.database
             case "current_schema":

@@ -153,6 +153,10 @@ def _set(
     session: "Session", name: str, values: tuple[str, ...] | None, *, local: bool = False
 ) -> None:
     """Set a variable; None is its default."""
+    if name.lower() in ("role", "session_authorization"):
+        roles = session.roles
+        set_role = roles.set_role if name.lower() == "role" else roles.set_session
+        return set_role(values[0] if values else None, local=local)
     if name.lower() == "transaction_isolation" and not local and not session.transactions.in_block:
         session.variables.set("default_transaction_isolation", values)  # as SET has set both
     session.variables.set(name, values, local=local)
@@ -193,6 +197,7 @@ async def discard(session: "Session", context: StatementContext, plan: plans.Dis
                 raise ActiveSqlTransaction("DISCARD ALL cannot run inside a transaction block")
             session.statements.clear()
             session.portals.close_but()
+            session.roles.set_session(None)
             session.variables.reset_all()
             session.coordinator.advisory.release_session(session.pid)
             session.coordinator.channels.forget(session.inbox)

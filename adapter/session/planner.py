@@ -32,6 +32,8 @@ from foreshore.compute.keys.layout import has_all_rows
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
+from foreshore.privileges import Need
+from foreshore.sql.bind.needs import Needs
 from foreshore.sql.optimize.key_steps import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
@@ -89,6 +91,7 @@ class SessionPlanner:
             self._session.database,
             self.search_path(),
             self._session.temporary_schema,
+            self._session.role,
             planned,
             basis.arranged if basis is not None else _NOTHING,
             self._is_own if basis is not None and basis.own is not None else None,
@@ -102,7 +105,7 @@ class SessionPlanner:
             path = effective_path(
                 state,
                 session.database,
-                session.role.name,
+                session.role,
                 session.variables["search_path"],
                 session.temporary_schema,
             )
@@ -172,14 +175,17 @@ class SessionPlanner:
         if prepared.basis is not None:
             declared = [reader.present_type(type) for type in prepared.parameters]
         types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
-        plan = plan_statement(prepared.syntax, reader, types, zone=zone)
+        needs = Needs()
+        plan = plan_statement(prepared.syntax, reader, types, zone=zone, needs=needs)
         peek = self._peek_of(plan)
         init_plans, parts = self._init_plans(prepared, peek), self._parts(prepared, plan)
         subscribes = query_subscribed_by(plan) is not None
         peeks = [peek, *(each.peek for _, each in (*init_plans, *parts))]
         if reader.unexpanded_views and not all(_uses_indexes(each, subscribes) for each in peeks):
             types = ParameterTypes(declared)
-            plan = plan_statement(prepared.syntax, reader.as_defined(), types, zone=zone)
+            needs = Needs()
+            defined = reader.as_defined()
+            plan = plan_statement(prepared.syntax, defined, types, zone=zone, needs=needs)
             peek = self._peek_of(plan)
             init_plans, parts = self._init_plans(prepared, peek), self._parts(prepared, plan)
         desc = self._desc_of(plan)
@@ -191,6 +197,8 @@ class SessionPlanner:
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.variables, prepared.init_plans, prepared.parts = variables, init_plans, parts
         prepared.used = frozenset(reader.used)
+        named = (Need(each, "USAGE") for each in sorted(reader.schemas_named))
+        prepared.needs = (*named, *needs.all())
         for _, each in (*init_plans, *parts):
             each.used = prepared.used
         prepared.parameters = types.resolved()
@@ -199,6 +207,7 @@ class SessionPlanner:
         self._compile(prepared, reader.planned)
         at_hand = plan_at_hand(plan, peek, prepared.point, prepared.index_point)
         prepared.at_hand, prepared.found_valid = at_hand, (None, -1)
+        prepared.found_allowed = (None, -1)
         prepared.planning_seconds = thread_time() - began
 
     @staticmethod

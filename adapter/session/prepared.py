@@ -24,6 +24,7 @@ from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.write.stage import RowRules
 from foreshore.catalog.state import Part, State
 from foreshore.ids import GlobalId
+from foreshore.privileges import Need
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import Plan
 from foreshore.sql.rewrite.values_template import Template
@@ -59,6 +60,7 @@ class Prepared(Struct, eq=False):
     basis: Basis | None = None
     variables: int = -1  # the version of the session's variables for which it is known to be valid
     used: frozenset[GlobalId] = frozenset()  # the items that its names were resolved to
+    needs: tuple[Need, ...] = ()  # the rights that it needs
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
     rules: RowRules | None = None  # of the table that it writes tuples to, compiled
@@ -70,6 +72,8 @@ class Prepared(Struct, eq=False):
     at_hand: AtHand | None = None  # how its rows are had without waiting, compiled
     # The catalog's state, and the version of the variables, with which that was last found valid.
     found_valid: tuple[State | None, int] = (None, -1)
+    # The same as found_valid, with which its session's role was last found to have those rights.
+    found_allowed: tuple[State | None, int] = (None, -1)
     depends_on_zone: bool = False  # whether the plan depends on the session's time zone
     # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
     init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
@@ -129,6 +133,8 @@ class PlanCache:
             return
         if not prepared.depends_on_zone:
             key = replace(key, time_zone=None)
-        self._plans[key] = replace(prepared, name="", batch=None, found_valid=(None, -1))
+        self._plans[key] = replace(
+            prepared, name="", batch=None, found_valid=(None, -1), found_allowed=(None, -1)
+        )
         if len(self._plans) > MOST_TEXTS:
             self._plans.popitem(last=False)

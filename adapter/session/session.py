@@ -35,6 +35,7 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.read.result import Outcome, Selected, taken
+from foreshore.adapter.rights.roles import SessionRoles
 from foreshore.adapter.session.activity import Activity, Interrupts
 from foreshore.adapter.session.at_hand import StatementsAtHand
 from foreshore.adapter.session.context import Notices, StatementContext
@@ -88,7 +89,6 @@ class Session:
         self.pid = pid
         self.temporary_schema = temporary_schema(pid)  # its name and its id
         self.secret = secrets.randbits(32)
-        self.role = role
         self.variables = variables
         self.notice = Notices(variables)
         self.peer = peer
@@ -96,6 +96,7 @@ class Session:
         self.inbox = Inbox(pid, self.terminate)
         self.activity = Activity(self.coordinator.clock, variables, self.interrupts)
         self.planner = SessionPlanner(self)
+        self.roles = SessionRoles(role, variables, lambda: self.planner.state)
         self.portals = Portals()
         self.transactions = Transactions(
             pid,
@@ -121,6 +122,11 @@ class Session:
     def transaction_status(self) -> str:
         """I outside of a transaction block, T inside, E inside a failed one."""
         return self.transactions.status
+
+    @property
+    def role(self) -> Role:
+        """The current role, whose rights count."""
+        return self.roles.current
 
     @property
     def time_zone(self) -> str:

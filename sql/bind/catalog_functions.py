@@ -208,7 +208,7 @@ def _environment() -> Iterator[Definition]:
     yield ("getdatabaseencoding pg_client_encoding", "", NAME, "'UTF8'")
     yield ("age", "timestamp", INTERVAL, "age(current_date::timestamp, $1)")
     yield ("age", "timestamptz", INTERVAL, "age(current_date::timestamptz, $1)")
-    yield ("mz_is_superuser", "", BOOL, "true")
+    yield ("mz_is_superuser", "", BOOL, "current_setting('is_superuser') = 'on'")
     yield ("txid_current", "", INT8, "mz_now()::int8")
     yield ("pg_tablespace_location", "oid", TEXT, "''")
 

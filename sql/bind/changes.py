@@ -46,6 +46,7 @@ def bind_changes(planning: Planning, call: ast.FunctionCall) -> tuple[Relation, 
                 detail="Nothing else keeps the history of its changes.",
             )
     planning.depends_on.add(view.id)
+    planning.needs.entry(view).read_all()
     after, through, *_ = [*(bind_time(planning, each, "CHANGES") for each in times), None, None]
     id = GlobalId(f"h{len(planning.changes) + 1}")
     columns = (ColumnType(MZ_TIMESTAMP, False), ColumnType(INT8, False), *view.desc.columns)

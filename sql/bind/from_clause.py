@@ -6,7 +6,7 @@ an ordinary one and the level is removed again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 from typing import assert_never
 
@@ -48,6 +48,8 @@ from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.json_records import records_of, returns_records
+from foreshore.sql.bind.needs import Origin, Origins
+from foreshore.sql.bind.needs import moved as moved_origins
 from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.bind.output_names import function_name
 from foreshore.sql.bind.positions import at_of
@@ -72,6 +74,7 @@ class BoundItem:
     tables: list[Table]
     visible: list[Slot]
     order: RowOrder = UNORDERED
+    origins: Origins = field(default_factory=dict)
 
 
 def bind_from(
@@ -90,7 +93,12 @@ def bind_from(
 def scope_of(part: BoundItem, parent: Scope | None) -> Scope:
     """Return the scope of the item's columns."""
     return Scope(
-        list(part.columns), list(part.tables), list(part.visible), parent, order=part.order
+        list(part.columns),
+        list(part.tables),
+        list(part.visible),
+        parent,
+        order=part.order,
+        origins=part.origins,
     )
 
 
@@ -146,6 +154,8 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
     keys = (each for each in view.constraints if isinstance(each, Unique) and each.primary)
     key = next((each.columns for each in keys), ())
     part.tables = [replace(table, oid=view.oid or None, key=key) for table in part.tables]
+    entry = planning.needs.entry(view)
+    part.origins = {i: Origin(entry, i) for i in range(len(part.columns))}
     return part
 
 
@@ -450,7 +460,8 @@ def side_by_side(
         relation = Join((*_factors(left.relation), right.relation))
     else:
         relation = JoinOn(left.relation, right.relation, kind, on, lateral)
-    part = BoundItem(relation, lefts + rights, [], [])
+    origins = {**left.origins, **moved_origins(right.origins, width)}
+    part = BoundItem(relation, lefts + rights, [], [], origins=origins)
     if kind in ("inner", "left"):
         part.order = right.order.moved(width).within_rows(left.order, left.columns)
     scope = Scope()

@@ -96,6 +96,8 @@ def _using(
         seen.add(name)
         i, j = _common(left, name, "left", at), _common(right, name, "right", at)
         pairs.append((name, i, j, at))
+        scope_of(left, None).read(i)
+        scope_of(right, None).read(j)
         a, b = left.columns[i], right.columns[j]
         both = (Column(i, a.type, a.nullable), Column(width + j, b.type, b.nullable))
         common_type(both, "JOIN/USING", (at, at))  # its error comes first

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.errors import AmbiguousColumn, DuplicateAlias, UndefinedColumn, UndefinedTable
 from foreshore.expr.ir import Column, OuterColumn
+from foreshore.sql.bind.needs import Origins
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.types import ColumnType
 
@@ -61,11 +62,23 @@ class Scope:
     order: RowOrder = UNORDERED  # the order of the rows
     clause: "Clause | None" = None  # the clause that contains the subquery being bound
     parameters: bool = False  # whether it is the row of a function's parameters, of no query
+    origins: Origins = field(default_factory=dict)  # of which relation's columns the columns are
 
     def column(self, index: int) -> Column:
-        """Return the column at `index`."""
+        """Return the column at `index`, which is read."""
+        self.read(index)
+        return self.unread(index)
+
+    def unread(self, index: int) -> Column:
+        """Return the column at `index`, which only keeps its value."""
         type = self.columns[index]
         return Column(index, type.type, type.nullable)
+
+    def read(self, index: int) -> None:
+        """Note that the column at `index` is read, for which a right is needed."""
+        origin = self.origins.get(index)
+        if origin is not None:
+            origin.entry.columns.add(origin.position)
 
     def add_table(self, table: Table) -> None:
         """Make `table` visible; raises an error if its alias is taken."""
@@ -179,6 +192,7 @@ def resolve_table(
 def reference(scope: Scope, level: int, index: int, shown: str, at: int) -> Column | OuterColumn:
     """Return the column at `index` of the scope `level` levels out, named `shown` in errors."""
     scope.used = True
+    scope.read(index)
     scope.named.setdefault(index, (shown, at))
     type = scope.columns[index]
     if level == 0:

@@ -126,7 +126,9 @@ def bind_create_subscription(
     if isinstance(tree.source, ast.TableRef):
         text = f"SELECT * FROM {text}"
     sql = f"CREATE SUBSCRIPTION {dotted(name.parts)} FOR ({text})"
-    return CreateSubscription(name, query, tree.if_not_exists, frozenset(planning.depends_on), sql)
+    depends_on = frozenset(planning.depends_on)
+    needs = planning.needs.all()
+    return CreateSubscription(name, query, tree.if_not_exists, depends_on, sql, needs)
 
 
 def bind_advance(planning: Planning, tree: ast.AdvanceStatement) -> Advance:

@@ -119,6 +119,7 @@ def find_call(
     id, function, places = found[0]
     values = _values(binder, function, args, places, expr)
     binder.planning.depends_on.add(id)
+    binder.planning.needs.add(id, "EXECUTE", by_caller=True)
     qualify_at(binder.planning, expr.at, expr.name, dotted(function.parts))
     return UserCall(id, function, values, expr.at)
 
@@ -184,6 +185,7 @@ def within(planning: Planning, call: UserCall) -> Iterator[Scope]:
     planning.text, planning.in_function, planning.common_tables = function.body, function.name, []
     planning.init_plans = planning.changes = None
     planning.function_depth += 1
+    planning.needs.depth += 1
     try:
         yield scope_of_parameters(function)
     except DatabaseError as error:
@@ -191,6 +193,7 @@ def within(planning: Planning, call: UserCall) -> Iterator[Scope]:
         raise
     finally:
         planning.function_depth -= 1
+        planning.needs.depth -= 1
         planning.catalog, planning.text, planning.in_function, planning.common_tables = before
         planning.init_plans, planning.changes, qualified = kept
         del planning.qualified[qualified:]

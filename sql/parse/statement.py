@@ -181,8 +181,10 @@ class StatementParser(CursorParser):
             return self._set_constraints()
         if session and self.accept("authorization", "default"):
             return ast.SetStatement("session_authorization", None, local)
-        if self.at_word("role", "authorization") and self.peek().value not in ("=", "to"):
-            self.unsupported("SET ROLE")
+        for word, variable in (("role", "role"), ("authorization", "session_authorization")):
+            if self.at_word(word) and self.peek().value not in ("=", "to"):
+                self.advance()
+                return ast.SetStatement(variable, (self._setting(),), local)
         if self.at_word("names", "schema") and self.peek().value not in ("=", "to"):
             name = {"names": "client_encoding", "schema": "search_path"}[self.advance().value]
             return ast.SetStatement(name, (self._setting(),), local)
@@ -228,8 +230,8 @@ class StatementParser(CursorParser):
             return ast.ResetStatement(None)
         if self.accept("time", "zone"):
             return ast.ResetStatement("timezone")
-        if self.at_words("session", "authorization") or self.at_word("role"):
-            self.unsupported("RESET ROLE")
+        if self.accept("session", "authorization"):
+            return ast.ResetStatement("session_authorization")
         return ast.ResetStatement(self._variable())
 
     def _begin(self) -> ast.StatementSyntax:

@@ -10,6 +10,7 @@ from foreshore.expr.ir import Relation, Scalar
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
+from foreshore.privileges import Need
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql.plan.query import AsOf, ObjectKind, Query, WritePlan
 from foreshore.sql_function import SqlFunction
@@ -223,6 +224,7 @@ class CreateView(WritePlan):
     sql: str
     notices: tuple[str, ...] = ()
     depends_on_zone: bool = False  # whether its rows depend on the reader's time zone
+    needs: tuple[Need, ...] = ()  # the rights that its query needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,7 @@ class CreateMaterializedView(WritePlan):
     memory_limit: int | None = None  # in bytes
     refresh: RefreshOptions | None = None  # None: it follows every change at once
     violations: str | None = None  # the statement of the view that counts violations
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +282,7 @@ class CreateSubscription(WritePlan):
     if_not_exists: bool
     depends_on: frozenset[GlobalId]
     sql: str
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,18 @@
 """Names: what they mean for a session, and where new relations are created."""
 
 import pytest
+from msgspec.structs import replace
 
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, Role
 from foreshore.catalog.names import Names, effective_path
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import DatabaseError
 
 OWN, OTHER = "pg_temp_7", "pg_temp_8"
+ME = Role("o1", 1, "me")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +37,8 @@ def state() -> State:
 
 
 def names(state: State, setting: str = "public") -> Names:
-    path = effective_path(state, "foreshore", "me", setting, OWN)
-    return Names(state, "foreshore", path, OWN)
+    path = effective_path(state, "foreshore", ME, setting, OWN)
+    return Names(state, "foreshore", path, OWN, ME)
 
 
 def found(state: State, *parts: str, setting: str = "public") -> str | None:
@@ -50,17 +52,17 @@ def found(state: State, *parts: str, setting: str = "public") -> str | None:
 
 def test_path_has_implicit_schemas_first_unless_named(state: State) -> None:
     def path(setting: str) -> tuple[str, ...]:
-        return effective_path(state, "foreshore", "s", setting, OWN)
+        return effective_path(state, "foreshore", replace(ME, name="s"), setting, OWN)
 
     assert path("public") == (OWN, "mz_catalog", "pg_catalog", "public")
     assert path("public, pg_temp, pg_catalog") == ("mz_catalog", "public", OWN, "pg_catalog")
     assert path('"$user", missing') == (OWN, "mz_catalog", "pg_catalog", "s")
-    assert effective_path(state, "foreshore", "me", "public", "pg_temp_9") == (
+    assert effective_path(state, "foreshore", ME, "public", "pg_temp_9") == (
         "mz_catalog",
         "pg_catalog",
         "public",
     )
-    assert effective_path(state, "foreshore", "me", "pg_temp", "pg_temp_9")[-1] == "pg_temp_9"
+    assert effective_path(state, "foreshore", ME, "pg_temp", "pg_temp_9")[-1] == "pg_temp_9"
 
 
 def test_name_is_first_match_on_path(state: State) -> None:

@@ -18,6 +18,7 @@ def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Trunc
         with located(ref.at):
             require_deletable(item)
         items.append(item)
+        planning.needs.add(item.id, "TRUNCATE")
     tables = tuple(dict.fromkeys(item.id for item in items))
     return Truncate(tables, statement.restart_identity, statement.cascade)
 

@@ -145,6 +145,7 @@ def bind_create_view(
             as_of,
             memory_limit(statement.memory_limit),
             violations=None if counted is None else counting_view(name, statement.cluster, counted),
+            needs=planning.needs.all(),
         )
     return CreateView(
         name,
@@ -155,6 +156,7 @@ def bind_create_view(
         sql,
         notices,
         planning.zone.was_used,
+        planning.needs.all(),
     )
 
 

@@ -71,6 +71,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         else positions_of(item, statement.columns)
     )
     query = statement.source
+    planning.needs.change(item, "INSERT", () if query is None else positions)
     order_by: tuple[OrderKey, ...] = ()
     if query is None:
         row = [default_of(planning, item, i) for i in range(len(item.desc.names))]
@@ -85,7 +86,9 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         item.id,
         relation,
         returning_over(
-            planning, statement.returning, row_of(item, statement.table, item.desc.columns)
+            planning,
+            statement.returning,
+            row_of(planning, item, statement.table, item.desc.columns),
         ),
         not sources_of(relation),
         None
@@ -125,6 +128,10 @@ def _on_conflict(
     planning: Planning, item: ItemView, ref: ast.TableRef, clause: ast.OnConflict
 ) -> OnConflict:
     arbiters = _arbiters(item, clause)
+    if clause.columns or clause.constraint:
+        found = (each for each in item.constraints if each.name in arbiters)
+        columns_ = {at for each in found if isinstance(each, Unique) for at in each.columns}
+        planning.needs.add(item.id, "SELECT", (item.desc.names[at] for at in sorted(columns_)))
     if clause.assignments is None:
         return OnConflict(arbiters, None)
     if not (clause.columns or clause.constraint):
@@ -136,14 +143,19 @@ def _on_conflict(
     require_deletable(item)
     columns = item.desc.columns
     width = len(columns)
-    there = row_of(item, ref, columns)
+    there = row_of(planning, item, ref, columns)
     slots = tuple(Slot(name, width + i) for i, name in enumerate(item.desc.names))
     excluded = Table("excluded", None, slots)
-    scope = Scope([*columns, *columns], [*there.tables, excluded], [*there.visible, *slots])
+    scope = Scope(
+        [*columns, *columns],
+        [*there.tables, excluded],
+        [*there.visible, *slots],
+        origins=there.origins,
+    )
     number = ColumnType(INT8, False)
     relation: Relation = LocalGet(0, (*columns, *columns, number))
     given = assigned_columns(planning, item, clause.assignments, scope)
-    new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
+    new = tuple(given[i] if i in given else scope.unread(i) for i in range(width))
     where: Scalar = TRUE
     if clause.where is not None:
         where = ExpressionBinder(planning, scope, Clause("WHERE")).condition(clause.where)

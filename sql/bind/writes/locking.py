@@ -8,7 +8,7 @@ A subquery with such a clause becomes a separate query, an init plan, whose rows
 as a statement-local collection.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
@@ -18,6 +18,7 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedTable, 
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView
+from foreshore.privileges import Privilege
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import BoundQuery, Wanted, plain_relation
 from foreshore.sql.bind.query import bind_query
@@ -181,6 +182,7 @@ def _ids(planning: Planning, source: _Source, strength: str) -> Iterator[GlobalI
         case ItemView(kind="materialized view", name=name):
             raise WrongObjectType(f'cannot lock rows in materialized view "{name.item}"')
         case ItemView(kind="table" | "view", id=id):
+            planning.needs.add(id, "UPDATE", any_column=True)
             yield id
         case ast.Query() as query:
             for each in _sources_of(planning, query):
@@ -229,6 +231,13 @@ def _sources(
                 yield from _sources(planning, (item.right,), ctes, nullable=right)
 
 
+# The rights of which one suffices to lock a table in a mode, and in all other modes.
+_WRITERS: tuple[Privilege, ...] = ("UPDATE", "DELETE", "TRUNCATE")
+_LOCKERS: Mapping[str, tuple[Privilege, ...]] = {
+    "access share": ("SELECT", *_WRITERS),
+    "row exclusive": ("INSERT", *_WRITERS),
+}
+
 # --- LOCK TABLE ----------------------------------------------------------------------------
 
 
@@ -246,4 +255,6 @@ def bind_lock_table(planning: Planning, statement: ast.LockTableStatement) -> Lo
             )
         if item.kind != "builtin":
             ids[item.id] = None
+            first, *others = _LOCKERS.get(statement.mode, _WRITERS)
+            planning.needs.add(item.id, first, instead=tuple(others))
     return LockTable(tuple(ids), statement.mode not in _WEAK, statement.nowait)

@@ -59,7 +59,7 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
     planning.depends_on.add(item.id)
     _refuse_unreachable(statement.clauses)
     source = bind_item(planning, statement.source, None)
-    target = _target(item, statement.table)
+    target = _target(planning, item, statement.table)
     name = target.tables[0].alias
     if any(table.alias == name for table in source.tables):
         raise DuplicateAlias(
@@ -82,6 +82,7 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
         [*source.columns, *item.desc.columns, ColumnType(TEXT, False)],
         joined.tables,
         joined.visible,
+        origins=joined.origins,
     )
     returning = returning_over(planning, statement.returning, changed, lets, action)
     return Merge(
@@ -96,18 +97,19 @@ def _refuse_unreachable(clauses: tuple[ast.MergeClause, ...]) -> None:
             raise SyntaxError_("unreachable WHEN clause specified after unconditional WHEN clause")
 
 
-def _target(item: ItemView, ref: ast.TableRef) -> BoundItem:
+def _target(planning: Planning, item: ItemView, ref: ast.TableRef) -> BoundItem:
     """Return the distinct rows of the table with their multiplicities."""
     columns = item.desc.columns
     table = Get(item.id, columns, item.desc.keys)
-    scope = row_of(item, ref, columns)
+    scope = row_of(planning, item, ref, columns)
     row = tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns))
     relation: Relation
     if item.desc.keys:
         relation = Map(table, (Literal(1, INT8),))
     else:
         relation = Reduce(table, row, (Aggregate("count", (), INT8),))
-    return BoundItem(relation, [*columns, ColumnType(INT8, False)], scope.tables, scope.visible)
+    row_columns = [*columns, ColumnType(INT8, False)]
+    return BoundItem(relation, row_columns, scope.tables, scope.visible, origins=scope.origins)
 
 
 def _merge_rows(
@@ -128,7 +130,9 @@ def _merge_rows(
             scope = scope_of(joined, None)
             applies: Scalar = is_not_null(count)
         else:
-            scope = Scope(list(joined.columns), source.tables, source.visible)
+            scope = Scope(
+                list(joined.columns), source.tables, source.visible, origins=source.origins
+            )
             applies = is_null(count)
         if clause.condition is not None:
             binder = ExpressionBinder(planning, scope, Clause("MERGE WHEN AND conditions"))
@@ -137,10 +141,11 @@ def _merge_rows(
         match clause.action:
             case ast.MergeUpdate(assignments=assignments):
                 given = assigned_columns(planning, item, assignments, scope)
-                old = [scope.column(start + i) for i in range(width)]
+                old = [scope.unread(start + i) for i in range(width)]
                 rows.append([given.get(i, old[i]) for i in range(width)])
                 actions.append("update")
             case ast.MergeDelete():
+                planning.needs.add(item.id, "DELETE")
                 rows.append([Literal(None, column.type) for column in item.desc.columns])
                 actions.append("delete")
             case ast.MergeInsert() as insert:
@@ -181,10 +186,12 @@ def _inserted(
 ) -> list[Scalar]:
     row = [default_of(planning, item, i) for i in range(len(item.desc.names))]
     if insert.values is None:
+        planning.needs.change(item, "INSERT", ())
         return row
     positions = (
         tuple(range(len(row))) if insert.columns is None else positions_of(item, insert.columns)
     )
+    planning.needs.change(item, "INSERT", positions)
     if len(insert.values) > len(positions):
         raise SyntaxError_(
             "INSERT has more expressions than target columns",

@@ -23,6 +23,7 @@ from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.needs import Origin
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.result import lower_and_optimize, query_over
 from foreshore.sql.bind.scope import Scope, Slot, Table
@@ -128,17 +129,21 @@ def returning_over(
     return query_over(lower_and_optimize(with_lets(lets, outputs)), names)
 
 
-def row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
-    """Return the scope of a row of the changed table."""
+def row_of(
+    planning: Planning, item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]
+) -> Scope:
+    """Return the scope of a row of the changed table; reading its columns needs a right."""
+    entry = planning.needs.entry(item, reads=False)
     slots = tuple(Slot(name, i) for i, name in enumerate(item.desc.names))
     table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
-    return Scope(list(columns), [table], list(slots))
+    origins = {i: Origin(entry, i) for i in range(len(item.desc.names))}
+    return Scope(list(columns), [table], list(slots), origins=origins)
 
 
 def assigned_columns(
     planning: Planning, item: ItemView, assignments: Sequence[ast.Assignment], scope: Scope
 ) -> dict[int, Scalar]:
-    """Return the values that SET assigns, by column position."""
+    """Return the values that SET assigns, by column position; the right to UPDATE is needed."""
     binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
     given: dict[int, Scalar] = {}
     for assignment in assignments:
@@ -149,6 +154,7 @@ def assigned_columns(
             if position in given:
                 raise SyntaxError_(f'multiple assignments to same column "{name}"')
             given[position] = assign(planning, scalar, item.desc.columns[position].type, name, at)
+    planning.needs.change(item, "UPDATE", given)
     return given
 
 

@@ -38,12 +38,13 @@ def _matching_rows(
     """
     table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
     planning.depends_on.add(item.id)
-    scope = row_of(item, ref, item.desc.columns)
+    scope = row_of(planning, item, ref, item.desc.columns)
     part = BoundItem(
         distinct(table) if others else table,
         scope.columns,
         scope.tables,
         scope.visible,
+        origins=scope.origins,
     )
     sources: list[tuple[int, Relation]] = []  # with the position of the first column of each
     for other in others:
@@ -99,7 +100,7 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
     )
     width = len(item.desc.names)
     given = assigned_columns(planning, item, statement.assignments, scope)
-    new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
+    new = tuple(given[i] if i in given else scope.unread(i) for i in range(width))
     all_columns = len(columns_of(relation))
     beside = range(width, all_columns) if statement.returning else ()
 
@@ -130,6 +131,7 @@ def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
 
 def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> Delete:
     item = target_table(planning, statement.table, "delete")
+    planning.needs.add(item.id, "DELETE")
     relation, scope, links = _matching_rows(
         planning, item, statement.table, statement.using, statement.where
     )

@@ -1,0 +1,1 @@
+"""Whether a role may run a statement."""

@@ -1,0 +1,37 @@
+"""The check of a statement: made before it runs, whatever it is and however it was planned.
+
+It is made once for each state of the catalog and version of the session's variables: GRANT, REVOKE
+and ALTER ROLE change the state, SET ROLE the version. Superusers pass.
+"""
+
+from typing import TYPE_CHECKING
+
+from foreshore.catalog.needs import require_all
+from foreshore.errors import InsufficientPrivilege
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.context import StatementContext
+
+
+def authorize(context: "StatementContext") -> None:
+    """Raise InsufficientPrivilege unless the role of the session may run the statement."""
+    role = context.role
+    if role.superuser:
+        return
+    prepared, planner = context.prepared, context.planner
+    state, version = planner.state, context.variables.version
+    found = prepared.found_allowed
+    if found[0] is state and found[1] == version:
+        return
+    reader = planner.reader()
+    require_all(reader.state, reader.planned, role, prepared.needs)
+    prepared.found_allowed = state, version
+
+
+def is_allowed(context: "StatementContext") -> bool:
+    """Return whether the role of the session may run the statement."""
+    try:
+        authorize(context)
+    except InsufficientPrivilege:
+        return False
+    return True

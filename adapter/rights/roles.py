@@ -1,0 +1,96 @@
+"""The roles of a session: who logged in, for whom the session acts, and whose rights count.
+
+    SET SESSION AUTHORIZATION reader    the session user
+    SET ROLE writer                     the current user, whose rights count
+
+Both are variables, so ROLLBACK undoes them and SET LOCAL lasts until the end of the transaction. A
+role is known by its id since it was named, so it may be renamed meanwhile. A role that was dropped
+has no rights.
+"""
+
+from collections.abc import Callable
+
+from foreshore.catalog.item import Role
+from foreshore.catalog.rights import is_member
+from foreshore.catalog.state import State
+from foreshore.errors import InsufficientPrivilege, UndefinedObject
+from foreshore.session_variables import Variables
+
+NO_ROLE = "none"
+
+
+class SessionRoles:
+    """The roles of one session; `state` returns the catalog as its transaction sees it."""
+
+    def __init__(self, login: Role, variables: Variables, state: Callable[[], State]) -> None:
+        self._login = login
+        self._variables = variables
+        self._state = state
+        self._ids = {login.name: login.id}
+        self._known: tuple[State | None, int, Role] = (None, -1, login)
+        variables.set_fixed("role", NO_ROLE)
+        variables.set_fixed("session_authorization", login.name)
+        variables.set_fixed("is_superuser", _on_or_off(login))
+
+    @property
+    def login(self) -> Role:
+        """The role as which the client has logged in."""
+        return self._present(self._login.id, self._login.name)
+
+    @property
+    def session(self) -> Role:
+        """The session user."""
+        return self._named(self._variables["session_authorization"])
+
+    @property
+    def current(self) -> Role:
+        """The current user."""
+        state, version, role = self._known
+        if state is not self._state() or version != self._variables.version:
+            name = self._variables["role"]
+            role = self.session if name == NO_ROLE else self._named(name)
+            self._known = (self._state(), self._variables.version, role)
+        return role
+
+    def set_role(self, name: str | None, *, local: bool = False) -> None:
+        """Run SET ROLE; None or `none` is the session user."""
+        if name is None or name == NO_ROLE:
+            name, role = NO_ROLE, self.session
+        else:
+            role = self._found(name)
+            if not is_member(self._state(), self.session, role.id):
+                raise InsufficientPrivilege(f'permission denied to set role "{name}"')
+        self._assign("role", name, local)
+        self._assign("is_superuser", _on_or_off(role), local)
+
+    def set_session(self, name: str | None, *, local: bool = False) -> None:
+        """Run SET SESSION AUTHORIZATION, which resets the role; None is the role of the login."""
+        role = self.login if name is None else self._found(name)
+        if role.id != self._login.id and not self.login.superuser:
+            raise InsufficientPrivilege("permission denied to set session authorization")
+        self._assign("session_authorization", role.name, local)
+        self._assign("role", NO_ROLE, local)
+        self._assign("is_superuser", _on_or_off(role), local)
+
+    def _assign(self, variable: str, value: str, local: bool) -> None:
+        self._variables.assign(variable, value, local=local)
+
+    def _found(self, name: str) -> Role:
+        role = self._state().role(name)
+        if role is None:
+            raise UndefinedObject(f'role "{name}" does not exist')
+        self._ids[name] = role.id
+        return role
+
+    def _named(self, name: str) -> Role:
+        return self._present(self._ids[name], name)
+
+    def _present(self, id: str, name: str) -> Role:
+        found = self._state().get(id)
+        if isinstance(found, Role):
+            return found
+        return Role(id, 0, name, superuser=False, login=False)
+
+
+def _on_or_off(role: Role) -> str:
+    return "on" if role.superuser else "off"

@@ -1,0 +1,85 @@
+"""Compare the rights that a statement needs with those of a role.
+
+The needs of a view's own query are those of the view's owner, whoever reads the view, unless it is
+a SECURITY INVOKER view; then they are those of the role that runs the statement. They are looked up
+here, at every level of views, so a new owner counts from the next statement on.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
+from foreshore.catalog.rights import holds, holds_on_columns
+from foreshore.catalog.state import State
+from foreshore.errors import InsufficientPrivilege
+from foreshore.ids import GlobalId
+from foreshore.privileges import Need
+
+if TYPE_CHECKING:
+    from foreshore.catalog.catalog import Planned
+
+
+def require_all(
+    state: State, planned: "Mapping[GlobalId, Planned]", role: Role, needs: Iterable[Need]
+) -> None:
+    """Raise InsufficientPrivilege unless `role` has the rights that a statement needs."""
+    seen: set[Need] = set()
+    waiting = [*needs]
+    while waiting:
+        need = waiting.pop(0)
+        if need in seen:
+            continue
+        seen.add(need)
+        each = state.get(need.object)
+        if not isinstance(each, Item | Schema | Database | Cluster):
+            continue  # of the system, and not restricted
+        holder = role
+        if need.role is not None:
+            owner = state.get(need.role)
+            assert isinstance(owner, Role), need
+            holder = owner
+        if not _has(state, planned, holder, each, need):
+            raise permission_denied(each)
+        if isinstance(each, Item) and each.type == "view" and need.privilege == "SELECT":
+            waiting += _below(planned[each.id], each)
+
+
+def _below(planned: "Planned", view: Item) -> list[Need]:
+    """Return what the view's own query needs, each with the role that needs it."""
+    from msgspec.structs import replace
+
+    owner = None if view.security_invoker is True else view.owner
+    return [need if need.by_caller else replace(need, role=owner) for need in planned.needs]
+
+
+def _has(
+    state: State,
+    planned: "Mapping[GlobalId, Planned]",
+    role: Role,
+    each: Item | Schema | Database | Cluster,
+    need: Need,
+) -> bool:
+    if role.superuser:
+        return True
+    if any(holds(state, role, each, privilege) for privilege in (need.privilege, *need.instead)):
+        return True
+    if not isinstance(each, Item) or not (need.columns or need.any_column):
+        return False
+    names = planned[each.id].desc.names
+    positions = [names.index(name) + 1 for name in need.columns if name in names]
+    if need.any_column:
+        return any(
+            holds_on_columns(state, role, each, need.privilege, (at,))
+            for at in (each.column_grants or {})
+        )
+    if len(positions) < len(need.columns):
+        return False  # a column as a view knows it, which has another name by now
+    return holds_on_columns(state, role, each, need.privilege, positions)
+
+
+def permission_denied(each: Item | Schema | Database | Cluster) -> InsufficientPrivilege:
+    """Return the error for a role without a right on an object."""
+    kind = each.kind
+    if isinstance(each, Item) and each.is_type:
+        kind = "type"
+    return InsufficientPrivilege(f"permission denied for {kind} {each.name}")
