@@ -156,6 +156,26 @@ class SetOperation(Syntax):
     at: int
 
 
+class SearchClause(Syntax):
+    """SEARCH DEPTH | BREADTH FIRST BY columns SET name: a column that orders the rows."""
+
+    kind: OneOf["depth", "breadth"]
+    columns: tuple[tuple[str, int], ...]
+    name: str
+    at: int
+
+
+class CycleClause(Syntax):
+    """CYCLE columns SET mark [TO value DEFAULT value] USING path."""
+
+    columns: tuple[tuple[str, int], ...]
+    mark: str
+    value: Expression
+    default: Expression
+    path: str
+    at: int
+
+
 class CommonTable(Syntax):
     """One query of WITH; of WITH MUTUALLY RECURSIVE also the types of its columns."""
 
@@ -164,6 +184,8 @@ class CommonTable(Syntax):
     query: "Query"
     at: int
     types: tuple[TypeName, ...] = ()
+    search: SearchClause | None = None
+    cycle: CycleClause | None = None
 
 
 class MutualRecursion(Syntax):

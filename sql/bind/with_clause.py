@@ -35,6 +35,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import Body, BoundQuery, ordered_relation, plain_relation
 from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.scope import Scope
+from foreshore.sql.bind.search_cycle import added_by_search, refuse_search
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.planning import CommonTable, Planning
 from foreshore.types import ColumnType, SqlType, format_type
@@ -99,6 +100,8 @@ def _bound(
         return bind_changing_table(planning, common, before, tables)
     if recursive and _mentions(common.query, common.name):
         return _recursive(planning, common, parent)
+    if isinstance(common, ast.CommonTable):
+        refuse_search(common)
     bound = bind_query(planning, common.query, parent, locking=True)
     names = _common_names(common, bound)
     relation, order = ordered_relation(bound)
@@ -193,17 +196,21 @@ def _recursive(
     bound = bind_query(planning, ast.Query(base_body, common.query.at), parent)
     names = _common_names(common, bound)
     base = plain_relation(bound)
+    types = [column.type for column in columns_of(base)]
+    added = added_by_search(planning, common, names)
+    if added is not None:
+        base, names = added.with_first(base), (*names, *added.added)
+        step_body = added.carried(step_body)
     columns = tuple(ColumnType(column.type) for column in columns_of(base))
-    types = [column.type for column in columns]
     number = planning.new_let()
     tables[common.name] = CommonTable(number, names, columns)
     step_query = ast.Query(step_body, step_body.at)
     step = plain_relation(bind_query(planning, step_query, parent, types))
-    if len(columns_of(step)) != len(types):
+    if len(columns_of(step)) != len(columns):
         raise SyntaxError_(
             "each UNION query must have the same number of columns", position=step_query.at + 1
         )
-    for i, (column, type) in enumerate(zip(columns_of(step), types, strict=True)):
+    for i, (column, type) in enumerate(zip(columns_of(step), types, strict=False)):
         if column.type != type:
             raise DatatypeMismatch(
                 f'recursive query "{common.name}" column {i + 1} has type {format_type(type)} '
@@ -221,12 +228,15 @@ def _recursive(
             "aggregate functions are not allowed in a recursive query's recursive term",
             step_query.at,
         )
+    if added is not None:
+        step = added.with_next(step)
+        assert [c.type for c in columns_of(step)] == [c.type for c in columns], "columns differ"
     result = planning.new_let()
     tables[common.name] = CommonTable(result, names, columns)
     return result, Recursive(number, base, step, all)
 
 
-def _recursive_parts(common: ast.CommonTable) -> tuple[Body, Body, bool]:
+def _recursive_parts(common: ast.CommonTable) -> tuple[Body, ast.Select, bool]:
     """Return the base and the step of a recursive query, and whether UNION ALL combines them."""
     query, name = common.query, common.name
     body = query.body
@@ -268,6 +278,11 @@ def _recursive_parts(common: ast.CommonTable) -> tuple[Body, Body, bool]:
         )
     base: Body = first[0]
     if len(first) > 1:
+        if common.search is not None or common.cycle is not None:
+            raise FeatureNotSupported(
+                "with a SEARCH or CYCLE clause, the left side of the UNION must be a SELECT",
+                position=common.at + 1,
+            )
         base = ast.SetOperation(body.kind, body.all, tuple(first), body.at)
     return base, step, body.all
 

@@ -80,10 +80,28 @@ class Converter(ExpressionConverter):
             columns = tuple(map(self.name, alias.args.get("columns") or ()))
             types = tuple(map(self.type, cte.meta.get("types", ())))
             name, query = self.name(alias.this), self.query(cte.this)
-            tables.append(ast.CommonTable(name, columns, query, self.at(alias), types))
+            search, cycle = self._search(cte), self._cycle(cte)
+            at = self.at(alias)
+            tables.append(ast.CommonTable(name, columns, query, at, types, search, cycle))
         if MUTUALLY in with_.meta:
             return tuple(tables), ast.MutualRecursion(*with_.meta[MUTUALLY])
         return tuple(tables), bool(with_.args.get("recursive"))
+
+    def _search(self, cte: exp.Expr) -> ast.SearchClause | None:
+        if "search" not in cte.meta:
+            return None
+        kind, columns, name, at = cte.meta["search"]
+        named = tuple((self.name(each), self.at(each)) for each in columns)
+        return ast.SearchClause(kind, named, self.name(name), at)
+
+    def _cycle(self, cte: exp.Expr) -> ast.CycleClause | None:
+        if "cycle" not in cte.meta:
+            return None
+        columns, mark, values, path, at = cte.meta["cycle"]
+        named = tuple((self.name(each), self.at(each)) for each in columns)
+        constants: list[ast.Expression] = [ast.Boolean(True, at), ast.Boolean(False, at)]
+        value, default = map(self.expression, values) if values else constants
+        return ast.CycleClause(named, self.name(mark), value, default, self.name(path), at)
 
     def _body(self, node: exp.Expr, *, whole: bool = False) -> Any:
         """Convert an operand of a set operation, without the modifiers that `query` converts."""

@@ -216,18 +216,3 @@ def test_group_by_column_named_like_clause_is_accepted(column: str) -> None:
     for text in ("SELECT 1 FROM t GROUP BY", "SELECT 1 FROM t GROUP BY HAVING true"):
         with pytest.raises(SyntaxError_):
             parse(text)
-
-
-@pytest.mark.parametrize(
-    ("clause", "word"),
-    [
-        ("SEARCH DEPTH FIRST BY n SET o", "SEARCH"),
-        ("CYCLE n SET c USING p", "CYCLE"),
-        ("CYCLE n, m SET c TO 1 DEFAULT 0 USING p, u AS (SELECT 1)", "CYCLE"),
-    ],
-)
-def test_search_and_cycle_are_rejected(clause: str, word: str) -> None:
-    recursion = "WITH RECURSIVE t(n, m) AS (SELECT 1, 1 UNION ALL SELECT n + 1, m FROM t) "
-    with pytest.raises(FeatureNotSupported, match=f"{word} in WITH RECURSIVE") as raised:
-        parse(f"{recursion}{clause} SELECT n FROM t")
-    assert raised.value.position == len(recursion) + 1

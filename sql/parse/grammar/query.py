@@ -51,12 +51,6 @@ class Parser(TimeWindowParser):
 
     # --- queries
 
-    def _parse_recursive_with_search(self) -> None:
-        """Reject SEARCH and CYCLE after a query of WITH."""
-        for word in ("search", "cycle"):
-            if self._word(word):
-                self.unsupported(f"{word.upper()} in WITH RECURSIVE", self._curr.start)
-
     def _parse_statement(self) -> exp.Expr | None:
         """Parse a query; VALUES may have a WITH, like SELECT."""
         statement = super()._parse_statement()

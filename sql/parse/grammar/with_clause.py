@@ -18,6 +18,56 @@ MUTUALLY = "mutually"  # in the `meta` of a WITH: its limit, and whether to reac
 class WithParser(WindowParser):
     """Parse WITH."""
 
+    def _parse_recursive_with_search(self) -> None:
+        """Return nothing: `_parse_cte` has parsed SEARCH and CYCLE, which belong to one query."""
+
+    def _parse_cte(self) -> exp.Expr | None:
+        """Parse a query of WITH with its SEARCH and CYCLE, which are kept as `meta`."""
+        cte = super()._parse_cte()
+        if cte is not None and self._word("search"):
+            cte.meta["search"] = self._search()
+        if cte is not None and self._word("cycle"):
+            cte.meta["cycle"] = self._cycle()
+        return cte
+
+    def _search(self) -> tuple[str, list[exp.Expr], exp.Expr, int]:
+        """Parse SEARCH DEPTH | BREADTH FIRST BY column, ... SET column."""
+        at = self._curr.start
+        self._advance()
+        kind = "depth" if self._take("depth") else "breadth"
+        if kind == "breadth" and not self._take("breadth"):
+            self.fail(self._curr)
+        if not self._take("first", "by"):
+            self.fail(self._curr)
+        columns = self._identifiers()
+        return kind, columns, self._after("set"), at
+
+    def _cycle(self) -> tuple[list[exp.Expr], exp.Expr, list[exp.Expr], exp.Expr, int]:
+        """Parse CYCLE column, ... SET column [TO value DEFAULT value] USING column."""
+        at = self._curr.start
+        self._advance()
+        columns = self._identifiers()
+        mark = self._after("set")
+        values: list[exp.Expr] = []
+        if self._take("to"):
+            values.append(self._need(0))
+            if not self._take("default"):
+                self.fail(self._curr)
+            values.append(self._need(0))
+        return columns, mark, values, self._after("using"), at
+
+    def _after(self, word: str) -> exp.Expr:
+        if not self._take(word):
+            self.fail(self._curr)
+        found: exp.Expr = self._identifier()
+        return found
+
+    def _identifiers(self) -> list[exp.Expr]:
+        names = [self._identifier()]
+        while self._match(TokenType.COMMA):
+            names.append(self._identifier())
+        return names
+
     def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
         """Parse WITH and its queries."""
         if skip_with_token or not self._take("with", "mutually", "recursive"):
