@@ -38,6 +38,20 @@ FEWEST_TOGETHER = 24  # executions of a statement from which on they are cheaper
 
 
 @dataclass(frozen=True, slots=True)
+class Login:
+    """A role, as far as it matters before its client has a session."""
+
+    id: str
+    name: str
+    superuser: bool = True
+    can_login: bool = True
+    verifier: str | None = None  # of the password, as `foreshore.scram` writes it
+    valid_until: int | None = None  # of the password, in microseconds since 1970
+    connection_limit: int = -1  # none
+    groups: frozenset[str] = frozenset()  # names of the role and of those it is a member of
+
+
+@dataclass(frozen=True, slots=True)
 class Startup:
     """The startup message of an authenticated client."""
 
@@ -347,8 +361,24 @@ class Session(Protocol):
         """End the session and release its resources."""
 
 
+class ServerConfiguration(Protocol):
+    """The configuration files of the server, as far as statements can look at them."""
+
+    def reload(self) -> bool:
+        """Read the files again, and return whether all can be used. It reads files."""
+
+    def rules(self) -> Sequence[Mapping[str, Any]]:
+        """Return the rules of who may connect, as they are written at present. It reads a file.
+
+        They have the columns of pg_hba_file_rules.
+        """
+
+
 class Client(Protocol):
     """An environment's interface to the server."""
+
+    def login(self, name: str) -> Login | None:
+        """Return what is known of a role; None if there is none of this name."""
 
     async def connect(self, startup: Startup) -> Session:
         """Start a session; raises InvalidAuthorization, InvalidCatalogName and the like."""

@@ -10,6 +10,7 @@ import logging
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from foreshore.adapter.client import ServerConfiguration
 from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.timestamp_selection import Interval
@@ -77,6 +78,7 @@ class Coordinator:
         self.locks = Locks(self.group, lambda: self.state)
         self.advisory = AdvisoryLocks()
         self.channels = Channels()
+        self.configuration: ServerConfiguration | None = None  # of who serves it, if it has one
         self.catalog_answers = CatalogAnswers()
         self.decoded = DecodedFiles()
         self.loop_latency = LoopLatency(self.clock)

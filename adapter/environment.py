@@ -16,12 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.client import Startup
+from foreshore.adapter.client import Login, ServerConfiguration, Startup
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import plan_items
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
+from foreshore.adapter.logins import has_passwords, login_of, set_password
 from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
@@ -275,6 +276,22 @@ class Environment:
         return None
 
     # --- clients -------------------------------------------------------------------------------
+
+    def login(self, name: str) -> Login | None:
+        """Return what is known of a role; None if there is none of this name."""
+        return login_of(self.coordinator.state, name)
+
+    def configured_by(self, configuration: ServerConfiguration) -> None:
+        """Let statements look at the server's configuration, and reload it."""
+        self.coordinator.configuration = configuration
+
+    def has_passwords(self) -> bool:
+        """Return whether a client can prove to be a role by its password."""
+        return has_passwords(self.coordinator.state)
+
+    async def set_password(self, role: str, password: str) -> None:
+        """Give a role a password, durably."""
+        await set_password(self.coordinator, role, password)
 
     async def connect(self, startup: Startup) -> Session:
         """Begin a session."""

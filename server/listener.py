@@ -19,11 +19,11 @@ from foreshore.errors import (
     DatabaseError,
     FeatureNotSupported,
     InvalidAuthorization,
-    TooManyConnections,
 )
-from foreshore.server import message, metrics
+from foreshore.server import message
+from foreshore.server.admission.authenticator import Authenticator
+from foreshore.server.admission.places import Place, Places, too_many
 from foreshore.server.answers import Answers
-from foreshore.server.auth import Authenticator
 from foreshore.server.connection import Conversation, client_error
 from foreshore.server.lease import Lease
 from foreshore.server.ports import listen
@@ -46,11 +46,15 @@ class Listener:
     max_connections: int = 1000
     login_timeout: float = 60.0
     tls: Tls | None = None
+    reserved: int = 3  # of the connections, for superusers
     _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # to end it
-    _sessions: int = 0
+    _places: Places = field(init=False)
     _answers: Answers = field(default_factory=Answers)
     _servers: list[asyncio.Server] = field(default_factory=list)
     _closing: DatabaseError | None = None  # the reason, once it is closing
+
+    def __post_init__(self) -> None:
+        self._places = Places(self.max_connections, self.reserved)
 
     async def listen(self, ports: Sequence[socket.socket]) -> int:
         """Begin to accept connections on bound sockets; return the first one's port."""
@@ -85,7 +89,7 @@ class Listener:
 
     async def _serve(self, wire: Wire) -> None:
         """Serve one connection to its end; no exception leaves this task."""
-        session: Session | None = None
+        opened: tuple[Session, Place] | None = None
         reason: DatabaseError | None = None  # why the session is to end
 
         def terminate(why: DatabaseError) -> None:
@@ -95,10 +99,11 @@ class Listener:
 
         try:
             if len(self._tasks) > self.max_connections + LOGGING_IN:
-                raise _too_many()
+                raise too_many()
             async with asyncio.timeout(self.login_timeout):
-                session = await self._open(wire)
-            if session is not None:
+                opened = await self._open(wire)
+            if opened is not None:
+                session, _ = opened
                 session.when_terminated(terminate)
                 task = asyncio.current_task()
                 assert task is not None
@@ -118,16 +123,16 @@ class Listener:
             wire.put(message.error_response(client_error(error), fatal=True))
         finally:
             wire.finish()
-            if session is not None:
-                self._sessions -= 1
-                metrics.SESSIONS.set(self._sessions)
+            if opened is not None:
+                session, place = opened
+                place.release()
                 try:
                     await session.close()
                 except Exception:
                     logger.exception("a session could not be closed")
             wire.close(b"" if reason is None else message.error_response(reason, fatal=True))
 
-    async def _open(self, wire: Wire) -> Session | None:
+    async def _open(self, wire: Wire) -> tuple[Session, Place] | None:
         """Return the session that the first messages request; None for a cancel request."""
         startup = await self._startup(wire)
         if startup is None:
@@ -137,27 +142,28 @@ class Listener:
             raise InvalidAuthorization("no PostgreSQL user name specified in startup packet")
         if startup.parameters.get("replication", "false") not in ("false", "off", "no", "0"):
             raise FeatureNotSupported("replication connections are not supported")
-        if self._sessions >= self.max_connections or self._closing:
-            raise _too_many()
-        self._sessions += 1
-        metrics.SESSIONS.set(self._sessions)
+        if self._closing:
+            raise too_many()
+        place = self._places.take()
         try:
-            unknown = [name for name in startup.parameters if name.startswith("_pq_.")]
-            if startup.minor > 0 or unknown:
-                wire.put(message.negotiate_version(unknown))
-            await self.authenticator.authenticate(wire, user)
-            session = await self.client.connect(
-                Startup(
-                    user=user,
-                    database=startup.parameters.get("database") or user,
-                    parameters=_settings(startup.parameters),
-                    peer=wire.peer,
-                )
-            )
+            return await self._admit(wire, startup, user, place), place
         except BaseException:
-            self._sessions -= 1
-            metrics.SESSIONS.set(self._sessions)
+            place.release()
             raise
+
+    async def _admit(
+        self, wire: Wire, startup: message.StartupMessage, user: str, place: Place
+    ) -> Session:
+        """Return the session of a client that proves who it is, and greet the client."""
+        unknown = [name for name in startup.parameters if name.startswith("_pq_.")]
+        if startup.minor > 0 or unknown:
+            wire.put(message.negotiate_version(unknown))
+        database = startup.parameters.get("database") or user
+        login = await self.authenticator.authenticate(wire, user, database)
+        place.admit(login)
+        session = await self.client.connect(
+            Startup(user, database, _settings(startup.parameters), wire.peer)
+        )
         wire.put(message.AUTHENTICATION_OK)
         wire.reader.open()
         for name, value in session.changed_parameters().items():
@@ -211,10 +217,6 @@ class Listener:
             raise ssl.SSLError(
                 "received direct SSL connection request without ALPN protocol negotiation extension"
             )
-
-
-def _too_many() -> DatabaseError:
-    return TooManyConnections("sorry, too many clients already")
 
 
 def _settings(parameters: Mapping[str, str]) -> dict[str, str]:

@@ -19,11 +19,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
 import click
@@ -39,14 +38,16 @@ from foreshore.compute.replica.main import start as start_replica
 from foreshore.compute.scratch import remove_abandoned
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.lifeline import standard_input_ends
-from foreshore.server.auth import Authenticator
+from foreshore.server import key_file as key_files
+from foreshore.server.admission.authenticator import Authenticator
+from foreshore.server.configuration import Configuration
 from foreshore.server.descriptors import connections_that_fit
 from foreshore.server.http.app import HttpServer
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
+from foreshore.server.options import ServeOptions, address, flags, option, serve_options
 from foreshore.server.ports import Address, bind_all, bind_all_within
 from foreshore.server.server_lock import ServerLock
-from foreshore.server.tls import Tls, TlsFiles
 from foreshore.storage.backup import back_up, restore
 from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
@@ -56,39 +57,9 @@ from foreshore.storage.wal import SEGMENT_BYTES
 
 logger = logging.getLogger(__name__)
 
-FC = TypeVar("FC", bound=Callable[..., Any])
-
 ROLE = "foreshore"  # the first role, and the first database
 PORTS_FREE_SECONDS = 10.0  # after a take-over, until the other server's ports are free
 YOUNG_OBJECTS = 10_000  # objects made and not freed after which young garbage is collected
-
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """The options of `foreshore serve`."""
-
-    data_dir: Path
-    pg_listen: str
-    http_listen: str
-    blob: str | None
-    consensus: str | None
-    segment_bytes: int
-    spark_master: str
-    max_connections: int
-    checkpoint_interval: float
-    checkpoint_size: float
-    password: str | None
-    lifeline: bool
-    take_over: bool
-    tls: TlsFiles | None = None
-
-
-def address(text: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`; an IPv6 host may be in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or not int(port) < 65536:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 async def serve(options: ServeOptions) -> None:
@@ -106,10 +77,11 @@ async def serve(options: ServeOptions) -> None:
         parent = loop.create_task(standard_input_ends())
         parent.add_done_callback(lambda _: stop.set())
     max_connections = connections_that_fit(options.max_connections)
-    tls = None if options.tls is None else await blocking.run(None, Tls, options.tls)
-    loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, _reload, tls))
+    configuration = await blocking.run(None, Configuration.load, options)
+    loop.add_signal_handler(signal.SIGHUP, loop.run_in_executor, None, _reload, configuration)
     ready = False
-    http = HttpServer(lambda: ready, lambda: environment.coordinator.check_settled())
+    https = configuration.tls.https() if options.http_tls and configuration.tls else None
+    http = HttpServer(lambda: ready, lambda: environment.coordinator.check_settled(), https)
     addresses = (
         (*address(options.pg_listen), "--pg-listen"),
         (*address(options.http_listen), "--http-listen"),
@@ -133,12 +105,15 @@ async def serve(options: ServeOptions) -> None:
             blob=options.blob,
             consensus=options.consensus,
             clock=SystemClock(),
-            config=StorageConfig(segment_bytes=options.segment_bytes),
+            config=StorageConfig(segment_bytes=options.segment_bytes or SEGMENT_BYTES),
         )
         closing.push_async_callback(storage.close)
         environment = await _environment(options, storage, launcher)
         closing.push_async_callback(environment.close)
-        authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
+        key_file = options.secrets_key_file or options.data_dir / key_files.NAME
+        key = await blocking.run(None, key_files.load_key, key_file)
+        if options.password is not None:
+            await environment.set_password(ROLE, options.password)
         await launcher.end_spare()
         await lock.wait_for_others(stop)
         if stop.is_set():
@@ -147,7 +122,18 @@ async def serve(options: ServeOptions) -> None:
             ports = await bind_all_within(PORTS_FREE_SECONDS, addresses)
             await http.listen(ports[1])
         lease = await closing.enter_async_context(Lease(storage.check_owned))
-        listener = Listener(environment, authenticator, lease, max_connections, tls=tls)
+        environment.configured_by(configuration)
+        configuration.check_safe(ports[0], has_passwords=environment.has_passwords())
+        listener = Listener(
+            environment,
+            Authenticator(
+                environment, configuration.policy, key_files.derived(key, "unknown roles")
+            ),
+            lease,
+            max_connections,
+            tls=configuration.tls,
+            reserved=options.superuser_reserved_connections,
+        )
         port = await listener.listen(ports[0])
         # Exclude the loaded modules from garbage collection, which would take 0.15 s of the loop.
         # Collect young objects less often, when fewer of them are still in use.
@@ -169,14 +155,9 @@ async def serve(options: ServeOptions) -> None:
             await listener.close(reason)
 
 
-def _reload(tls: Tls | None) -> None:
-    """Load the files of the configuration again. One that cannot be used changes nothing."""
+def _reload(configuration: Configuration) -> None:
     logger.info("received SIGHUP, reloading configuration files")
-    if tls is not None:
-        try:
-            tls.reload()
-        except DatabaseError as error:
-            logger.error("TLS configuration was not reloaded: %s", error.message)
+    configuration.reload()
 
 
 async def _bind(
@@ -236,131 +217,21 @@ def main() -> None:
     """Foreshore keeps the results of SQL queries up to date while the data changes."""
 
 
-def _option(name: str, **attributes: Any) -> Callable[[FC], FC]:
-    """Return an option that can also be given in the environment."""
-    variable = f"FORESHORE_{name.upper().replace('-', '_')}"
-    return click.option(f"--{name}", envvar=variable, show_default=True, **attributes)
-
-
-_FILE = click.Path(path_type=Path, resolve_path=True, dir_okay=False)
-
-_OPTIONS = (
-    _option(
-        "data-dir",
-        type=click.Path(path_type=Path, resolve_path=True),
-        default="data",
-        help="The data directory.",
-    ),
-    _option("pg-listen", default="127.0.0.1:6875", metavar="HOST:PORT", help="Address for SQL."),
-    _option(
-        "http-listen",
-        default="127.0.0.1:6876",
-        metavar="HOST:PORT",
-        help="Address for /health and /metrics.",
-    ),
-    _option(
-        "blob",
-        metavar="URI",
-        help="Store of batches: file:///PATH or s3://BUCKET/PREFIX; default: the data directory.",
-    ),
-    _option(
-        "consensus",
-        metavar="URI",
-        help="sqlite:///PATH or postgresql://HOST/DATABASE; default: the data directory.",
-    ),
-    _option(
-        "segment-bytes",
-        type=click.IntRange(4096),
-        default=SEGMENT_BYTES,
-        metavar="BYTES",
-        help="Size at which the log begins a new segment.",
-    ),
-    _option(
-        "spark-master", default="local[*]", metavar="URI", help="Spark of clusters of size spark."
-    ),
-    _option("tls-cert", type=_FILE, help="The server's certificate, in PEM, for TLS."),
-    _option("tls-key", type=_FILE, help="The certificate's private key."),
-    _option("tls-ca", type=_FILE, help="Certificates of who signs those of clients."),
-    _option("max-connections", type=click.IntRange(1), default=1000, help="Concurrent sessions."),
-    _option(
-        "checkpoint-interval",
-        type=click.FloatRange(0),
-        default=60.0,
-        metavar="SECONDS",
-        help="Between checkpoints of a replica's state; 0 for none.",
-    ),
-    _option(
-        "checkpoint-size",
-        type=click.FloatRange(0),
-        default=64.0,
-        metavar="MB",
-        help="Of a replica's state, from which on checkpoints are made.",
-    ),
-)
-
-
-def _tls_files(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
-    """Return the files of TLS, None if it is not configured; raises BadParameter."""
-    if cert is not None and key is not None:
-        return TlsFiles(cert, key, ca)
-    if cert is None and key is None and ca is None:
-        return None
-    raise click.BadParameter("--tls-cert and --tls-key are needed together, and for --tls-ca")
-
-
 def _in_one_line(error: DatabaseError) -> str:
     """Return the error's message, detail and hint as one line."""
     parts = [text for text in (error.message, error.detail, error.hint) if text is not None]
     return "; ".join([*(part.removesuffix(".") for part in parts[:-1]), parts[-1]])
 
 
-def _serve_options(command: FC) -> FC:
-    """Add the options of `serve` to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @main.command("serve")
-@_serve_options
-@_option("take-over", is_flag=True, help="Take the data over from a live server, which then ends.")
-@click.option("--lifeline", is_flag=True, help="End when standard input does.")
-def serve_command(
-    data_dir: Path,
-    pg_listen: str,
-    http_listen: str,
-    blob: str | None,
-    consensus: str | None,
-    segment_bytes: int,
-    spark_master: str,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_ca: Path | None,
-    max_connections: int,
-    checkpoint_interval: float,
-    checkpoint_size: float,
-    take_over: bool,
-    lifeline: bool,
-) -> None:
+@serve_options
+@flags
+def serve_command(**given: Any) -> None:
     """Serve a database. FORESHORE_PASSWORD sets the first role's password."""
-    options = ServeOptions(
-        data_dir,
-        pg_listen,
-        http_listen,
-        blob,
-        consensus,
-        segment_bytes,
-        spark_master,
-        max_connections,
-        checkpoint_interval,
-        checkpoint_size,
-        os.environ.pop("FORESHORE_PASSWORD", None) or None,
-        lifeline,
-        take_over,
-        _tls_files(tls_cert, tls_key, tls_ca),
-    )
-    address(pg_listen)
-    address(http_listen)
+    options = ServeOptions(**given, password=os.environ.pop("FORESHORE_PASSWORD", None) or None)
+    _ = options.tls
+    address(options.pg_listen)
+    address(options.http_listen)
     logging.basicConfig(
         level=os.environ.get("FORESHORE_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -468,17 +339,17 @@ def _reporting() -> Iterator[None]:
 
 
 @main.command("demo")
-@_serve_options
-@_option(
+@serve_options
+@option(
     "start", type=click.DateTime(), default="2013-07-01", help="Moment at which the replay starts."
 )
-@_option(
+@option(
     "speed",
     type=click.FloatRange(0, min_open=True),
     default=600.0,
     help="Seconds of 2013 for each second.",
 )
-@_option("tick-interval", default="10s", help="Interval of the views on Spark.")
+@option("tick-interval", default="10s", help="Interval of the views on Spark.")
 @click.option(
     "--spark/--no-spark", default=True, envvar="FORESHORE_SPARK", help="Create views on Spark."
 )

@@ -270,6 +270,14 @@ class TlsLayer(asyncio.Protocol):
         """Read from the socket again."""
         self._transport.resume_reading()
 
+    def get_write_buffer_size(self) -> int:
+        """Return the bytes that the socket has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
+
     def close(self) -> None:
         """Send the end of TLS, and close the connection once all is sent."""
         if not self._transport.is_closing():

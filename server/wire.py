@@ -35,7 +35,7 @@ class Wire(asyncio.Protocol):
     def __init__(self, lease: Lease, run: Callable[["Wire"], asyncio.Task[None]]) -> None:
         self.reader = MessageReader()
         self.peer = ""
-        self.loopback = False
+        self.host = ""  # the client's address
         self.tls: TlsLayer | None = None  # what encrypts the connection
         self._lease = lease
         self._run = run
@@ -60,9 +60,8 @@ class Wire(asyncio.Protocol):
         socket.set_write_buffer_limits(high=SEND_QUEUE)
         self._transport: asyncio.Transport | TlsLayer = socket
         address = transport.get_extra_info("peername")
-        host = address[0] if address else ""
-        self.peer = f"{host}:{address[1]}" if address else ""
-        self.loopback = host.startswith("127.") or host in ("::1", "")
+        self.host = address[0] if address else ""
+        self.peer = f"{self.host}:{address[1]}" if address else ""
         self._task = self._run(self)
 
     def data_received(self, data: bytes) -> None:

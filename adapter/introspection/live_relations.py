@@ -58,6 +58,12 @@ def _settings(context: StatementContext) -> Iterator[Row]:
         yield {"name": name, "setting": value, "short_desc": description}
 
 
+def _connection_rules(context: StatementContext) -> Iterable[Row]:
+    """Return the rules of who may connect, for superusers only."""
+    configuration = context.coordinator.configuration
+    return () if configuration is None or not context.role.superuser else configuration.rules()
+
+
 def _activity(context: StatementContext) -> Iterator[Row]:
     for each in context.sessions.values():
         running = each.transactions.running
@@ -260,6 +266,7 @@ def _cursors(context: StatementContext) -> Iterator[Row]:
 
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
+    "pg_hba_file_rules": _connection_rules,
     "pg_stat_activity": _activity,
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,

@@ -6,6 +6,7 @@
     random(), gen_random_uuid()          random values
     nextval(sequence), ...               numbers of sequences (`adapter/write/nextval.py`)
     pg_cancel_backend(pid), ...          signals to sessions (`adapter/session/activity.py`)
+    pg_reload_conf()                     reads configuration files of the server again
     pg_advisory_lock(key), ...           locks (`adapter/transaction/advisory_locks.py`)
     pg_notify(channel, payload)          NOTIFY (`adapter/transaction/notifications.py`)
 
@@ -25,16 +26,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.adapter.session.activity import signal
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.adapter.transaction import notifications
 from foreshore.adapter.write import nextval as numbering
 from foreshore.compute.local.calls import evaluate_with_calls
-from foreshore.errors import DataError, FeatureNotSupported
+from foreshore.errors import DataError, FeatureNotSupported, InsufficientPrivilege
 from foreshore.expr.columns import type_of
 from foreshore.expr.evaluate import constant, is_constant
-from foreshore.expr.functions.system import ADVISORY, NOTIFY, RANDOM, RANDOM_UUID, SIGNALS, SLEEP
+from foreshore.expr.functions.system import (
+    ADVISORY,
+    NOTIFY,
+    RANDOM,
+    RANDOM_UUID,
+    RELOAD,
+    SIGNALS,
+    SLEEP,
+)
 from foreshore.expr.ir import Call, Literal, Relation, Scalar
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
@@ -92,6 +102,8 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
         return notifications.value(context, args)
     if call.function in SIGNALS:
         return await signal(context, call.function, args)
+    if call.function == RELOAD:
+        return await _reload(context)
     if call.function == RANDOM:
         return random.random()
     if call.function == RANDOM_UUID:
@@ -111,6 +123,13 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
         raise DataError("SET requires parameter name", sqlstate="22004")
     context.variables.set(str(name), None if value is None else (str(value),), local=local is True)
     return context.variables.show(str(name))
+
+
+async def _reload(context: StatementContext) -> bool:
+    if not context.role.superuser:
+        raise InsufficientPrivilege("permission denied for function pg_reload_conf")
+    configuration = context.coordinator.configuration
+    return configuration is not None and await blocking.run(None, configuration.reload)
 
 
 async def results_by_row(

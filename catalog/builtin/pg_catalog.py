@@ -52,6 +52,7 @@ def relations() -> Iterator[Declaration]:
         "pg_constraint": _constraint,
         "pg_database": _database,
         "pg_description": _description,
+        "pg_hba_file_rules": lambda snapshot: snapshot.live("pg_hba_file_rules"),
         "pg_index": _index,
         "pg_language": _language,
         "pg_namespace": _namespace,

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
@@ -98,7 +99,10 @@ class HttpServer:
     """Serves the application on a port of its own, on the running loop."""
 
     def __init__(
-        self, is_ready: Callable[[], bool], check_consistency: Callable[[], Awaitable[None]]
+        self,
+        is_ready: Callable[[], bool],
+        check_consistency: Callable[[], Awaitable[None]],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         config = uvicorn.Config(
             application(is_ready, check_consistency),
@@ -109,6 +113,8 @@ class HttpServer:
             http=_Connection,
             timeout_graceful_shutdown=ENDING_S,
         )
+        config.load()
+        config.ssl = tls
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
 

@@ -19,6 +19,7 @@ from foreshore.adapter.client import (
     CopyOut,
     EmptyQuery,
     Execution,
+    Login,
     Notice,
     RanTogether,
     Rows,
@@ -130,6 +131,7 @@ class FakeClient:
     closed: list[int] = field(default_factory=list)
     copied: list[pa.RecordBatch] = field(default_factory=list)
     aborted: int = 0  # of COPY FROM
+    roles: dict[str, Login] = field(default_factory=lambda: {"foreshore": Login("o1", "foreshore")})
 
     def rows(
         self, sql: str, desc: RelationDesc, *batches: Any, parameters: tuple[SqlType, ...] = ()
@@ -166,6 +168,9 @@ class FakeClient:
         self.does(
             sql, lambda session, _: CopyOut(desc, options, give(), lambda count: f"COPY {count}")
         )
+
+    def login(self, name: str) -> Login | None:
+        return self.roles.get(name)
 
     async def connect(self, startup: Startup) -> Session:
         self.startups.append(startup)

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
-from foreshore.server.auth import Authenticator
+from foreshore.server.admission.authenticator import Authenticator
+from foreshore.server.admission.policy import Policy
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
@@ -50,13 +51,15 @@ def standing() -> float:
     return 0.0
 
 
-def serve(**options: Any) -> Iterator[Served]:
+def serve(
+    client: FakeClient | None = None, policy: Policy | None = None, **options: Any
+) -> Iterator[Served]:
     loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    client = FakeClient()
+    client = client or FakeClient()
     defaults: dict[str, Any] = {
-        "authenticator": Authenticator.of("foreshore", None),
+        "authenticator": Authenticator(client, policy or Policy(), b"seed"),
         "lease": Lease(lambda: None, standing),
     }
     listener = Listener(client, **(defaults | options))

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from foreshore.server import listener
-from foreshore.server.auth import Authenticator
+from foreshore.server.admission.authenticator import Authenticator
+from foreshore.server.admission.policy import Policy
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener, _settings
 from foreshore.server.ports import bind
@@ -26,7 +27,9 @@ def test_commit_in_progress_at_shutdown_is_answered(
         gate = Gate(monkeypatch, env.storage, "append")
         lease = Lease(lambda: None, standing)
         await lease.renew()
-        listening = Listener(env.environment, Authenticator.of("foreshore", None), lease)
+        listening = Listener(
+            env.environment, Authenticator(env.environment, Policy(), b"seed"), lease
+        )
         port = await listening.listen(await bind("127.0.0.1", 0, "--pg-listen"))
         url = f"postgres://foreshore@127.0.0.1:{port}/foreshore"
         writer, reader = await asyncpg.connect(url), await asyncpg.connect(url)

@@ -11,7 +11,13 @@ import click
 import psycopg
 import pytest
 
+from foreshore.errors import ConfigurationFileError
+from foreshore.server.admission.policy import Policy, Sources
+from foreshore.server.configuration import Configuration
+from foreshore.server.key_file import load_key
 from foreshore.server.main import address
+from tests.harness import until
+from tests.server.certificates import Authority
 
 
 def test_address_is_split_into_host_and_port() -> None:
@@ -54,6 +60,94 @@ def test_server_prints_ready_line_and_ends_at_sigterm(tmp_path: Path) -> None:
             assert connection.execute("SELECT a FROM t").fetchall() == [(1,)]
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
+
+
+def test_server_is_configured_by_files_that_sighup_reloads(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("localhost", "server")
+    tls = ("--tls-cert", str(issued.certificate), "--tls-key", str(issued.key))
+    rules = tmp_path / "data" / "pg_hba.conf"
+    password = "correct horse"
+    process = serve(tmp_path / "data", *tls, FORESHORE_PASSWORD=password)
+    assert process.stdout is not None
+    url = process.stdout.readline().split()[-1] + "?sslmode=require"
+    with psycopg.connect(url, autocommit=True):
+        pass
+    rules.write_text("hostssl all all all scram-sha-256\n")
+    process.send_signal(signal.SIGHUP)
+    until(lambda: not connects(url), "the rules of the file are in force")
+    with psycopg.connect(url, password=password, channel_binding="require") as connection:
+        roles = connection.execute("SELECT * FROM pg_authid").fetchall()
+        assert password not in str(roles)
+        rules.write_text("hostssl all all all scram-sha-256\nnonsense\n")
+        assert connection.execute("SELECT pg_reload_conf()").fetchall() == [(False,)]
+        shown = "SELECT line_number, type, user_name, auth_method, error FROM pg_hba_file_rules"
+        assert connection.execute(shown).fetchall() == [
+            (1, "hostssl", ["all"], "scram-sha-256", None),
+            (2, None, None, None, 'invalid connection type "nonsense"'),
+        ]
+        rules.write_text("hostssl all all all scram-sha-256\n")
+        assert connection.execute("SELECT pg_reload_conf()").fetchall() == [(True,)]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    again = serve(tmp_path / "data", *tls)
+    assert again.stdout is not None
+    url = again.stdout.readline().split()[-1] + "?sslmode=require"
+    assert not connects(url)
+    with psycopg.connect(url, password=password):  # it is durable
+        pass
+    again.send_signal(signal.SIGTERM)
+    assert again.wait(30) == 0
+    assert password not in again.stderr.read() + process.stderr.read()  # type: ignore[union-attr]
+
+
+def connects(url: str) -> bool:
+    """Return whether a client without a password can connect."""
+    try:
+        psycopg.connect(url, password="").close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def test_listening_to_others_needs_somebody_who_can_authenticate(tmp_path: Path) -> None:
+    class Port:
+        def __init__(self, host: str) -> None:
+            self.host = host
+
+        def getsockname(self) -> tuple[str, int]:
+            return self.host, 6875
+
+    def check(host: str, *, has_passwords: bool, trust_all: bool = False) -> None:
+        policy = Policy(Sources(directory=tmp_path, trust_all=trust_all))
+        Configuration(None, policy).check_safe([Port(host)], has_passwords=has_passwords)  # type: ignore[list-item]
+
+    for host in ("0.0.0.0", "192.0.2.1", "::", "fe80::1%eth0"):
+        with pytest.raises(ConfigurationFileError, match="nobody could authenticate"):
+            check(host, has_passwords=False)
+        check(host, has_passwords=True)
+        check(host, has_passwords=False, trust_all=True)
+    for host in ("127.0.0.1", "::1"):
+        check(host, has_passwords=False)
+    (tmp_path / "pg_hba.conf").write_text("host all all all scram-sha-256")
+    check("0.0.0.0", has_passwords=False)
+    with pytest.raises(ConfigurationFileError, match="--insecure-no-auth would have no effect"):
+        check("0.0.0.0", has_passwords=False, trust_all=True)
+
+
+def test_key_file_is_made_once_and_kept_private(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.key"
+    key = load_key(file)
+    assert len(key) == 32
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert load_key(file) == key
+    assert [each.name for each in tmp_path.iterdir()] == ["secrets.key"]
+    file.chmod(0o640)
+    with pytest.raises(ConfigurationFileError, match="has group or world access"):
+        load_key(file)
+    file.chmod(0o600)
+    file.write_text("short")
+    with pytest.raises(ConfigurationFileError, match="is not 64 hexadecimal digits"):
+        load_key(file)
 
 
 def test_sigterm_during_take_over_ends_the_new_server(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.client import Completed, Notice, Rows
+from foreshore.adapter.client import Completed, Login, Notice, Rows
 from foreshore.errors import DivisionByZero, SyntaxError_
-from foreshore.server.auth import Authenticator
+from foreshore.scram import Verifier
 from foreshore.server.connection import STATEMENTS_PER_TURN
 from foreshore.types import INT4, TEXT
-from tests.server.fake import FakeSession, desc_of
+from tests.server.fake import FakeClient, FakeSession, desc_of
 from tests.server.serving import Served, serve
 from tests.wire.raw import Raw, fields
 
@@ -340,8 +340,9 @@ def test_result_formats_that_do_not_fit_are_refused(talking: Served) -> None:
 
 @pytest.fixture
 def guarded() -> Iterator[Served]:
+    verifier = str(Verifier.of("correct horse"))
     yield from serve(
-        authenticator=Authenticator.of("foreshore", "correct horse"),
+        FakeClient(roles={"foreshore": Login("o1", "foreshore", verifier=verifier)}),
         max_connections=2,
         login_timeout=0.5,
     )
@@ -376,7 +377,7 @@ def remote(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
 
     def made(self: Wire, transport: Any) -> None:
         original(self, transport)
-        self.loopback = False
+        self.host = "192.0.2.1"
 
     monkeypatch.setattr(Wire, "connection_made", made)
     return guarded
@@ -391,7 +392,7 @@ def test_only_correct_password_is_accepted(remote: Served) -> None:
     assert len(remote.client.startups) == 1
 
 
-def test_remote_client_without_configured_password_is_refused(
+def test_remote_client_of_role_without_password_is_refused(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from foreshore.server.wire import Wire
@@ -400,10 +401,10 @@ def test_remote_client_without_configured_password_is_refused(
 
     def made(self: Wire, transport: Any) -> None:
         original(self, transport)
-        self.loopback = False
+        self.host = "192.0.2.1"
 
     monkeypatch.setattr(Wire, "connection_made", made)
-    with pytest.raises(psycopg.OperationalError, match="no password is configured"):
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(served.dsn(password="x"))
 
 

@@ -234,6 +234,10 @@ for _key in SIGNALS:
     _args = _args.replace(",", " ")
     declare(_name, _args, "bool", _answer_above, fallible=True, volatility="volatile")
 
+# Reads the server's configuration files again.
+RELOAD = "pg_reload_conf()"
+declare("pg_reload_conf", "", "bool", _answer_above, fallible=True, volatility="volatile")
+
 # Advisory locks: waiting forms return void, others return success as a boolean.
 ADVISORY = tuple(
     f"pg_{word}{scope}{shared}({args})"

@@ -1,0 +1,58 @@
+"""What the server has to know of roles before a session exists."""
+
+import msgspec
+
+from foreshore.adapter.client import Login
+from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.transaction.catalog_commit import CatalogChange
+from foreshore.adapter.transaction.group_commit import Write
+from foreshore.catalog.item import Role
+from foreshore.catalog.state import State
+from foreshore.scram import Verifier
+
+
+def login_of(state: State, name: str) -> Login | None:
+    """Return the login of the role `name`; None if there is no such role."""
+    role = state.role(name)
+    if role is None:
+        return None
+    return Login(
+        id=role.id,
+        name=role.name,
+        superuser=role.superuser,
+        can_login=role.login,
+        verifier=role.verifier,
+        valid_until=role.valid_until,
+        connection_limit=role.connection_limit,
+        groups=_groups(state, role),
+    )
+
+
+def _groups(state: State, role: Role) -> frozenset[str]:
+    """Return the names of the role and of those that it is a member of, also by others."""
+    found, waiting = {role.id: role.name}, [role]
+    while waiting:
+        for membership in waiting.pop().member_of:
+            group = state.objects[membership.role]
+            if isinstance(group, Role) and group.id not in found:
+                found[group.id] = group.name
+                waiting.append(group)
+    return frozenset(found.values())
+
+
+def has_passwords(state: State) -> bool:
+    """Return whether a role has a password."""
+    return any(role.verifier is not None for role in state.all(Role))
+
+
+async def set_password(coordinator: Coordinator, name: str, password: str) -> None:
+    """Give the role `name` a password, durably, if it exists and has another one."""
+    role = coordinator.state.role(name)
+    if role is None:
+        return
+    verifier = None if role.verifier is None else Verifier.parse(role.verifier)
+    if verifier is not None and verifier.verifies(password):
+        return
+    change = coordinator.catalog.transaction()
+    change._put(msgspec.structs.replace(role, verifier=str(Verifier.of(password))))
+    await coordinator.catalog_commits.commit(Write({}), CatalogChange(change))

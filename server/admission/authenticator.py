@@ -1,0 +1,188 @@
+"""Authentication: finds the rule for a client, and lets the client prove who it is.
+
+Nothing that a client can see or measure tells whether a role exists before its password is proven.
+A role that is unknown, or has no password, or one that has expired, gets the same exchange with a
+made-up verifier that no password fits.
+"""
+
+import hashlib
+import hmac
+import logging
+import time
+from collections.abc import Callable
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from foreshore import blocking
+from foreshore.adapter.client import Client, Login
+from foreshore.errors import DatabaseError, InvalidAuthorization, InvalidPassword
+from foreshore.scram import ITERATIONS, SALT_BYTES, Verifier
+from foreshore.server import message
+from foreshore.server.admission.exchange import Exchange
+from foreshore.server.admission.policy import Policy
+from foreshore.server.admission.rules import Attempt, Rule, address_of
+from foreshore.server.admission.throttle import Throttle
+from foreshore.server.wire import Wire
+
+logger = logging.getLogger(__name__)
+
+
+class Authenticator:
+    """Admits or refuses each connection before its session begins.
+
+    `seed` decides the salts of roles that do not exist; it should outlast the server.
+    """
+
+    def __init__(
+        self, client: Client, policy: Policy, seed: bytes, now: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._policy = policy
+        self._seed = seed
+        self._now = now
+        self._throttle = Throttle(time.monotonic)
+
+    async def authenticate(self, wire: Wire, user: str, database: str) -> Login:
+        """Return the role of an admitted client; raises InvalidAuthorization, InvalidPassword."""
+        login = self._client.login(user)
+        groups = frozenset[str]() if login is None else login.groups
+        address = address_of(wire.host)
+        attempt = Attempt(user, database, groups, address, wire.tls is not None)
+        rule = self._policy.rule_for(attempt)
+        if rule is None or rule.method == "reject":
+            raise _rejected(attempt, rule)
+        if rule.option("clientcert") is not None and _certificate(wire) is None:
+            raise InvalidAuthorization("connection requires a valid client certificate")
+        if rule.method in ("scram-sha-256", "password"):
+            await self._throttle.attempt(address, user)
+            if not await self._prove(wire, rule, user, self._verifier(login, user)):
+                self._throttle.failed(address, user)
+                raise _failed(rule, user, wire)
+            self._throttle.succeeded(address, user)
+        if rule.option("clientcert") == "verify-full" and not self._is_owner(wire, rule, user):
+            raise _failed(rule, user, wire)
+        if login is None:
+            raise InvalidAuthorization(f'role "{user}" does not exist')
+        if not login.can_login:
+            raise InvalidAuthorization(f'role "{user}" is not permitted to log in')
+        return login
+
+    def _verifier(self, login: Login | None, user: str) -> Verifier:
+        """Return the verifier of the role's password, or one that no password fits."""
+        found = None
+        if login is not None and login.verifier is not None:
+            expired = login.valid_until is not None and login.valid_until < self._now() * 1e6
+            found = None if expired else Verifier.parse(login.verifier)
+
+        def derived(purpose: bytes) -> bytes:
+            return hmac.digest(self._seed, purpose + user.encode(), hashlib.sha256)
+
+        made_up = Verifier(
+            ITERATIONS, derived(b"salt")[:SALT_BYTES], derived(b"stored"), derived(b"server")
+        )
+        return made_up if found is None else found
+
+    async def _prove(self, wire: Wire, rule: Rule, user: str, verifier: Verifier) -> bool:
+        """Return whether the client knows the password."""
+        if rule.method == "password":
+            if wire.tls is None and rule.option("plaintext") != "1":
+                raise InvalidAuthorization(
+                    f'password authentication for user "{user}" needs an encrypted connection',
+                    hint="Connect with TLS.",
+                )
+            return await self._clear(wire, verifier)
+        return await self._scram(wire, verifier)
+
+    async def _clear(self, wire: Wire, verifier: Verifier) -> bool:
+        """Ask for the password itself, and return whether it is the right one."""
+        wire.put(message.AUTHENTICATION_CLEARTEXT_PASSWORD)
+        wire.flush()
+        data = await _password(wire)
+        if not data.endswith(b"\0") or b"\0" in data[:-1]:
+            raise message.FramingError("invalid password packet size")
+        if data == b"\0":
+            raise InvalidPassword("empty password returned by client")
+        password = message.decode_text(data[:-1])
+        return await blocking.run(None, verifier.verifies, password)
+
+    async def _scram(self, wire: Wire, verifier: Verifier) -> bool:
+        """Go through the exchange, and return whether the client has proven the password."""
+        exchange = Exchange(verifier, None if wire.tls is None else wire.tls.end_point)
+        wire.put(message.authentication_sasl(exchange.offered))
+        wire.flush()
+        mechanism, first = _initial_response(await _password(wire))
+        wire.put(message.authentication_sasl_continue(exchange.first(mechanism, first)))
+        wire.flush()
+        last = exchange.final(await _password(wire))
+        if last is None:
+            return False
+        wire.put(message.authentication_sasl_final(last))
+        return True
+
+    def _is_owner(self, wire: Wire, rule: Rule, user: str) -> bool:
+        """Return whether the client's certificate is that of `user`."""
+        certificate = _certificate(wire)
+        assert certificate is not None, "checked before"
+        if rule.option("clientname") == "DN":
+            name = certificate.subject.rfc4514_string()
+        else:
+            common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+            name = str(common[-1].value) if common else ""
+        map = rule.option("map")
+        if name and "\0" not in name and self._policy.admits(map, name, user):
+            return True
+        logger.warning(
+            "certificate is of another user",
+            extra={"user": user, "certificate": name, "map": map, "peer": wire.peer},
+        )
+        return False
+
+
+def _certificate(wire: Wire) -> x509.Certificate | None:
+    return None if wire.tls is None else wire.tls.client_certificate()
+
+
+def _rejected(attempt: Attempt, rule: Rule | None) -> DatabaseError:
+    """Return PostgreSQL's error for a client that no rule, or one of rejection, is about."""
+    encryption = "SSL encryption" if attempt.encrypted else "no encryption"
+    host = "[local]" if attempt.address is None else attempt.address
+    about = f'host "{host}", user "{attempt.user}", database "{attempt.database}", {encryption}'
+    if rule is None:
+        return InvalidAuthorization(f"no pg_hba.conf entry for {about}")
+    return InvalidAuthorization(f"pg_hba.conf rejects connection for {about}")
+
+
+def _failed(rule: Rule, user: str, wire: Wire) -> DatabaseError:
+    logger.warning(
+        "authentication failed",
+        extra={"user": user, "peer": wire.peer, "method": rule.method, "line": rule.line},
+    )
+    match rule.method:
+        case "scram-sha-256" | "password":
+            return InvalidPassword(f'password authentication failed for user "{user}"')
+        case "cert":
+            return InvalidAuthorization(f'certificate authentication failed for user "{user}"')
+        case method:
+            return InvalidAuthorization(f'"{method}" authentication failed for user "{user}"')
+
+
+async def _password(wire: Wire) -> bytes:
+    """Return the data of the next message; raises FramingError if it is not a password message."""
+    received = await wire.next()
+    if not isinstance(received, message.Password):
+        raise message.FramingError(
+            f"expected SASL response, got message type {type(received).__name__}"
+        )
+    return received.data
+
+
+def _initial_response(data: bytes) -> tuple[str, bytes]:
+    """Return the mechanism and the client's first message of SASLInitialResponse."""
+    mechanism, end, rest = data.partition(b"\0")
+    if not end or len(rest) < 4:
+        raise message.FramingError("insufficient data left in message")
+    length = int.from_bytes(rest[:4], "big", signed=True)
+    if length != len(rest) - 4:
+        raise message.FramingError("invalid message format")
+    return message.decode_text(mechanism), rest[4:]

@@ -1,0 +1,109 @@
+"""Slows down those who guess passwords, with bounded memory.
+
+Failures are counted by address and role, and by address alone. The first ones are free: FREE with
+one role, FREE_OF_ADDRESS in all. After each further one the next attempt has to wait, up to SLOWEST
+seconds, and attempts of many connections wait in line. One that would wait longer than PATIENCE is
+refused at once, so that waiting ones do not take up the places of others. A success forgives the
+failures with its role, and CALM seconds without a failure forgive all. An address of IPv6 counts as
+its network of 64 bits.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from typing import TypeAlias
+
+from foreshore.errors import TooManyConnections
+from foreshore.server.admission.rules import Address
+
+FREE = 5
+FREE_OF_ADDRESS = 50
+FIRST = 0.25  # seconds of the first wait, which doubles with each failure
+SLOWEST = 4.0
+PATIENCE = 8.0
+CALM = 60.0
+MOST = 10_000  # of the counts kept
+
+_Key: TypeAlias = tuple[int, str | None]  # an address, and a role
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int
+    last: float
+    next_attempt: float
+
+
+class Throttle:
+    """The failures of all addresses; `now` is a clock in seconds."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._failures: OrderedDict[_Key, _Failures] = OrderedDict()  # the oldest failure first
+
+    async def attempt(self, address: Address | None, role: str) -> None:
+        """Wait until the address may try a password; raises TooManyConnections."""
+        wait = self.reserve(address, role)
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def reserve(self, address: Address | None, role: str) -> float:
+        """Return the seconds to wait before an attempt, which has its place in line with that."""
+        if address is None or not self._failures:
+            return 0.0
+        now = self._now()
+        limits = [
+            (found, free)
+            for key, free in _counted(address, role)
+            if (found := self._failures.get(key)) is not None
+            and found.count >= free
+            and now - found.last <= CALM
+        ]
+        begins = max((found.next_attempt for found, _ in limits), default=now)
+        if begins - now > PATIENCE:
+            raise TooManyConnections(
+                f'too many failed authentication attempts from "{address}"',
+                hint="Try again in a minute.",
+            )
+        begins = max(begins, now)
+        for found, free in limits:
+            found.next_attempt = begins + min(SLOWEST, FIRST * 2 ** min(found.count - free, 10))
+        return begins - now
+
+    def failed(self, address: Address | None, role: str) -> None:
+        """Note that a client at this address could not prove to be this role."""
+        if address is None:
+            return
+        now = self._now()
+        for key, free in _counted(address, role):
+            found = self._failures.pop(key, None)
+            if found is None or now - found.last > CALM:
+                found = _Failures(0, now, now)
+            found.count += 1
+            found.last = now
+            if found.count == free:
+                found.next_attempt = now + FIRST
+            self._failures[key] = found
+        while len(self._failures) > MOST:
+            self._failures.popitem(last=False)
+
+    def succeeded(self, address: Address | None, role: str) -> None:
+        """Forget the failures of an address with a role."""
+        if address is not None and self._failures:
+            self._failures.pop((_number(address), role), None)
+
+
+def _counted(address: Address, role: str) -> Iterator[tuple[_Key, int]]:
+    """Yield what a failure counts for, and how many are free."""
+    number = _number(address)
+    yield (number, role), FREE
+    yield (number, None), FREE_OF_ADDRESS
+
+
+def _number(address: Address) -> int:
+    """Return a number for an address, or for the network that one client has of IPv6."""
+    if isinstance(address, IPv6Address):
+        return (1 << 64) | (int(address) >> 64)
+    return int(address)

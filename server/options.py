@@ -1,0 +1,163 @@
+"""The options of `foreshore serve`, each of which can also be given in the environment."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from foreshore.server.tls import TlsFiles
+
+FC = TypeVar("FC", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """The options of `foreshore serve`."""
+
+    data_dir: Path
+    pg_listen: str
+    http_listen: str
+    blob: str | None
+    consensus: str | None
+    segment_bytes: int | None
+    spark_master: str
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_ca: Path | None
+    http_tls: bool
+    hba_file: Path | None
+    ident_file: Path | None
+    secrets_key_file: Path | None
+    max_connections: int
+    superuser_reserved_connections: int
+    checkpoint_interval: float
+    checkpoint_size: float
+    insecure_no_auth: bool
+    lifeline: bool
+    take_over: bool
+    password: str | None
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """The files of TLS, None if it is not configured; raises BadParameter."""
+        cert, key, ca = self.tls_cert, self.tls_key, self.tls_ca
+        if cert is not None and key is not None:
+            return TlsFiles(cert, key, ca)
+        if cert is not None or key is not None or ca is not None or self.http_tls:
+            raise click.BadParameter(
+                "--tls-cert and --tls-key are needed together, and for --tls-ca and --http-tls"
+            )
+        return None
+
+
+def address(text: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`; an IPv6 host may be in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or not int(port) < 65536:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def option(name: str, **attributes: Any) -> Callable[[FC], FC]:
+    """Return an option that can also be given in the environment."""
+    variable = f"FORESHORE_{name.upper().replace('-', '_')}"
+    return click.option(f"--{name}", envvar=variable, show_default=True, **attributes)
+
+
+_FILE = click.Path(path_type=Path, resolve_path=True, dir_okay=False)
+
+_OPTIONS = (
+    option(
+        "data-dir",
+        type=click.Path(path_type=Path, resolve_path=True),
+        default="data",
+        help="The data directory.",
+    ),
+    option("pg-listen", default="127.0.0.1:6875", metavar="HOST:PORT", help="Address for SQL."),
+    option(
+        "http-listen",
+        default="127.0.0.1:6876",
+        metavar="HOST:PORT",
+        help="Address for /health and /metrics.",
+    ),
+    option(
+        "blob",
+        metavar="URI",
+        help="Store of batches: file:///PATH or s3://BUCKET/PREFIX; default: the data directory.",
+    ),
+    option(
+        "consensus",
+        metavar="URI",
+        help="sqlite:///PATH or postgresql://HOST/DATABASE; default: the data directory.",
+    ),
+    option(
+        "segment-bytes",
+        type=click.IntRange(4096),
+        metavar="BYTES",
+        help="Size at which the log begins a new segment; default: 32 MiB.",
+    ),
+    option(
+        "spark-master", default="local[*]", metavar="URI", help="Spark of clusters of size spark."
+    ),
+    option("tls-cert", type=_FILE, help="The server's certificate, in PEM, for TLS."),
+    option("tls-key", type=_FILE, help="The certificate's private key."),
+    option("tls-ca", type=_FILE, help="Certificates of who signs those of clients."),
+    option("hba-file", type=_FILE, help="Who may connect; default: DATA_DIR/pg_hba.conf."),
+    option("ident-file", type=_FILE, help="Whose certificates; default: DATA_DIR/pg_ident.conf."),
+    option(
+        "secrets-key-file",
+        type=_FILE,
+        help="The key of secrets, made if there is none; default: DATA_DIR/secrets.key.",
+    ),
+    option("max-connections", type=click.IntRange(1), default=1000, help="Concurrent sessions."),
+    option(
+        "superuser-reserved-connections",
+        type=click.IntRange(0),
+        default=3,
+        help="Of these, kept free for superusers.",
+    ),
+    option(
+        "checkpoint-interval",
+        type=click.FloatRange(0),
+        default=60.0,
+        metavar="SECONDS",
+        help="Between checkpoints of a replica's state; 0 for none.",
+    ),
+    option(
+        "checkpoint-size",
+        type=click.FloatRange(0),
+        default=64.0,
+        metavar="MB",
+        help="Of a replica's state, from which on checkpoints are made.",
+    ),
+)
+
+
+_FLAGS = (
+    option("http-tls", is_flag=True, help="Serve HTTP over TLS too."),
+    option(
+        "insecure-no-auth",
+        is_flag=True,
+        help="Trust every client, wherever it connects from. For trials only.",
+    ),
+    option(
+        "take-over", is_flag=True, help="Take the data over from a live server, which then ends."
+    ),
+    click.option("--lifeline", is_flag=True, help="End when standard input does."),
+)
+
+
+def serve_options(command: FC) -> FC:
+    """Add the options of `serve` to a command."""
+    for each in reversed(_OPTIONS):
+        command = each(command)
+    return command
+
+
+def flags(command: FC) -> FC:
+    """Add the flags of `serve` to a command, which other commands do not have."""
+    for each in reversed(_FLAGS):
+        command = each(command)
+    return command
