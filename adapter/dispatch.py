@@ -16,6 +16,7 @@ from foreshore.adapter.ddl import clusters, create, drop, enums, functions, owne
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
 from foreshore.adapter.ddl.refresh import refresh_view
+from foreshore.adapter.ddl.roles import defaults, grants, owned, roles, settings
 from foreshore.adapter.ddl.sequences import alter_sequence
 from foreshore.adapter.ddl.show_create import show_create
 from foreshore.adapter.ddl.tables import alter
@@ -96,6 +97,15 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.Rename: drop.rename,
     plans.SetOwner: owners.set_owner,
     plans.SetSchema: owners.set_schema,
+    plans.CreateRole: roles.create_role,
+    plans.AlterRole: roles.alter_role,
+    plans.RenameRole: roles.rename_role,
+    plans.DropRole: roles.drop_role,
+    plans.GrantRoles: roles.grant_roles,
+    plans.GrantRights: grants.grant_rights,
+    plans.SetRoleSetting: settings.set_role_setting,
+    plans.AlterDefaultRights: defaults.alter_default_rights,
+    plans.ChangeOwned: owned.change_owned,
     plans.LimitMemory: drop.limit_memory,
     plans.Retain: drop.retain,
     plans.Comment: comment,

@@ -1,20 +1,52 @@
 """The initial catalog of a new data directory."""
 
-from foreshore.catalog.state import State, empty
+import msgspec
+
+from foreshore.catalog.item import Cluster, Object, Schema
+from foreshore.catalog.state import State, empty, with_objects
 from foreshore.catalog.transaction import Transaction
+from foreshore.privileges import open_to_all
 
 FIRST_ROLE = "foreshore"
 FIRST_DATABASE = "foreshore"
 FIRST_CLUSTER = "quickstart"
 FIRST_SIZE = "embedded"
+FIRST_SCHEMA, FIRST_CLUSTER_ID = "n1", "c1"
+FIRST_ROLE_ID = "o1"
 
 
 def first_state() -> State:
-    """Return a state with the first role, its database with schema `public`, and a cluster."""
+    """Return a state with the first role, its database with schema `public`, and a cluster.
+
+    Everybody may use the cluster; other clusters have to be granted.
+    """
     transaction = Transaction(empty())
-    role = transaction.create_role(FIRST_ROLE)
+    role = transaction.create_role(
+        FIRST_ROLE,
+        superuser=True,
+        create_role=True,
+        create_db=True,
+        create_cluster=True,
+        bypass_rls=True,
+    )
     transaction.create_database(FIRST_DATABASE, role.id)
     transaction.create_cluster(
         FIRST_CLUSTER, role.id, FIRST_SIZE, {}, [("r1", FIRST_SIZE)], managed=True
     )
-    return transaction.state
+    opened = {
+        id: opened_to_all(transaction.state.objects[id]) for id in (FIRST_SCHEMA, FIRST_CLUSTER_ID)
+    }
+    return with_objects(transaction.state, opened)
+
+
+def opened_to_all(each: Object) -> Object:
+    """Return an object of a new directory, the first schema and cluster with rights for PUBLIC.
+
+    They have no rights of their own in directories of versions without roles.
+    """
+    if each.id not in (FIRST_SCHEMA, FIRST_CLUSTER_ID) or not isinstance(each, Schema | Cluster):
+        return each
+    if each.grants is not msgspec.UNSET:
+        return each
+    grants = open_to_all(each.kind, each.owner, "U")
+    return msgspec.structs.replace(each, grants=grants)

@@ -17,6 +17,7 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
+from foreshore.catalog.bootstrap import opened_to_all
 from foreshore.catalog.item import OBJECTS, Item, Object, Schema
 from foreshore.catalog.state import State, empty, is_system, with_allotted, with_objects
 from foreshore.errors import DataCorrupted
@@ -174,7 +175,7 @@ def load(updates: Iterable[pa.Table]) -> State | None:
                 raise DataCorrupted(f"the catalog holds two versions of {collection} {id}")
             if collection not in _TYPES:
                 raise DataCorrupted(f"the catalog's row {collection} {id} is of no known kind")
-            each: Object = _decoded(collection, id, value, _TYPES[collection])
+            each: Object = opened_to_all(_decoded(collection, id, value, _TYPES[collection]))
             objects[id] = each
             if _encoded(each) != value:
                 as_read[id] = (each, value)

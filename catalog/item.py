@@ -83,6 +83,7 @@ class Role(Described, frozen=True):
     verifier: str | None = None  # SCRAM-SHA-256$..., as PostgreSQL keeps it
     valid_until: int | None = None  # of the password, in microseconds since 1970
     settings: dict[str, str] = {}  # of ALTER ROLE ... SET
+    database_settings: dict[str, dict[str, str]] = {}  # those IN DATABASE, by its id
     member_of: tuple[Membership, ...] = ()
     default_grants: tuple[DefaultGrants, ...] = ()
 
@@ -96,6 +97,7 @@ class Database(Granted, frozen=True):
     oid: int
     name: str
     owner: str
+    settings: dict[str, str] = {}  # of ALTER DATABASE ... SET
 
     def public_schema(self, id: str, oid: int) -> "Schema":
         """Return the schema that each database begins with, which everybody may use."""

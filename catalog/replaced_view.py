@@ -1,11 +1,16 @@
-"""CREATE OR REPLACE: when a view may be replaced, and the comments that its successor keeps."""
+"""CREATE OR REPLACE: when a view may be replaced, and what its successor keeps."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import DependentObjectsStillExist, InvalidObjectDefinition, WrongObjectType
+
+V = TypeVar("V")
 
 
 def check_replaceable(state: State, old: Item, kind: str, depends_on: Collection[str]) -> None:
@@ -26,12 +31,26 @@ def check_replaceable(state: State, old: Item, kind: str, depends_on: Collection
         )
 
 
-def keep_comments(
+def carry_over(
     change: Transaction, old: Item, old_columns: Sequence[str], new: Item, columns: Sequence[str]
 ) -> None:
-    """Give a new view the comments on the one that it replaces and on its remaining columns."""
-    change.comment(new, old.comment or None)
-    for position, text in (old.column_comments or {}).items():
-        name = old_columns[position - 1]
-        if name in columns:
-            change.comment_column(change.state.item(new.id), columns, name, text)
+    """Give a new view the owner, rights and comments of the one that it replaces.
+
+    Its columns get those of the former columns with their names.
+    """
+    positions = [old_columns.index(name) + 1 if name in old_columns else None for name in columns]
+    change.put(
+        msgspec.structs.replace(
+            new,
+            owner=old.owner,
+            comment=old.comment,
+            grants=old.grants,
+            column_comments=_at(positions, old.column_comments or {}) or msgspec.UNSET,
+            column_grants=_at(positions, old.column_grants or {}) or msgspec.UNSET,
+        )
+    )
+
+
+def _at(positions: Sequence[int | None], values: Mapping[int, V]) -> dict[int, V]:
+    """Return values by columns' positions, given by former ones."""
+    return {at: values[was] for at, was in enumerate(positions, 1) if was in values}

@@ -13,6 +13,12 @@ from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema
 from foreshore.catalog.state import State
 from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege, initial, open_to_all
 
+# System relations that only superusers may read; all others may be read by everybody.
+FOR_SUPERUSERS = frozenset(
+    "pg_authid pg_shadow pg_statistic pg_user_mapping pg_largeobject pg_hba_file_rules"
+    " pg_ident_file_mappings pg_file_settings pg_config".split()
+)
+
 
 def kind_of(each: Object) -> str:
     """Return the object's kind in `privileges.RIGHTS`."""
@@ -49,8 +55,11 @@ def roles_with_rights_of(state: State, role: Role) -> frozenset[str]:
 
 def is_member(state: State, role: Role, of: str) -> bool:
     """Return whether `role` may SET ROLE to the role with id `of`: superusers may to any."""
-    if role.superuser:
-        return True
+    return role.superuser or of in members_of(state, role)
+
+
+def members_of(state: State, role: Role) -> frozenset[str]:
+    """Return the ids of the roles that `role` is a member of, itself included."""
     found, waiting = {role.id}, [role.id]
     while waiting:
         member = state.objects[waiting.pop()]
@@ -58,7 +67,7 @@ def is_member(state: State, role: Role, of: str) -> bool:
         more = {each.role for each in member.member_of} - found
         found |= more
         waiting += more
-    return of in found
+    return frozenset(found)
 
 
 def grants_on(each: Database | Schema | Cluster | Item) -> tuple[Grant, ...]:

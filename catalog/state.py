@@ -15,6 +15,7 @@ from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Rol
 from foreshore.errors import InternalError
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, number_of
+from foreshore.privileges import PUBLIC, Grant
 
 PERMANENT = ""
 
@@ -41,6 +42,7 @@ LAG_HISTORY = Item(
     "o1",
     "CREATE TABLE mz_internal.mz_wallclock_global_lag_history"
     " (object_id text NOT NULL, lag interval, occurred_at timestamptz NOT NULL)",
+    grants=(Grant(PUBLIC, "o1", "r"),),
 )
 VIEW_ERRORS = Item(
     GlobalId("s3"),
@@ -51,6 +53,7 @@ VIEW_ERRORS = Item(
     "o1",
     "CREATE TABLE mz_internal.mz_materialized_view_errors"
     " (object_id text NOT NULL, sqlstate text, error text, at mz_timestamp NOT NULL)",
+    grants=(Grant(PUBLIC, "o1", "r"),),
 )
 SYSTEM_TABLES = (LAG_HISTORY, VIEW_ERRORS)
 FIRST_USER_OID = 16_384

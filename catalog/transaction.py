@@ -6,11 +6,13 @@ makes `state` durable in one append and only then publishes it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from foreshore.burst import Burst
+from foreshore.catalog.acl import owned_by
+from foreshore.catalog.default_rights import grants_of_new
 from foreshore.catalog.dropped import Dropped, is_required, objects_to_drop
 from foreshore.catalog.item import (
     AT_COMMIT,
@@ -46,11 +48,10 @@ from foreshore.errors import (
     FeatureNotSupported,
     InsufficientPrivilege,
     InvalidName,
-    UndefinedColumn,
-    WrongObjectType,
 )
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, global_id, is_temporary
+from foreshore.privileges import RIGHTS
 from foreshore.refresh import Refresh
 from foreshore.types import TYPES
 
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 _SYSTEM_OIDS = {oid for info in TYPES.values() for oid in (info.oid, info.array_oid)}
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
+V = TypeVar("V")
 
 
 class Transaction:
@@ -109,18 +111,18 @@ class Transaction:
 
     # --- create --------------------------------------------------------------------------------
 
-    def create_role(self, name: str) -> Role:
-        """Create role `name`."""
+    def create_role(self, name: str, **attributes: Any) -> Role:
+        """Create role `name` with attributes of `Role`."""
         if self.state.role(name) is not None:
             raise DuplicateObject(f'role "{name}" already exists')
-        return self._put(Role(f"o{self.allot('o')}", self.allot("oid"), name))
+        return self.put(Role(f"o{self.allot('o')}", self.allot("oid"), name, **attributes))
 
     def create_database(self, name: str, owner: str) -> Database:
-        """Create database `name` with its schema `public`."""
+        """Create database `name` with its schema `public`, which all may use."""
         if self.state.database(name) is not None:
             raise DuplicateDatabase(f'database "{name}" already exists')
-        database = self._put(Database(f"d{self.allot('d')}", self.allot("oid"), name, owner))
-        self._put(database.public_schema(f"n{self.allot('n')}", self.allot("oid")))
+        database = self.put(Database(f"d{self.allot('d')}", self.allot("oid"), name, owner))
+        self.put(database.public_schema(f"n{self.allot('n')}", self.allot("oid")))
         return database
 
     def create_schema(self, database: str, name: str, owner: str) -> Schema:
@@ -128,13 +130,14 @@ class Transaction:
         check_not_system_name(name, "schema")
         if self.state.schema(database, name) is not None:
             raise DuplicateSchema(f'schema "{name}" already exists')
-        return self._put(Schema(f"n{self.allot('n')}", self.allot("oid"), database, name, owner))
+        id, grants = f"n{self.allot('n')}", grants_of_new(self.state, owner, "schema", None)
+        return self.put(Schema(id, self.allot("oid"), database, name, owner, grants=grants))
 
     def temporary_schema(self, id: str, database: str, owner: str) -> Schema:
         """Return the temporary schema `id`, creating it in `database` if necessary."""
         found = self.state.get(id)
         if found is None:
-            found = self._put(Schema(id, self.allot("oid"), database, id, owner))
+            found = self.put(Schema(id, self.allot("oid"), database, id, owner))
         assert isinstance(found, Schema), found
         return found
 
@@ -158,7 +161,7 @@ class Transaction:
         check_not_system_name(name, "cluster")
         if self.state.cluster(name) is not None:
             raise DuplicateObject(f'cluster "{name}" already exists')
-        cluster = self._put(
+        cluster = self.put(
             Cluster(
                 f"c{self.allot('c')}",
                 self.allot("oid"),
@@ -192,7 +195,7 @@ class Transaction:
         if id is not None:
             following = max(self.state.allotted.get("r", 1), int(id[1:]) + 1)
             self.state = with_allotted(self.state, "r", following)
-        return self._put(
+        return self.put(
             Replica(
                 id or f"r{self.allot('r')}",
                 self.allot("oid"),
@@ -207,7 +210,7 @@ class Transaction:
     def alter_cluster(self, cluster: Cluster) -> Cluster:
         """Replace a cluster by `cluster`, which has the same id."""
         self._check_not_system(cluster)
-        return self._put(cluster)
+        return self.put(cluster)
 
     def create_item(
         self,
@@ -245,7 +248,11 @@ class Transaction:
             oid = self.allot("oid")
         if type in ("type", "domain"):
             self.allot("oid")  # of its arrays, the next number
-        return self._put(
+        kind = "type" if type == "domain" else "table" if type.endswith("view") else type
+        grants = (
+            grants_of_new(self.state, owner, kind, schema.id) if kind in RIGHTS else msgspec.UNSET
+        )
+        return self.put(
             Item(
                 id,
                 oid,
@@ -269,22 +276,23 @@ class Transaction:
                 keeps_digits=True,
                 arguments=msgspec.UNSET if arguments is None else arguments,
                 part_of=part_of or msgspec.UNSET,
+                grants=grants,
             )
         )
 
     def alter_enum(self, type: Item, create_sql: str, values: tuple[str, ...]) -> Item:
         """Change the labels of an enum; `values` are their stored forms."""
-        return self._put(msgspec.structs.replace(type, create_sql=create_sql, enum_values=values))
+        return self.put(msgspec.structs.replace(type, create_sql=create_sql, enum_values=values))
 
     def limit_memory(self, item: Item, limit: int | None) -> Item:
         """Set how many bytes the dataflow of `item` may take, None for no limit of its own."""
         kept = msgspec.UNSET if limit is None else limit
-        return self._put(msgspec.structs.replace(item, memory_limit=kept))
+        return self.put(msgspec.structs.replace(item, memory_limit=kept))
 
     def retain(self, item: Item, retain_ms: int | None) -> Item:
         """Set how far back `item` stays readable, None for the default."""
         kept = msgspec.UNSET if retain_ms is None else retain_ms
-        return self._put(msgspec.structs.replace(item, retain_ms=kept))
+        return self.put(msgspec.structs.replace(item, retain_ms=kept))
 
     def _bound(self, needs: Iterable[GlobalId]) -> tuple[Binding, ...]:
         return tuple((self.state.full_name(self.state.item(need)), need) for need in needs)
@@ -315,14 +323,10 @@ class Transaction:
         new = [each for each in constraints if each[0] not in known]
         needs = tuple(sorted(depends_on))
         self._check_index_names_free(schema, (), new)
-        comments = table.column_comments or {}
+        comments, grants = table.column_comments or {}, table.column_grants or {}
         if columns is not None:
-            comments = {
-                place: comments[was + 1]
-                for place, was in enumerate(columns, 1)
-                if was is not None and was + 1 in comments
-            }
-        return self._put(
+            comments, grants = _moved(comments, columns), _moved(grants, columns)
+        return self.put(
             msgspec.structs.replace(
                 table,
                 create_sql=create_sql,
@@ -333,6 +337,7 @@ class Transaction:
                 bound=self._bound(needs),
                 stored_names=tuple(stored_names) or msgspec.UNSET,
                 column_comments=comments or msgspec.UNSET,
+                column_grants=grants or msgspec.UNSET,
             )
         )
 
@@ -370,7 +375,7 @@ class Transaction:
             key if key.oid else msgspec.structs.replace(key, oid=self.allot("oid")) for key in keys
         )
         table = self.state.item(table.id)
-        return self._put(msgspec.structs.replace(table, foreign_keys=kept or msgspec.UNSET))
+        return self.put(msgspec.structs.replace(table, foreign_keys=kept or msgspec.UNSET))
 
     def remember(
         self,
@@ -384,7 +389,7 @@ class Transaction:
         known_keys = item.known_keys
         if keys is not None:
             known_keys = {**(known_keys or {}), table: tuple(keys)}
-        return self._put(msgspec.structs.replace(item, known=known, known_keys=known_keys))
+        return self.put(msgspec.structs.replace(item, known=known, known_keys=known_keys))
 
     def set_constraint_times(self, tables: Iterable[GlobalId], time: int) -> None:
         """Set the time from which the new constraints of `tables` hold to `time`, the commit's."""
@@ -396,7 +401,7 @@ class Transaction:
 
     def alter_index(self, index: Item, create_sql: str) -> Item:
         """Replace the statement of `index` by an equivalent one."""
-        return self._put(msgspec.structs.replace(index, create_sql=create_sql))
+        return self.put(msgspec.structs.replace(index, create_sql=create_sql))
 
     def alter_sequence(
         self, sequence: Item, create_sql: str, *, generation: int | None, owned_by: OwnedBy | None
@@ -405,7 +410,7 @@ class Transaction:
 
         With a `generation`, the sequence is restarted under that number.
         """
-        return self._put(
+        return self.put(
             msgspec.structs.replace(
                 sequence,
                 create_sql=create_sql,
@@ -416,7 +421,7 @@ class Transaction:
 
     def own_sequence(self, sequence: Item, owner: OwnedBy) -> Item:
         """Record the new name of the column that owns `sequence`."""
-        return self._put(msgspec.structs.replace(sequence, owned_by=owner))
+        return self.put(msgspec.structs.replace(sequence, owned_by=owner))
 
     def _named_constraints(
         self, constraints: Sequence[tuple[str, bool]], known: Sequence[NamedConstraint]
@@ -473,14 +478,17 @@ class Transaction:
                 raise DuplicateObject(f'cluster replica "{to}" already exists')
             case _:
                 pass
-        return self._put(msgspec.structs.replace(target, name=to))
+        return self.put(msgspec.structs.replace(target, name=to))
 
     def set_owner(self, target: Object, role: Role) -> None:
-        """Give `target` to a role; the indexes and sequences of a relation have its owner."""
+        """Give `target` to a role; the indexes and sequences of a relation have its owner.
+
+        The role gets the rights of the former owner, and has given what that one has given.
+        """
         self._check_not_system(target)
         changed = [target, *(self._parts_of(target) if isinstance(target, Item) else ())]
         self.state = with_objects(
-            self.state, {each.id: msgspec.structs.replace(each, owner=role.id) for each in changed}
+            self.state, {each.id: owned_by(each, role.id) for each in changed}
         )
 
     def set_schema(self, target: Item, schema: Schema) -> None:
@@ -520,42 +528,12 @@ class Transaction:
 
     def set_cluster(self, item: Item, cluster: Cluster) -> Item:
         """Let another cluster maintain a materialized view."""
-        return self._put(msgspec.structs.replace(item, cluster=cluster.id))
+        return self.put(msgspec.structs.replace(item, cluster=cluster.id))
 
     def comment(self, target: Object, text: str | None) -> Object:
         """Set the comment on `target`, None to remove it."""
         self._check_not_system(target)
-        return self._put(msgspec.structs.replace(target, comment=text or msgspec.UNSET))
-
-    def comment_column(
-        self, item: Item, columns: Sequence[str], name: str, text: str | None
-    ) -> Item:
-        """Set the comment on a column of `item`, which has these columns; None removes it."""
-        if item.type == "index":
-            raise WrongObjectType(
-                f'cannot set comment on relation "{item.name}"',
-                detail="This operation is not supported for indexes.",
-            )
-        if name not in columns:
-            raise UndefinedColumn(f'column "{name}" of relation "{item.name}" does not exist')
-        position = columns.index(name) + 1
-        comments = dict(item.column_comments or {})
-        comments.pop(position, None)
-        if text:
-            comments[position] = text
-        return self._put(msgspec.structs.replace(item, column_comments=comments or msgspec.UNSET))
-
-    def comment_constraint(self, table: Item, oid: int, text: str | None) -> Item:
-        """Set the comment on the constraint `oid` of a table; None removes it."""
-        self._check_not_system(table)
-        keys = {each.oid for each in table.constraints}
-        keys |= {each.oid for each in table.foreign_keys or ()}
-        kept = {at: said for at, said in (table.constraint_comments or {}).items() if at in keys}
-        kept.pop(oid, None)
-        comments = {**kept, oid: text} if text else kept
-        return self._put(
-            msgspec.structs.replace(table, constraint_comments=comments or msgspec.UNSET)
-        )
+        return self.put(msgspec.structs.replace(target, comment=text or msgspec.UNSET))
 
     def _check_not_system(self, target: Object) -> None:
         if is_required(target):
@@ -585,9 +563,19 @@ class Transaction:
         self.state = with_objects(self.state, dict.fromkeys(ids))
         return dropped
 
-    def _put(self, each: O) -> O:
+    def put(self, each: O) -> O:
+        """Add an object, or replace the one with its id; return it."""
         self.state = with_objects(self.state, {each.id: each})
         return each
+
+
+def _moved(by_position: dict[int, V], columns: Sequence[int | None]) -> dict[int, V]:
+    """Return values by column positions from 1, where columns have these former positions."""
+    return {
+        place: by_position[was + 1]
+        for place, was in enumerate(columns, 1)
+        if was is not None and was + 1 in by_position
+    }
 
 
 def check_not_system_name(name: str, kind: str) -> None:

@@ -231,6 +231,10 @@ class InvalidCursorName(UserError):
     sqlstate = "34000"
 
 
+class InvalidGrant(UserError):
+    sqlstate = "0LP01"
+
+
 class InvalidSavepoint(UserError):
     sqlstate = "3B001"
 
@@ -402,6 +406,10 @@ class TooManyArguments(UserError):
 
 class ObjectNotInPrerequisiteState(UserError):
     sqlstate = "55000"
+
+
+class ObjectInUse(UserError):
+    sqlstate = "55006"
 
 
 class CantChangeRuntimeParam(UserError):

@@ -4,6 +4,7 @@
 
 An object has a list of `Grant`s, one for each pair of grantor and grantee. An object without a list
 has the rights of `initial`: all for its owner, and for PUBLIC those that PostgreSQL gives.
+`catalog/acl.py` has the lists after GRANT and REVOKE.
 
 A plan has a list of `Need`s. Those of a view's own query are needed by the view's owner, not by
 who reads the view, unless it is a SECURITY INVOKER view.
@@ -99,12 +100,15 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def initial(kind: str, owner: str) -> tuple[Grant, ...]:
-    """Return the rights on an object of a kind of RIGHTS that has no list."""
-    own = Grant(owner, owner, RIGHTS[kind], RIGHTS[kind])
+    """Return the rights on an object of a kind of RIGHTS that has no list.
+
+    Owners may give all rights to others without options in the list.
+    """
+    own = Grant(owner, owner, RIGHTS[kind])
     public = TO_PUBLIC.get(kind)
     return (own,) if public is None else (Grant(PUBLIC, owner, public), own)
 
 
 def open_to_all(kind: str, owner: str, rights: str) -> tuple[Grant, ...]:
     """Return the initial rights on an object, and some for PUBLIC."""
-    return (Grant(PUBLIC, owner, rights), *initial(kind, owner))
+    return (*initial(kind, owner), Grant(PUBLIC, owner, rights))

@@ -16,6 +16,7 @@ from foreshore.sql.bind.definitions import (
     functions,
     maintenance,
     refresh,
+    roles,
     sequence,
     structured_types,
     table,
@@ -161,6 +162,18 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return unique_index.bind_drop(planning, tree) or ddl.bind_drop(planning, tree)
         case ast.RenameStatement():
             return unique_index.bind_rename(planning, tree) or ddl.bind_rename(planning, tree)
+        case (
+            ast.CreateRoleStatement()
+            | ast.AlterRoleStatement()
+            | ast.RenameRoleStatement()
+            | ast.RoleSettingStatement()
+            | ast.DropRoleStatement()
+            | ast.GrantRoleStatement()
+            | ast.GrantStatement()
+            | ast.DefaultPrivilegesStatement()
+            | ast.OwnedStatement()
+        ):
+            return roles.bind_role_statement(planning, tree)
         case ast.OwnerStatement():
             return ddl.bind_owner(planning, tree)
         case ast.SetSchemaStatement():

@@ -2,6 +2,7 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.comments import comment_column, comment_constraint
 from foreshore.catalog.item import Item
 from foreshore.catalog.names import with_article
 from foreshore.errors import (
@@ -24,7 +25,7 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
             assert plan.column is not None, plan
             item = _item(context, plan.name)
             columns = reader.planned[item.id].desc.names
-            change.comment_column(item, columns, plan.column, plan.text)
+            comment_column(change, item, columns, plan.column, plan.text)
         case "constraint":
             item = _item(context, plan.name)
             named = {each.name: each.oid for each in item.constraints}
@@ -34,7 +35,7 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
                 raise UndefinedObject(
                     f'constraint "{plan.column}" for table "{item.name}" does not exist'
                 )
-            change.comment_constraint(item, oid, plan.text)
+            comment_constraint(change, item, oid, plan.text)
         case "table" | "view" | "materialized view" | "index":
             if plan.kind == "index" and reader.find_key(plan.name.parts) is not None:
                 raise FeatureNotSupported("COMMENT ON the index of a key is not supported")

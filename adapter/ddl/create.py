@@ -24,7 +24,7 @@ from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import target_of
 from foreshore.catalog.builtin.registry import refuse_system_inputs
 from foreshore.catalog.item import Item, OwnedBy, Schema
-from foreshore.catalog.replaced_view import check_replaceable, keep_comments
+from foreshore.catalog.replaced_view import carry_over, check_replaceable
 from foreshore.errors import (
     InvalidCatalogName,
     InvalidColumnDefinition,
@@ -190,7 +190,7 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
             fields["since"] = _beginning(context, inputs, plan.as_of)
         item = add_item(context, plan, schema, plan.name.item, plan.depends_on, **fields)
         if old is not None:
-            keep_comments(change, old, planned[old.id].desc.names, item, names)
+            carry_over(change, old, planned[old.id].desc.names, item, names)
         if isinstance(plan, CreateMaterializedView) and plan.violations is not None:
             _count_violations(context, item, plan.violations)
     return Completed(f"CREATE {kind.upper()}")

@@ -99,20 +99,24 @@ async def drop_function(context: StatementContext, plan: DropFunction) -> Comple
     """Run DROP FUNCTION."""
     targets = []
     for parts, types in plan.functions:
-        found = _function_called(context, parts, types, if_exists=plan.if_exists)
+        found = function_called(context, parts, types, if_exists=plan.if_exists)
         if found is not None:
             targets.append(found)
     notify_cascaded(context, drop_objects(context, targets, cascade=plan.cascade))
     return Completed("DROP FUNCTION")
 
 
-def _function_called(
+def function_called(
     context: StatementContext,
     parts: tuple[str, ...],
     types: tuple[SqlType, ...] | None,
     *,
     if_exists: bool,
 ) -> Item | None:
+    """Return the function called `parts`, with these types if they are given.
+
+    None, with a notice, if there is none and `if_exists` allows that.
+    """
     found = context.planner.reader().find_functions(parts)
     name = ".".join(parts)
     if types is not None:

@@ -2,20 +2,19 @@
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.objects import find_if_exists
+from foreshore.adapter.ddl.roles.names import refuse_public, role_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import lock_to_alter
 from foreshore.catalog.item import Item, Object
-from foreshore.errors import FeatureNotSupported, InvalidSchemaName, UndefinedObject
+from foreshore.errors import FeatureNotSupported, InvalidSchemaName
 from foreshore.sql.plan import SetOwner, SetSchema
 
 
 async def set_owner(context: StatementContext, plan: SetOwner) -> Completed:
     """Run ALTER ... OWNER TO."""
     found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
-    name = context.role.name if plan.role is None else plan.role
-    role = context.planner.state.role(name)
-    if role is None:
-        raise UndefinedObject(f'role "{name}" does not exist')
+    refuse_public(plan.role)
+    role = role_of(context, plan.role)
     if found is not None:
         await _lock(context, found)
         if isinstance(found, Item) and found.type == "sequence" and found.owned_by:

@@ -29,6 +29,7 @@ from foreshore.catalog.builtin.mz_rows import (
     wallclock_lag_rows,
 )
 from foreshore.catalog.builtin.relation import Declaration, IntrospectionSnapshot, Row, live
+from foreshore.catalog.builtin.rights import object_rights, role_rights
 
 FIRST_OID = 13_100
 
@@ -300,6 +301,13 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "id text, cluster_id text, size text, status text, lingering bool",
         live("mz_burst_cluster_replicas"),
     ),
+    (
+        "mz_internal",
+        "mz_object_rights",
+        "oid oid, position int4, grantee oid, rights text, grantable text",
+        object_rights,
+    ),
+    ("mz_internal", "mz_role_rights", "role oid, has oid, kind text", role_rights),
 )
 
 

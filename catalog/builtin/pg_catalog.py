@@ -16,13 +16,14 @@ from foreshore.catalog.builtin.pg_types import (
     range_rows,
     type_rows,
 )
-from foreshore.catalog.builtin.pg_views import SUPERUSER_OID, VIEWS, authid
+from foreshore.catalog.builtin.pg_views import VIEWS, authid, groups, shadow
 from foreshore.catalog.builtin.relation import (
     Declaration,
     IntrospectionSnapshot,
     Row,
     nothing,
 )
+from foreshore.catalog.builtin.rights import SUPERUSER_OID, memberships, shown, shown_of_column
 from foreshore.catalog.builtin.user_functions import proc_rows
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
@@ -46,7 +47,10 @@ def relations() -> Iterator[Declaration]:
         "pg_am": _am,
         "pg_attrdef": attrdef,
         "pg_attribute": _attribute,
+        "pg_auth_members": memberships,
         "pg_authid": authid,
+        "pg_shadow": shadow,
+        "pg_group": groups,
         "pg_class": _class,
         "pg_collation": _collation,
         "pg_constraint": _constraint,
@@ -106,6 +110,7 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "relhastriggers": bool(item.foreign_keys or snapshot.state.references_to(item.id)),
             "relispopulated": True,
             "relreplident": "n" if index else "d",
+            "relacl": shown(snapshot, item),
         }
     for item, type in snapshot.composites:
         yield {
@@ -157,12 +162,14 @@ def _attribute(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         if item.type == "index":
             yield from _index_attributes(snapshot, item)
         else:
-            yield from _attributes(
+            attributes = _attributes(
                 item.oid,
                 snapshot.desc_of(item.id),
                 item.id,
                 snapshot if item.type == "table" else None,
             )
+            for number, row in enumerate(attributes, 1):
+                yield {**row, "attacl": shown_of_column(snapshot, item, number)}
     for item, type in snapshot.composites:
         for number, member in enumerate(type.members, 1):
             yield _attribute_of(item.oid, number, member.name, ColumnType(member.type))
@@ -336,6 +343,7 @@ def _namespace(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "oid": schema.oid,
             "nspname": schema.name,
             "nspowner": _owner_oid(snapshot, schema.owner),
+            "nspacl": shown(snapshot, schema),
         }
 
 
@@ -356,6 +364,7 @@ def _database(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "dattablespace": 1663,
             "datcollate": "C",
             "datctype": "C.UTF-8",
+            "datacl": shown(snapshot, database),
         }
 
 

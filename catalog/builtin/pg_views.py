@@ -4,15 +4,19 @@ from collections.abc import Callable, Iterator
 
 from foreshore.catalog.builtin.definitions import index_definition, key_definition
 from foreshore.catalog.builtin.relation import Declaration, IntrospectionSnapshot, Row
+from foreshore.catalog.builtin.rights import SUPERUSER_OID
 from foreshore.catalog.item import Item, Role
 from foreshore.types import oid_of
 
-SUPERUSER_OID = 10  # owns the system objects; no one can connect as it
+HIDDEN = "********"  # in place of passwords
+_SYSTEM = Role(
+    "", SUPERUSER_OID, "mz_system", superuser=True, login=False, create_role=True, create_db=True
+)
 
 
 def authid(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of pg_authid."""
-    yield {**_role(Role("", SUPERUSER_OID, "mz_system")), "rolcanlogin": False}
+    yield _role(_SYSTEM)
     yield from map(_role, snapshot.state.all(Role))
 
 
@@ -21,12 +25,20 @@ def _role(role: Role) -> Row:
         "oid": role.oid,
         "rolname": role.name,
         "rolsuper": role.superuser,
-        "rolinherit": True,
-        "rolcreaterole": role.superuser,
-        "rolcreatedb": role.superuser,
-        "rolcanlogin": True,
-        "rolconnlimit": -1,
+        "rolinherit": role.inherit,
+        "rolcreaterole": role.create_role,
+        "rolcreatedb": role.create_db,
+        "rolcanlogin": role.login,
+        "rolbypassrls": role.bypass_rls,
+        "rolconnlimit": role.connection_limit,
+        "rolpassword": role.verifier,
+        "rolvaliduntil": role.valid_until,
     }
+
+
+def settings_of(role: Role) -> list[str] | None:
+    """Return the settings of ALTER ROLE ... SET as `name=value`."""
+    return [f"{name}={value}" for name, value in role.settings.items()] or None
 
 
 def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -49,19 +61,45 @@ def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _roles(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for row in authid(snapshot):
-        yield {**row, "rolpassword": "********"}
+    for role in (_SYSTEM, *snapshot.state.all(Role)):
+        yield {**_role(role), "rolpassword": HIDDEN, "rolconfig": settings_of(role)}
+
+
+def _user(role: Role) -> Row:
+    return {
+        "usename": role.name,
+        "usesysid": role.oid,
+        "usecreatedb": role.create_db,
+        "usesuper": role.superuser,
+        "usebypassrls": role.bypass_rls,
+        "valuntil": role.valid_until,
+        "useconfig": settings_of(role),
+    }
 
 
 def _users(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for role in snapshot.state.all(Role):
-        yield {
-            "usename": role.name,
-            "usesysid": role.oid,
-            "usecreatedb": role.superuser,
-            "usesuper": role.superuser,
-            "passwd": "********",
-        }
+        if role.login:
+            yield {**_user(role), "passwd": HIDDEN}
+
+
+def shadow(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of pg_shadow."""
+    for role in snapshot.state.all(Role):
+        if role.login:
+            yield {**_user(role), "passwd": role.verifier}
+
+
+def groups(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of pg_group: the roles that cannot log in, with their members."""
+    for role in snapshot.state.all(Role):
+        if not role.login:
+            members = (
+                member.oid
+                for member in snapshot.state.all(Role)
+                if any(each.role == role.id for each in member.member_of)
+            )
+            yield {"groname": role.name, "grosysid": role.oid, "grolist": list(members)}
 
 
 def _of(kind: str) -> Callable[[IntrospectionSnapshot], Iterator[tuple[Item, str, str]]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from foreshore.catalog.builtin.functions import pg_proc_rows
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
+from foreshore.catalog.builtin.rights import shown
 from foreshore.catalog.item import Item
 from foreshore.types import oid_of
 
@@ -47,6 +48,7 @@ def proc_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             if any(names) or columns
             else None,
             "proargdefaults": ", ".join(defaults) or None,
+            "proacl": shown(snapshot, item),
             "prosrc": "" if function.is_expression else function.body,
             "prosqlbody": f"RETURN {function.body}" if function.is_expression else None,
         }

@@ -21,6 +21,7 @@ from foreshore.sql.ast.definitions import *
 from foreshore.sql.ast.expressions import *
 from foreshore.sql.ast.functions import *
 from foreshore.sql.ast.query import *
+from foreshore.sql.ast.roles import *
 from foreshore.sql.ast.session import *
 
 StatementSyntax: TypeAlias = (
@@ -58,6 +59,15 @@ StatementSyntax: TypeAlias = (
     | SwapStatement
     | SetClusterStatement
     | OwnerStatement
+    | CreateRoleStatement
+    | AlterRoleStatement
+    | RenameRoleStatement
+    | RoleSettingStatement
+    | DropRoleStatement
+    | GrantRoleStatement
+    | GrantStatement
+    | DefaultPrivilegesStatement
+    | OwnedStatement
     | SetSchemaStatement
     | DropStatement
     | RenameStatement

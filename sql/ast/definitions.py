@@ -4,6 +4,7 @@ from typing import Any, TypeAlias
 from typing import Literal as OneOf
 
 from foreshore.foreign_key import Action
+from foreshore.role_options import RoleName
 from foreshore.sql.ast.changes import AsOf
 from foreshore.sql.ast.expressions import Expression, Syntax, TypeName
 from foreshore.sql.ast.query import Query, TableRef
@@ -504,11 +505,11 @@ class RenameStatement(Syntax):
 
 
 class OwnerStatement(Syntax):
-    """ALTER ... OWNER TO; a role of None is that of the session."""
+    """ALTER ... OWNER TO."""
 
     kind: str
     name: TableRef
-    role: str | None
+    role: RoleName
     if_exists: bool
 
 

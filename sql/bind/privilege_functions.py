@@ -2,14 +2,16 @@
 
 `has_table_privilege([role,] table, privilege)` and similar take the role and the object by name or
 oid. An unknown name or privilege is an error; an unknown oid of an object gives NULL, of a role
-FALSE. All of them call `_permits`, the only function that decides about privileges.
+FALSE. `_asked` reads the privileges; `_permits` finds them in `mz_internal.mz_object_rights`, for
+the roles whose rights the role has by `mz_internal.mz_role_rights`. Both relations follow
+`catalog/rights.py`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from foreshore.sql.bind.sql_definition import Definition
-from foreshore.types import BOOL, OID
+from foreshore.types import BOOL, INT4, OID
 
 _ROLE = "role"
 
@@ -82,15 +84,32 @@ _ROLES = (
 )
 
 
+# System functions, types and languages have the rights of PUBLIC, and are in no relation of rights.
+_OF_PUBLIC = {"function": "X", "type": "U", "language": "U"}
+_PERMITS = """CASE WHEN $1 IS NULL THEN NULL WHEN _is_superuser($1) THEN $3 <> ''
+    ELSE EXISTS (
+        SELECT 1 FROM mz_internal.mz_object_rights o
+        JOIN mz_internal.mz_role_rights r ON r.has = o.grantee
+        WHERE r.role = $1 AND r.kind = 'U' AND o.oid = $2 AND {}
+          AND _gives(o.rights, o.grantable, $3)) END"""
+FIRST_USER_OID = 16384
+
+
 def privilege_functions() -> Iterator[Definition]:
     """Yield the functions; functions used by others come first."""
     yield (
-        "_permits",
+        "_is_superuser",
         "oid",
         BOOL,
-        """CASE WHEN $1 IS NOT NULL THEN coalesce(
-            (SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r WHERE r.oid = $1), false) END""",
+        """coalesce((SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r WHERE r.oid = $1),
+            false)""",
     )
+    for name, parameters, columns in (
+        ("_permits", "oid oid text", "o.position = 0"),
+        ("_permits_column", "oid oid text int4", "o.position IN (0, $4)"),
+        ("_permits_any", "oid oid text", "true"),
+    ):
+        yield name, parameters, BOOL, _PERMITS.format(columns)
     role = _named("pg_roles", "rolname", "42704", "role")
     yield "_role_named", "name", OID, role.by_name
     for kind, names in _KINDS.items():
@@ -106,7 +125,9 @@ def privilege_functions() -> Iterator[Definition]:
             "has_parameter_privilege",
             " ".join((*given, "text", "text")),
             BOOL,
-            _checked("parameter", len(given) + 2, f"_permits({role_oid})"),
+            _checked(
+                "parameter", len(given) + 2, f"_is_superuser({role_oid}) AND _asked_here <> ''"
+            ),
         )
     yield from _memberships()
 
@@ -114,10 +135,11 @@ def privilege_functions() -> Iterator[Definition]:
 def _checked(kind: str, arguments: int, body: str) -> str:
     """Return `body`, with NULL for a NULL argument and an error for an unknown privilege.
 
-    The last argument names the privileges.
+    The last argument names the privileges; `_asked_here` in `body` stands for their letters.
     """
     present = " AND ".join(f"${i} IS NOT NULL" for i in range(1, arguments + 1))
-    return f"CASE WHEN {present} THEN _is_privilege('{kind}', ${arguments}) AND {body} END"
+    asked = f"_asked('{kind}', ${arguments})"
+    return f"CASE WHEN {present} THEN {body.replace('_asked_here', asked)} END"
 
 
 def _privilege(kind: str, role: tuple[str | None, str], found: tuple[str, str]) -> Definition:
@@ -126,7 +148,16 @@ def _privilege(kind: str, role: tuple[str | None, str], found: tuple[str, str]) 
     first = 2 if type else 1
     object_type, find = found
     types = [*((type,) if type else ()), object_type, "text"]
-    body = f"CASE WHEN {find}(${first}) IS NOT NULL THEN _permits({role_oid}) END"
+    oid = f"{find}(${first})"
+    permits = "_permits_any" if kind == "any_column" else "_permits"
+    permitted = f"{permits}({role_oid}, {oid}, _asked_here)"
+    if kind in _OF_PUBLIC:
+        permitted = (
+            f"CASE WHEN {oid} < {FIRST_USER_OID} AND NOT _is_superuser({role_oid})"
+            f" THEN _gives('{_OF_PUBLIC[kind]}', '', _asked_here) ELSE {permitted} END"
+        )
+    # The privileges are checked even if there is no such object.
+    body = f"CASE WHEN _asked_here IS NOT NULL AND {oid} IS NOT NULL THEN {permitted} END"
     return f"has_{kind}_privilege", " ".join(types), BOOL, _checked(kind, len(types), body)
 
 
@@ -135,19 +166,19 @@ def _column_privileges() -> Iterator[Definition]:
     yield (
         "_column_named",
         "oid text",
-        OID,
+        INT4,
         """coalesce(
-            (SELECT min(a.attrelid) FROM pg_catalog.pg_attribute a
+            (SELECT min(a.attnum)::int4 FROM pg_catalog.pg_attribute a
              WHERE a.attrelid = $1 AND a.attname = $2),
             _raised('42703', 'column "' || $2 || '" of relation "'
                 || (SELECT min(c.relname::text) FROM pg_catalog.pg_class c WHERE c.oid = $1)
-                || '" does not exist')::oid)""",
+                || '" does not exist')::int4)""",
     )
     yield (
         "_column_with",
         "oid int2",
-        OID,
-        """(SELECT min(a.attrelid) FROM pg_catalog.pg_attribute a
+        INT4,
+        """(SELECT min(a.attnum)::int4 FROM pg_catalog.pg_attribute a
             WHERE a.attrelid = $1 AND a.attnum = $2)""",
     )
     for type, role_oid in _ROLES:
@@ -155,9 +186,10 @@ def _column_privileges() -> Iterator[Definition]:
         for table_type, table in (("text", f"_table_named(${first})"), ("oid", f"${first}")):
             for column_type, find in (("text", "_column_named"), ("int2", "_column_with")):
                 types = [*((type,) if type else ()), table_type, column_type, "text"]
+                column = f"{find}({table}, ${first + 1})"
                 body = (
-                    f"CASE WHEN {find}({table}, ${first + 1}) IS NOT NULL"
-                    f" THEN _permits({role_oid}) END"
+                    f"CASE WHEN _asked_here IS NOT NULL AND {column} IS NOT NULL"
+                    f" THEN _permits_column({role_oid}, {table}, _asked_here, {column}) END"
                 )
                 yield (
                     "has_column_privilege",
@@ -173,7 +205,10 @@ def _memberships() -> Iterator[Definition]:
         given = (type,) if type else ()
         at = len(given) + 1
         for other_type, other in (("name", f"_role_named(${at})"), ("oid", f"${at}")):
-            body = f"CASE WHEN {role_oid} = {other} THEN true ELSE _permits({role_oid}) END"
+            body = f"""_asked_here IS NOT NULL AND (_is_superuser({role_oid}) OR EXISTS (
+                SELECT 1 FROM mz_internal.mz_role_rights r
+                WHERE r.role = {role_oid} AND r.has = {other}
+                  AND _gives(r.kind, '', _asked_here)))"""
             yield (
                 "pg_has_role",
                 " ".join((*given, other_type, "text")),

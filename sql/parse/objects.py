@@ -5,10 +5,11 @@ from typing import Literal as OneOf
 from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.parse.clusters import ClusterParser
-from foreshore.sql.parse.functions import FunctionParser
+from foreshore.sql.parse.grants import GrantParser
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.query import first_select
 from foreshore.sql.parse.refresh import RefreshParser
+from foreshore.sql.parse.roles import ROLE_WORDS
 from foreshore.sql.parse.subscribe import SubscribeParser
 from foreshore.sql.parse.types import TypeDefinitionParser
 
@@ -44,7 +45,7 @@ _SHOWN = (
 
 
 class ObjectParser(
-    ClusterParser, FunctionParser, RefreshParser, SubscribeParser, TypeDefinitionParser
+    ClusterParser, GrantParser, RefreshParser, SubscribeParser, TypeDefinitionParser
 ):
     """Parse statements about objects."""
 
@@ -98,6 +99,8 @@ class ObjectParser(
             return self._create_replica(at)
         if self.accept("cluster"):
             return self._create_cluster(at)
+        if self.at_word(*ROLE_WORDS):
+            return self.create_role()
         if self.token.kind == WORD:
             self.unsupported(f"CREATE {self.token.value.upper()}")
         self.fail()
@@ -270,7 +273,9 @@ class ObjectParser(
         """Parse DROP."""
         self.expect("drop")
         if self.at_word("owned"):
-            self.unsupported("DROP OWNED")
+            return self.drop_owned()
+        if self.at_word(*ROLE_WORDS):
+            return self.drop_role()
         if self.accept("function"):
             return self._drop_function()
         kind = self._kind()
@@ -285,6 +290,10 @@ class ObjectParser(
     def alter(self) -> ast.StatementSyntax:
         """Parse ALTER."""
         self.expect("alter")
+        if self.at_word(*ROLE_WORDS):
+            return self.alter_role()
+        if self.at_word("default"):
+            return self.default_privileges()
         kind = self._kind()
         if_exists = self.accept("if", "exists")
         if kind == "table":
@@ -293,7 +302,10 @@ class ObjectParser(
         if self.accept("rename", "to"):
             return ast.RenameStatement(kind, name, self.name(), if_exists)
         if self.accept("owner", "to"):
-            return ast.OwnerStatement(kind, name, self._role(), if_exists)
+            return ast.OwnerStatement(kind, name, self.role_name(), if_exists)
+        if kind == "database" and self.at_word("set", "reset"):
+            setting, values = self.kept_setting()
+            return ast.RoleSettingStatement(None, name.name[-1], setting, values, True)
         if kind in _IN_SCHEMAS and self.accept("set", "schema"):
             return ast.SetSchemaStatement(kind, name, self.name(), if_exists)
         if kind in ("cluster", "schema") and self.accept("swap", "with"):
@@ -340,12 +352,6 @@ class ObjectParser(
             return ast.AdvanceStatement(name, since, self.expression(), if_exists)
         words = self.token.value.upper() if self.token.kind == WORD else ""
         self.unsupported(f"ALTER {kind.upper()} ... {words}".rstrip(" ."))
-
-    def _role(self) -> str | None:
-        """Parse the name of a role; None is that of the session."""
-        if any(self.accept(word) for word in ("current_user", "current_role", "session_user")):
-            return None
-        return self.name()
 
     # --- SHOW
 

@@ -12,7 +12,7 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.changes import CHANGES
 from foreshore.sql.parse.cursors import CursorParser
-from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
+from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.query import first_select
 
 _UNSUPPORTED_WORDS = frozenset(
@@ -20,11 +20,8 @@ _UNSUPPORTED_WORDS = frozenset(
         "call",
         "cluster",
         "do",
-        "grant",
         "import",
         "load",
-        "reassign",
-        "revoke",
         "security",
     ]
 )
@@ -209,20 +206,6 @@ class StatementParser(CursorParser):
         elif not self.at_end():
             raise SyntaxError_("time zone interval must be HOUR or HOUR TO MINUTE", position=at + 1)
         return ast.SetZoneStatement(text, fields, local, at)
-
-    def _variable(self) -> str:
-        parts = [self.name_or_function()]
-        while self.accept_symbol("."):
-            parts.append(self.label())
-        return ".".join(parts).lower()
-
-    def _setting(self) -> str:
-        sign = ""
-        if self.at_symbol("-") or self.at_symbol("+"):
-            sign = "-" if self.advance().value == "-" else ""
-        if self.token.kind not in (NUMBER, STRING, WORD, QUOTED):
-            self.fail()
-        return sign + self.advance().value
 
     def _reset_variable(self) -> ast.StatementSyntax:
         self.expect("reset")
@@ -446,6 +429,9 @@ _STATEMENTS: dict[str, Parse] = {
     "analyse": StatementParser._analyze,
     "checkpoint": StatementParser._checkpoint,
     "refresh": StatementParser.refresh_view,
+    "grant": StatementParser.grant_or_revoke,
+    "revoke": StatementParser.grant_or_revoke,
+    "reassign": StatementParser.reassign_owned,
 }
 
 

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from foreshore.sql.plan.changes import *
 from foreshore.sql.plan.definitions import *
 from foreshore.sql.plan.query import *
+from foreshore.sql.plan.roles import *
 from foreshore.sql.plan.session import *
 from foreshore.types import RelationDesc
 
@@ -62,6 +63,15 @@ Plan: TypeAlias = (
     | Swap
     | SetCluster
     | SetOwner
+    | CreateRole
+    | AlterRole
+    | RenameRole
+    | SetRoleSetting
+    | DropRole
+    | GrantRoles
+    | GrantRights
+    | AlterDefaultRights
+    | ChangeOwned
     | SetSchema
     | Drop
     | Rename

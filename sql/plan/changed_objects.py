@@ -7,6 +7,7 @@ from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sql.plan import (
     AlterCluster,
+    AlterDefaultRights,
     AlterEnum,
     AlterSequence,
     AlterTable,
@@ -139,6 +140,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | LimitMemory()
             | Retain()
             | SetOwner()
+            | AlterDefaultRights()
             | SetSchema()
             | Comment()
         ):

@@ -11,6 +11,7 @@ from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.privileges import Need
+from foreshore.role_options import RoleName
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql.plan.query import AsOf, ObjectKind, Query, WritePlan
 from foreshore.sql_function import SqlFunction
@@ -403,11 +404,11 @@ class Rename(WritePlan):
 
 @dataclass(frozen=True, slots=True)
 class SetOwner(WritePlan):
-    """Give an object to a role; None is the role of the session."""
+    """Give an object to a role."""
 
     kind: ObjectKind
     name: Name
-    role: str | None
+    role: RoleName
     if_exists: bool
 
 

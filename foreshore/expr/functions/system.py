@@ -18,6 +18,7 @@ from foreshore.expr.functions.function import (
 from foreshore.expr.functions.number import rows_of
 from foreshore.expr.functions.rows import fail, mapped, rowwise
 from foreshore.interval_fields import of_interval_typmod
+from foreshore.privileges import LETTERS
 from foreshore.types import (
     NUMERIC_DIGITS,
     OTHER_TYPES,
@@ -303,23 +304,33 @@ _PRIVILEGES = {
     "role": frozenset(["member", "usage"]),
 }
 _OPTIONS = (" with grant option", " with admin option")
+_ROLE_LETTERS = {"member": "M", "usage": "U"}
 
 
-def _is_privilege(kind: str, words: str) -> bool:
-    """Return whether a list of privileges has any that can be held; raises 22023.
+def _asked(kind: str, words: str) -> str:
+    """Return the letters of a list of privileges, with a star for a grant option; raises 22023.
 
-    PostgreSQL still accepts RULE, which no role can hold.
+    PostgreSQL still accepts RULE, which no role can hold. Of memberships, `A` is the admin option.
     """
     options = _OPTIONS if kind == "role" else _OPTIONS[:1]
-    real = False
+    found: list[str] = []
     for word in words.split(","):
         name = word.strip().lower()
-        for option in options:
-            name = name.removesuffix(option)
+        option = next((each for each in options if name.endswith(each)), "")
+        name = name.removesuffix(option)
         if name not in _PRIVILEGES[kind]:
             raise fail("22023", f'unrecognized privilege type: "{word.strip()}"')
-        real = real or name != "rule"
-    return real
+        if kind == "role":
+            found.append("A" if option else _ROLE_LETTERS[name])
+        elif name != "rule":
+            letter = LETTERS.get({"temp": "TEMPORARY"}.get(name, name.upper()), "s")  # type: ignore[call-overload]
+            found.append(letter + ("*" if option else ""))
+    return " ".join(found)
+
+
+def _gives(rights: str, grantable: str, asked: str) -> bool:
+    """Return whether an entry of rights has one of those that `_asked` has returned."""
+    return any(each[0] in (grantable if each.endswith("*") else rights) for each in asked.split())
 
 
 def _raised(sqlstate: str, message: str) -> str:
@@ -364,7 +375,8 @@ def _oid_of_type(text: str) -> int | None:
 
 declare("_oid_of_type", "text", "oid", mapped(_oid_of_type))
 declare("_name_parts", "text", "text[]", mapped(_name_parts), fallible=True)
-declare("_is_privilege", "text text", "bool", mapped(_is_privilege), fallible=True)
+declare("_asked", "text text", "text", mapped(_asked), fallible=True)
+declare("_gives", "text text text", "bool", mapped(_gives))
 declare("_raised", "text text", "text", mapped(_raised), fallible=True)
 
 

@@ -207,10 +207,11 @@ def _written(function: SqlFunction) -> str:
 def bind_drop_function(planning: Planning, statement: ast.DropFunctionStatement) -> DropFunction:
     """Return the plan of DROP FUNCTION."""
     functions = tuple(
-        (
-            each.name.name,
-            None if each.types is None else tuple(_type(planning, type) for type in each.types),
-        )
-        for each in statement.functions
+        (each.name.name, types_of_name(planning, each)) for each in statement.functions
     )
     return DropFunction(functions, statement.if_exists, statement.cascade)
+
+
+def types_of_name(planning: Planning, name: ast.FunctionName) -> tuple[SqlType, ...] | None:
+    """Return the types that follow a function's name, None if there are none."""
+    return None if name.types is None else tuple(_type(planning, type) for type in name.types)

@@ -132,7 +132,7 @@ def test_items_of_old_versions_keep_their_numerics(
     """A directory of a version in which numerics had 20 digits after the point."""
 
     async def as_then(env: TestEnvironment) -> None:
-        put = Transaction._put
+        put = Transaction.put
 
         def forgetful(self: Transaction, value: Any) -> Any:
             if isinstance(value, Item):
@@ -140,7 +140,7 @@ def test_items_of_old_versions_keep_their_numerics(
             return put(self, value)
 
         with monkeypatch.context() as then:
-            then.setattr(Transaction, "_put", forgetful)
+            then.setattr(Transaction, "put", forgetful)
             then.setattr(Reader, "keeps_digits", False)
             await env.ran("a", "CREATE TABLE t (x numeric, y numeric(5, 2))")
             await env.ran(

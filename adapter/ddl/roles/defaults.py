@@ -1,0 +1,60 @@
+"""ALTER DEFAULT PRIVILEGES."""
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.roles.names import current_role, grantee_of, role_of
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.default_rights import changed_defaults
+from foreshore.catalog.granting import Giving
+from foreshore.catalog.item import Role
+from foreshore.catalog.rights import is_member
+from foreshore.catalog.roles import role_with
+from foreshore.errors import InsufficientPrivilege, InvalidGrant, InvalidSchemaName
+from foreshore.privileges import RIGHTS
+from foreshore.sql.plan import AlterDefaultRights
+
+
+def alter_default_rights(context: StatementContext, plan: AlterDefaultRights) -> Completed:
+    """Run ALTER DEFAULT PRIVILEGES."""
+    actor = current_role(context)
+    grantees = tuple(grantee_of(context, each) for each in plan.grantees)
+    giving = Giving(
+        actor, plan.grants, grantees, plan.option, plan.cascade, lambda message, sqlstate: None
+    )
+    if plan.schemas and plan.kind == "schema":
+        raise InvalidGrant("cannot use IN SCHEMA clause when using GRANT/REVOKE ON SCHEMAS")
+    if plan.kind not in ("table", "sequence", "function", "type", "schema"):
+        raise InvalidGrant(f"default privileges cannot be set for {plan.kind}s")
+    roles = [role_of(context, each) for each in plan.roles] or [actor]
+    for role in roles:
+        if not is_member(context.planner.state, actor, role.id):
+            raise InsufficientPrivilege(f'must be member of role "{role.name}"')
+        for schema in _schemas(context, plan) or [None]:
+            _change(context, giving, role.id, plan, schema)
+    return Completed("ALTER DEFAULT PRIVILEGES")
+
+
+def _schemas(context: StatementContext, plan: AlterDefaultRights) -> list[str | None]:
+    found: list[str | None] = []
+    for name in plan.schemas:
+        schema = context.planner.reader().schema(context.database, name.item)
+        if schema is None:
+            raise InvalidSchemaName(f'schema "{name.item}" does not exist')
+        found.append(schema.id)
+    return found
+
+
+def _change(
+    context: StatementContext,
+    giving: Giving,
+    id: str,
+    plan: AlterDefaultRights,
+    schema: str | None,
+) -> None:
+    change = context.catalog_change()
+    role: Role = role_with(change.state, id)
+    rights = plan.rights.on(RIGHTS[plan.kind])
+    change.put(
+        changed_defaults(
+            role, plan.kind, schema, lambda grants: giving.applied(grants, id, id, rights)
+        )
+    )

@@ -1,0 +1,114 @@
+"""GRANT and REVOKE of rights on objects, and on all of a kind in a schema."""
+
+from collections.abc import Iterator
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.functions import function_called
+from foreshore.adapter.ddl.roles.names import current_role, grantee_of, role_of
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog import roles
+from foreshore.catalog.granting import Giving, Grantable, change_column_rights, change_rights
+from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
+from foreshore.catalog.names import with_article
+from foreshore.errors import (
+    FeatureNotSupported,
+    InsufficientPrivilege,
+    InvalidGrant,
+    UndefinedTable,
+    WrongObjectType,
+)
+from foreshore.item_view import Name
+from foreshore.sql.plan import GrantRights
+
+_TABLES = ("table", "view", "materialized view", "sequence")
+# The types of items that GRANT ... ON ALL ... IN SCHEMA means.
+_ALL_IN_SCHEMA = {
+    "table": ("table", "view", "materialized view"),
+    "sequence": ("sequence",),
+    "function": ("function",),
+}
+
+
+def grant_rights(context: StatementContext, plan: GrantRights) -> Completed:
+    """Run GRANT or REVOKE of rights."""
+    tag = Completed("GRANT" if plan.grants else "REVOKE")
+    actor = current_role(context)
+    if plan.granted_by is not None and role_of(context, plan.granted_by).id != actor.id:
+        raise InvalidGrant("grantor must be current user", sqlstate="0A000")
+    grantees = tuple(grantee_of(context, each) for each in plan.grantees)
+    if plan.kind == "system":
+        _on_system(context, plan, actor, grantees)
+        return tag
+
+    def warn(message: str, sqlstate: str) -> None:
+        context.notice(message, severity="WARNING", sqlstate=sqlstate)
+
+    giving = Giving(actor, plan.grants, grantees, plan.option, plan.cascade, warn)
+    for each in list(_objects(context, plan)):
+        _change(context, giving, each.id, plan)
+    return tag
+
+
+def _change(context: StatementContext, giving: Giving, id: str, plan: GrantRights) -> None:
+    change = context.catalog_change()
+    each = change.state.objects[id]
+    assert isinstance(each, Grantable), each
+    if plan.rights is not None:
+        letters = plan.rights.letters
+        change_rights(change, giving, each, letters, is_all=letters is None)
+    for column, rights in plan.column_rights:
+        item = change.state.item(id)
+        columns = context.planner.reader().planned[item.id].desc.names
+        change_column_rights(change, giving, item, columns, column, rights.letters)
+
+
+def _on_system(
+    context: StatementContext, plan: GrantRights, actor: Role, grantees: tuple[str, ...]
+) -> None:
+    """Run GRANT ... ON SYSTEM, which sets attributes of roles."""
+    attributes = dict.fromkeys(plan.attributes, plan.grants)
+    for id in grantees:
+        if not id:
+            raise FeatureNotSupported("GRANT ... ON SYSTEM TO PUBLIC is not supported")
+        role = roles.role_with(context.planner.state, id)
+        roles.alter_role(context.catalog_change(), actor, role, attributes, replicates=False)
+
+
+def _objects(context: StatementContext, plan: GrantRights) -> Iterator[Grantable]:
+    """Yield the objects that GRANT names."""
+    if plan.in_schemas:
+        for name in plan.names:
+            schema = _object(context, "schema", name)
+            for item in context.planner.state.all(Item):
+                if item.schema == schema.id and item.type in _ALL_IN_SCHEMA[plan.kind]:
+                    yield item
+    elif plan.kind == "function":
+        for parts, types in plan.functions:
+            found = function_called(context, parts, types, if_exists=False)
+            assert found is not None
+            yield found
+    else:
+        for name in plan.names:
+            yield _object(context, plan.kind, name)
+
+
+def _object(context: StatementContext, kind: str, name: Name) -> Grantable:
+    reader = context.planner.reader()
+    if kind in ("table", "sequence"):
+        return _relation(context, kind, name)
+    found = reader.object_called(kind, name.parts)
+    assert isinstance(found, Database | Schema | Cluster | Item), found
+    return found
+
+
+def _relation(context: StatementContext, kind: str, name: Name) -> Item:
+    found = context.planner.reader().find(name.parts)
+    if found is None:
+        raise UndefinedTable(f'relation "{name.parts[-1]}" does not exist')
+    if not isinstance(found, Item):
+        raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
+    if found.type == "index":
+        raise WrongObjectType(f'"{found.name}" is an index')
+    if found.type not in _TABLES or (kind == "sequence" and found.type != kind):
+        raise WrongObjectType(f'"{found.name}" is not {with_article(kind)}')
+    return found

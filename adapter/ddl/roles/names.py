@@ -1,0 +1,46 @@
+"""Roles as statements name them."""
+
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog.item import Role
+from foreshore.catalog.roles import role_called
+from foreshore.errors import InvalidName, UndefinedObject
+from foreshore.privileges import PUBLIC
+from foreshore.role_options import RoleName
+
+
+def current_role(context: StatementContext) -> Role:
+    """Return the role that runs the statement, as it is in the transaction."""
+    found = context.planner.state.get(context.role.id)
+    if not isinstance(found, Role):
+        raise UndefinedObject(f"role with OID {context.role.oid} does not exist")
+    return found
+
+
+def role_of(context: StatementContext, name: RoleName) -> Role:
+    """Return the role that `name` means; PUBLIC is none."""
+    match name.means:
+        case "named":
+            return role_called(context.planner.state, name.name)
+        case "public":
+            raise UndefinedObject('role "public" does not exist')
+        case "current":
+            return current_role(context)
+        case "session":
+            return role_called(context.planner.state, context.variables["session_authorization"])
+
+
+def grantee_of(context: StatementContext, name: RoleName) -> str:
+    """Return the id of a role, or PUBLIC."""
+    return PUBLIC if name.means == "public" else role_of(context, name).id
+
+
+def refuse_public(name: RoleName) -> None:
+    """Raise if `name` is PUBLIC, where only a role can be meant."""
+    if name.means == "public":
+        raise InvalidName(f'role name "{name.name}" is reserved', sqlstate="42939")
+
+
+def warn(context: StatementContext, message: str, severity: str) -> None:
+    """Send a notice or a warning about a role."""
+    sqlstate = "01000" if severity == "WARNING" else "00000"
+    context.notice(message, severity=severity, sqlstate=sqlstate)

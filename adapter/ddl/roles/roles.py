@@ -1,0 +1,203 @@
+"""CREATE, ALTER and DROP ROLE, and GRANT of memberships."""
+
+import re
+from functools import partial
+from typing import Any
+
+from foreshore import blocking
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.roles.names import current_role, refuse_public, role_of, warn
+from foreshore.adapter.session.context import StatementContext
+from foreshore.catalog import roles
+from foreshore.catalog.bootstrap import FIRST_ROLE_ID
+from foreshore.catalog.item import Item, Role
+from foreshore.catalog.owned import describe_uses
+from foreshore.errors import (
+    DependentObjectsStillExist,
+    FeatureNotSupported,
+    InsufficientPrivilege,
+    InvalidParameterValue,
+    ObjectInUse,
+)
+from foreshore.role_options import RoleName, RoleOptions
+from foreshore.scram import Verifier
+from foreshore.sql.plan import AlterRole, CreateRole, DropRole, GrantRoles, RenameRole
+
+_MD5 = re.compile(r"md5[0-9a-f]{32}")
+_COPIED = (
+    "superuser",
+    "create_db",
+    "create_role",
+    "create_cluster",
+    "inherit",
+    "login",
+    "bypass_rls",
+    "connection_limit",
+)
+
+
+async def create_role(context: StatementContext, plan: CreateRole) -> Completed:
+    """Run CREATE ROLE."""
+    actor, change = current_role(context), context.catalog_change()
+    attributes = await _attributes(context, plan.options, plan.valid_until)
+    replicates = bool(plan.options.replication)
+    role = roles.create_role(change, actor, plan.name, attributes, replicates=replicates)
+    for name in plan.in_roles:
+        _admit(context, actor, role_of(context, name), role, admin=False)
+    for name in plan.admins:
+        _admit(context, actor, role, role_of(context, name), admin=True)
+    for name in plan.members:
+        _admit(context, actor, role, role_of(context, name), admin=False)
+    return Completed("CREATE ROLE")
+
+
+async def alter_role(context: StatementContext, plan: AlterRole) -> Completed:
+    """Run ALTER ROLE with attributes."""
+    refuse_public(plan.role)
+    role = role_of(context, plan.role)
+    attributes = await _attributes(context, plan.options, plan.valid_until)
+    replicates = plan.options.replication is not None
+    change = context.catalog_change()
+    roles.alter_role(change, current_role(context), role, attributes, replicates=replicates)
+    return Completed("ALTER ROLE")
+
+
+async def _attributes(
+    context: StatementContext, options: RoleOptions, valid_until: int | None
+) -> dict[str, Any]:
+    """Return the attributes of a role that statements give."""
+    found = {name: each for name in _COPIED if (each := getattr(options, name)) is not None}
+    if options.valid_until is not None:
+        found["valid_until"] = valid_until
+    if options.password is not None:
+        found["verifier"] = await _verifier(context, options.password.secret)
+    return found
+
+
+async def _verifier(context: StatementContext, secret: str | None) -> str | None:
+    """Return the verifier to keep for a password, or for a verifier itself; None: no password."""
+    if secret == "":
+        context.notice("empty string is not a valid password, clearing password")
+    if not secret:
+        return None
+    if _MD5.fullmatch(secret):
+        raise FeatureNotSupported(
+            "MD5 verifiers are not supported",
+            hint="Give the password itself, or a SCRAM-SHA-256 verifier.",
+        )
+    if (known := Verifier.parse(secret)) is not None:
+        return str(known)
+    return str(await blocking.run(None, Verifier.of, secret))
+
+
+def rename_role(context: StatementContext, plan: RenameRole) -> Completed:
+    """Run ALTER ROLE ... RENAME TO."""
+    change, actor = context.catalog_change(), current_role(context)
+    role = roles.role_called(context.planner.state, plan.name)
+    if role.id == actor.id:
+        raise FeatureNotSupported("current user cannot be renamed")
+    roles.rename_role(change, actor, role, plan.to)
+    return Completed("ALTER ROLE")
+
+
+def drop_role(context: StatementContext, plan: DropRole) -> Completed:
+    """Run DROP ROLE."""
+    actor = current_role(context)
+    if not roles.may_create_roles(actor):
+        raise InsufficientPrivilege("permission denied to drop role")
+    found: dict[str, Role] = {}
+    for name in plan.roles:
+        if name.means != "named":
+            raise InvalidParameterValue("cannot use special role specifier in DROP ROLE")
+        role = context.planner.state.role(name.name)
+        if role is None and plan.if_exists:
+            context.notice(f'role "{name.name}" does not exist, skipping')
+            continue
+        role = roles.role_called(context.planner.state, name.name)
+        _check_droppable(context, actor, role)
+        found[role.id] = role
+    for role in found.values():
+        uses = _uses(context, role)
+        if uses:
+            raise DependentObjectsStillExist(
+                f'role "{role.name}" cannot be dropped because some objects depend on it',
+                detail="\n".join(uses),
+            )
+        roles.forget_role(context.catalog_change(), role)
+    return Completed("DROP ROLE")
+
+
+def _uses(context: StatementContext, role: Role) -> list[str]:
+    reader = context.planner.reader()
+
+    def column(item: Item, position: int) -> str:
+        return reader.planned[item.id].desc.names[position - 1]
+
+    return describe_uses(reader.state, role, context.database, reader.describe, column)
+
+
+def _check_droppable(context: StatementContext, actor: Role, role: Role) -> None:
+    if role.id == FIRST_ROLE_ID and role.id != actor.id:
+        raise DependentObjectsStillExist(
+            f"cannot drop role {role.name} because it is required by the database system"
+        )
+    if role.id == actor.id:
+        raise ObjectInUse("current user cannot be dropped")
+    if role.superuser and not actor.superuser:
+        raise InsufficientPrivilege("must be superuser to drop superusers")
+
+
+# --- memberships ---------------------------------------------------------------------------------
+
+
+def grant_roles(context: StatementContext, plan: GrantRoles) -> Completed:
+    """Run GRANT and REVOKE of memberships."""
+    actor = current_role(context)
+    grantor = _grantor(context, actor, plan.granted_by)
+    for role_name in plan.roles:
+        refuse_public(role_name)
+        for member_name in plan.members:
+            refuse_public(member_name)
+            role, member = role_of(context, role_name), role_of(context, member_name)
+            if plan.grants:
+                _admit(context, actor, role, member, admin=plan.option, grantor=grantor.id)
+            else:
+                roles.remove_member(
+                    context.catalog_change(),
+                    actor,
+                    role,
+                    member,
+                    option_only=plan.option,
+                    warn=partial(warn, context),
+                )
+    return Completed(plan.tag)
+
+
+def _grantor(context: StatementContext, actor: Role, name: RoleName | None) -> Role:
+    if name is None:
+        return actor
+    grantor = role_of(context, name)
+    if grantor.id != actor.id and not actor.superuser:
+        raise InsufficientPrivilege("must be superuser to set grantor")
+    return grantor
+
+
+def _admit(
+    context: StatementContext,
+    actor: Role,
+    role: Role,
+    member: Role,
+    *,
+    admin: bool,
+    grantor: str | None = None,
+) -> None:
+    """Make a role a member of another one."""
+    roles.add_member(
+        context.catalog_change(),
+        actor,
+        role,
+        member,
+        grantor or actor.id,
+        admin=admin,
+        notice=partial(warn, context),
+    )

@@ -1,0 +1,107 @@
+"""Rights and memberships as relations: lists of rights as text, and what has_..._privilege read."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from foreshore.catalog import acl
+from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
+from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
+from foreshore.catalog.rights import (
+    FOR_SUPERUSERS,
+    grants_on,
+    kind_of,
+    members_of,
+    roles_with_rights_of,
+)
+from foreshore.catalog.state import State, is_system
+from foreshore.privileges import PUBLIC, RIGHTS, Grant
+
+SUPERUSER_OID = 10  # owns the system objects; no one can connect as it
+
+
+def shown(
+    snapshot: IntrospectionSnapshot, each: Database | Schema | Cluster | Item
+) -> list[str] | None:
+    """Return the list of rights of an object as text; None if it has none of its own."""
+    if each.grants is msgspec.UNSET or is_system(each.id):
+        return None
+    return acl.items(each.grants, snapshot.name)
+
+
+def shown_of_column(snapshot: IntrospectionSnapshot, item: Item, position: int) -> list[str] | None:
+    """Return the list of rights on a column as text, None without one."""
+    grants = (item.column_grants or {}).get(position)
+    return None if grants is None else acl.items(grants, snapshot.name)
+
+
+def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rights on each object and column; owners have the options of all rights.
+
+    A `grantee` of 0 is PUBLIC, a `position` of 0 the object as a whole.
+    """
+    state = snapshot.state
+    for each in state.objects.values():
+        if not isinstance(each, Database | Schema | Cluster | Item):
+            continue
+        if isinstance(each, Item) and each.type in ("index", "subscription"):
+            continue
+        yield from _entries(state, each.oid, 0, grants_on(each))
+        if each.owner in state.objects:
+            owner = state.objects[each.owner].oid
+            rights = RIGHTS[kind_of(each)]
+            yield {"oid": each.oid, "position": 0, "grantee": owner, "grantable": rights}
+        if isinstance(each, Item) and each.column_grants:
+            for position, grants in each.column_grants.items():
+                yield from _entries(state, each.oid, position, grants)
+    for builtin in snapshot.builtins:
+        if builtin.name not in FOR_SUPERUSERS:
+            yield {"oid": builtin.oid, "position": 0, "grantee": 0, "rights": "r"}
+
+
+def _entries(state: State, oid: int, position: int, grants: Sequence[Grant]) -> Iterator[Row]:
+    for grant in grants:
+        if grant.grantee == PUBLIC or grant.grantee in state.objects:
+            yield {
+                "oid": oid,
+                "position": position,
+                "grantee": state.objects[grant.grantee].oid if grant.grantee else 0,
+                "rights": grant.rights,
+                "grantable": grant.grantable,
+            }
+
+
+def role_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield whose rights each role has (U), whose member (M) and admin (A) it is; 0 is PUBLIC."""
+    state = snapshot.state
+    yield {"role": 0, "has": 0, "kind": "U"}
+    for role in state.all(Role):
+        yield {"role": role.oid, "has": 0, "kind": "U"}
+        members = members_of(state, role)
+        admins = {
+            one.role
+            for id in members
+            for one in getattr(state.objects[id], "member_of", ())
+            if one.admin
+        }
+        for kind, ids in (
+            ("U", roles_with_rights_of(state, role)),
+            ("M", members),
+            ("A", admins),
+        ):
+            for id in ids:
+                yield {"role": role.oid, "has": state.objects[id].oid, "kind": kind}
+
+
+def memberships(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of pg_auth_members."""
+    state = snapshot.state
+    for role in state.all(Role):
+        for each in role.member_of:
+            grantor = state.get(each.grantor)
+            yield {
+                "roleid": state.objects[each.role].oid,
+                "member": role.oid,
+                "grantor": SUPERUSER_OID if grantor is None else grantor.oid,
+                "admin_option": each.admin,
+            }

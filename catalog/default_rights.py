@@ -1,0 +1,55 @@
+"""Rights on objects that a role will create: ALTER DEFAULT PRIVILEGES.
+
+The rights for objects in all schemas begin with those that a new object has anyway; those for one
+schema are added to them.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from foreshore.catalog import acl
+from foreshore.catalog.item import DefaultGrants, Role
+from foreshore.catalog.state import State
+from foreshore.privileges import Grant, initial
+
+
+def grants_of_new(
+    state: State, owner: str, kind: str, schema: str | None
+) -> tuple[Grant, ...] | msgspec.UnsetType:
+    """Return the rights on a new object, unset if they are the usual ones."""
+    role = state.get(owner)
+    if not isinstance(role, Role) or not role.default_grants:
+        return msgspec.UNSET
+    usual = initial(kind, owner)
+    grants = defaults_of(role, kind, None)
+    if schema is not None:
+        for each in defaults_of(role, kind, schema):
+            grants = acl.added(grants, each)
+    return msgspec.UNSET if grants == usual else grants
+
+
+def defaults_of(role: Role, kind: str, schema: str | None) -> tuple[Grant, ...]:
+    """Return the rights that a role has set for a kind in one schema, or in all (None)."""
+    for each in role.default_grants:
+        if (each.kind, each.schema) == (kind, schema):
+            return each.grants
+    return initial(kind, role.id) if schema is None else ()
+
+
+def changed_defaults(
+    role: Role,
+    kind: str,
+    schema: str | None,
+    apply: Callable[[tuple[Grant, ...]], tuple[Grant, ...]],
+) -> Role:
+    """Return the role with its rights for a kind, in one schema or in all, changed by `apply`."""
+    grants = apply(defaults_of(role, kind, schema))
+    others = tuple(
+        each for each in role.default_grants if (each.kind, each.schema) != (kind, schema)
+    )
+    usual = initial(kind, role.id) if schema is None else ()
+    if set(grants) == set(usual):
+        return msgspec.structs.replace(role, default_grants=others)
+    new = DefaultGrants(kind, schema, grants)
+    return msgspec.structs.replace(role, default_grants=(*others, new))

@@ -1,0 +1,145 @@
+"""What a role owns and may do: what has to go before the role can be dropped."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from foreshore.catalog import acl
+from foreshore.catalog.item import Item, Object, Replica, Role, Schema
+from foreshore.catalog.state import State
+from foreshore.catalog.transaction import Transaction
+from foreshore.privileges import Grant
+
+_MOST = 100  # lines of a DETAIL
+
+
+def describe_uses(
+    state: State,
+    role: Role,
+    database: str,
+    describe: Callable[[Object], str],
+    column: Callable[[Item, int], str],
+) -> list[str]:
+    """Return what depends on a role, as PostgreSQL's DETAIL says it.
+
+    Objects of other databases than the one called `database` are only counted. `column` returns the
+    name of a column by its position.
+    """
+    here: list[str] = []
+    elsewhere = Counter[str]()
+    for line in _default_uses(state, role):
+        here.append(line)
+    for each, sub, owns in sorted(_uses(state, role), key=lambda use: (use[0].oid, use[1])):
+        place = database_of(state, each)
+        if place is not None and place != database:
+            elsewhere[place] += 1
+        elif owns:
+            here.append(f"owner of {describe(each)}")
+        elif sub:
+            assert isinstance(each, Item), each
+            here.append(f"privileges for column {column(each, sub)} of {describe(each)}")
+        else:
+            here.append(f"privileges for {describe(each)}")
+    counted = [
+        f"{count} object{'' if count == 1 else 's'} in database {name}"
+        for name, count in elsewhere.items()
+    ]
+    return here[:_MOST] + counted
+
+
+def _uses(state: State, role: Role) -> Iterator[tuple[Object, int, bool]]:
+    """Yield the objects that a role owns (True) or has rights on, a column by its position."""
+    for each in state.objects.values():
+        if isinstance(each, Role):
+            continue
+        if each.owner == role.id:
+            if not is_part(state, each):
+                yield each, 0, True
+        elif not isinstance(each, Replica) and mentions(each.grants or (), role.id):
+            yield each, 0, False
+        if isinstance(each, Item) and each.column_grants:
+            for position, grants in each.column_grants.items():
+                if mentions(grants, role.id):
+                    yield each, position, False
+
+
+_CALLED = {
+    "table": "relations",
+    "sequence": "sequences",
+    "function": "functions",
+    "type": "types",
+    "schema": "schemas",
+}
+
+
+def _default_uses(state: State, role: Role) -> Iterator[str]:
+    for each in state.all(Role):
+        for defaults in each.default_grants:
+            what = f"default privileges on new {_CALLED[defaults.kind]} belonging to role"
+            where = "" if defaults.schema is None else f" in schema {_name(state, defaults.schema)}"
+            if each.id == role.id:
+                yield f"owner of {what} {each.name}{where}"
+            elif mentions(defaults.grants, role.id):
+                yield f"privileges for {what} {each.name}{where}"
+
+
+def _name(state: State, schema: str) -> str:
+    found = state.get(schema)
+    return schema if found is None else found.name
+
+
+def without_rights_of(change: Transaction, role: Role, database: str) -> None:
+    """Take away all rights that a role has or has given, but for those in other databases."""
+    for each in list(change.state.objects.values()):
+        if isinstance(each, Role):
+            change.put(_without_defaults(each, role.id))
+            continue
+        if isinstance(each, Replica) or database_of(change.state, each) not in (None, database):
+            continue
+        if each.grants and each.owner != role.id and mentions(each.grants, role.id):
+            each = change.put(
+                msgspec.structs.replace(each, grants=acl.without_role(each.grants, role.id))
+            )
+        if isinstance(each, Item) and each.column_grants:
+            left = {
+                at: acl.without_role(grants, role.id) for at, grants in each.column_grants.items()
+            }
+            kept = {at: grants for at, grants in left.items() if grants}
+            change.put(msgspec.structs.replace(each, column_grants=kept or msgspec.UNSET))
+
+
+def _without_defaults(each: Role, role: str) -> Role:
+    if each.id == role:
+        return msgspec.structs.replace(each, default_grants=())
+    left = (
+        msgspec.structs.replace(one, grants=acl.without_role(one.grants, role))
+        for one in each.default_grants
+    )
+    return msgspec.structs.replace(each, default_grants=tuple(one for one in left if one.grants))
+
+
+def is_part(state: State, each: Object) -> bool:
+    """Return whether an object has the owner of another one, that it is part of."""
+    match each:
+        case Item(on=on) if on is not None:
+            return True
+        case Item(owned_by=owner) if owner:
+            return True
+        case Replica():
+            return True
+        case _:
+            return False
+
+
+def mentions(grants: Iterable[Grant], role: str) -> bool:
+    """Return whether a role has, or has given, one of the rights."""
+    return any(role in (each.grantee, each.grantor) for each in grants)
+
+
+def database_of(state: State, each: Object) -> str | None:
+    """Return the name of the database in which an object is, None if it is in none."""
+    schema = state.objects[each.schema] if isinstance(each, Item) else each
+    if isinstance(schema, Schema) and schema.database is not None:
+        return state.objects[schema.database].name
+    return None
