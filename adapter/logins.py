@@ -54,5 +54,5 @@ async def set_password(coordinator: Coordinator, name: str, password: str) -> No
     if verifier is not None and verifier.verifies(password):
         return
     change = coordinator.catalog.transaction()
-    change._put(msgspec.structs.replace(role, verifier=str(Verifier.of(password))))
+    change.put(msgspec.structs.replace(role, verifier=str(Verifier.of(password))))
     await coordinator.catalog_commits.commit(Write({}), CatalogChange(change))
