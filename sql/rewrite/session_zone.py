@@ -182,6 +182,10 @@ def _cast(zone: _Zone, call: Call) -> Scalar:
         return _as(zone.text(arg), target, context)
     if other == "timestamptz" and name in ("timestamp", "date"):
         return _as(zone.moment(_as(arg, _of_kind(source, TIMESTAMP))), target, context)
+    if other == "timetz" and target.element is not None and name != "timetz":
+        raise FeatureNotSupported(
+            "casts to arrays of timetz are not supported in another time zone than UTC"
+        )
     if other == "timetz" and name in ("time", "timestamptz"):
         return zone.call(f"timetz_of_{name}", (arg,), target)
     if other == "timetz" and name in STRINGS:

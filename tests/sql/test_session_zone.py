@@ -125,6 +125,8 @@ INDEPENDENT = {
     "subtract(timestamptz,timestamptz)",
     "isfinite(timestamptz)",
     "_overlaps(timestamptz,timestamptz,timestamptz,timestamptz)",
+    "add(date,timetz)",
+    "add(timetz,date)",
     "tstzrange(timestamptz,timestamptz)",
     "tstzrange(timestamptz,timestamptz,text)",
     *(f"range_contains({ranges},timestamptz)" for ranges in ("tstzrange", "tstzmultirange")),
@@ -151,6 +153,7 @@ ZONED = (
     *("timezone(text,", "timestamptz_", "add(text,", "subtract(text,", "age(text,"),
     *("generate_series(text,", "extract(text,text,", "date_part(text,text,"),
     *("to_char(text,", "to_timestamp(text,text,text"),
+    "timetz_of_",
 )
 # Of any type, without printing it as text or a document.
 INDEPENDENT_OF_ANY = {
