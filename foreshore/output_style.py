@@ -29,3 +29,4 @@ class OutputStyle(NamedTuple):
     names: ObjectNames | None = None  # None: they are shown as numbers
     intervals: str = "postgres"  # IntervalStyle
     dates: str = "ISO"  # the style of DateStyle
+    bytes: str = "hex"  # bytea_output

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from zoneinfo import available_timezones
 
+from foreshore import tuning_settings
+from foreshore.calendar import zone_named
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 
 SERVER_VERSION = "15.0"
@@ -55,6 +57,16 @@ def choice(*values: str) -> Kind:
         )
 
     return parse
+
+
+_AMOUNT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*(B|kB|MB|GB|TB)?\Z")
+
+
+def amount(name: str, value: str) -> str:
+    """Take a number, or a size with its unit."""
+    if _AMOUNT.match(value.strip()) is None:
+        raise _invalid(name, value)
+    return value.strip()
 
 
 def integer(low: int, high: int) -> Kind:
@@ -147,23 +159,32 @@ def encoding(name: str, value: str) -> str:
 
 
 _ZONES = {zone.lower(): zone for zone in available_timezones()}
-_OFFSET = re.compile(r"([+-]?)(\d{1,2})(?::?(\d{2}))?\Z")
+_HOURS = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)\Z")
+_CLOCK = re.compile(r"([+-]?)(\d{1,3}):([0-5]\d)\Z")
 
 
 def timezone(name: str, value: str) -> str:
-    """Take a zone of the IANA data base, or hours east of Greenwich as PostgreSQL shows them."""
+    """Take a zone of the IANA data base, or hours east of Greenwich as PostgreSQL shows them.
+
+    `UTC+3`, `<-03>+03` and `+03:00` count westwards, as in PostgreSQL and POSIX.
+    """
     word = value.strip()
     if word.lower() in ("default", "local"):
         return "UTC"
     zone = _ZONES.get(word.lower())
     if zone is not None:
         return zone
-    offset = _OFFSET.match(word)
-    if offset is None or int(offset[2]) > 15 or int(offset[3] or 0) > 59:
-        raise _invalid(name, value)
-    return _fixed_zone(
-        (-1 if offset[1] == "-" else 1) * (int(offset[2]) * 60 + int(offset[3] or 0))
-    )
+    if _HOURS.match(word) is not None and abs(float(word)) < 168:
+        return _fixed_zone(round(float(word) * 60))
+    clock = _CLOCK.match(word)
+    if clock is not None and int(clock[2]) < 168:  # westwards, as in POSIX
+        minutes = int(clock[2]) * 60 + int(clock[3])
+        return _fixed_zone(minutes if clock[1] == "-" else -minutes)
+    try:
+        zone_named(word)
+    except InvalidParameterValue:
+        raise _invalid(name, value) from None
+    return word
 
 
 def _fixed_zone(minutes: int) -> str:
@@ -195,10 +216,11 @@ class Variable:
     fixed: bool = False
 
 
+NO_EFFECT = "Has no effect; it tunes PostgreSQL."
 _ALL = (
     Variable("application_name", text, "", "Sets the application name.", report=True),
     Variable("auto_route_catalog_queries", boolean, "on"),
-    Variable("bytea_output", choice("hex"), "hex", "Sets the output format for bytea."),
+    Variable("bytea_output", choice("hex", "escape"), "hex", "Sets the output format for bytea."),
     Variable("client_encoding", encoding, "UTF8", "Sets the client's encoding.", report=True),
     Variable("client_min_messages", choice(*_MESSAGES), "notice"),
     Variable("cluster", text, "quickstart", "Sets the cluster that answers queries."),
@@ -272,6 +294,18 @@ _ALL = (
     Variable("transaction_deferrable", boolean, "off"),
     Variable("welcome_message", boolean, "on"),
     Variable("xmloption", choice("content", "document"), "content"),
+    *(
+        Variable(name, boolean, "off" if name in tuning_settings.OFF else "on", NO_EFFECT)
+        for name in tuning_settings.SWITCHES
+    ),
+    *(
+        Variable(name, amount, default, NO_EFFECT)
+        for name, default in tuning_settings.NUMBERS.items()
+    ),
+    *(
+        Variable(name, choice(*words), words[0], NO_EFFECT)
+        for name, words in tuning_settings.CHOICES.items()
+    ),
 )
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
 VARIABLES: Mapping[str, Variable] = {each.name.lower(): each for each in _ALL}

@@ -191,7 +191,15 @@ def _parse_bytea(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
 
 def _format_bytea(datum: Datum, type: SqlType, style: OutputStyle) -> str:
     assert isinstance(datum, bytes), datum
-    return "\\x" + datum.hex()
+    return escaped_bytes(datum) if style.bytes == "escape" else "\\x" + datum.hex()
+
+
+def escaped_bytes(data: bytes) -> str:
+    r"""Return bytes with those that are no printable ASCII as `\ooo`, and `\\`."""
+    return "".join(
+        "\\\\" if byte == 92 else chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
+        for byte in data
+    )
 
 
 def _parse_uuid(text: str, type: SqlType, zone: str, now: int | None) -> bytes:

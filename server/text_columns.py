@@ -255,6 +255,8 @@ def _nulls_of(column: pa.Array, texts: Texts) -> Texts:
 
 
 def _bytea(column: pa.Array, type: SqlType, style: OutputStyle) -> Texts:
+    if style.bytes == "escape":
+        return _one_by_one(column, type, style)
     texts = pc.binary_join_element_wise(pa.scalar("\\x"), hex_texts(column), pa.scalar(""))
     return _nulls_of(column, texts)
 

@@ -152,6 +152,7 @@ class Session:
                 int(self.variables["extra_float_digits"]),
                 intervals=self.variables["intervalstyle"],
                 dates=self.variables["datestyle"].partition(",")[0],
+                bytes=self.variables["bytea_output"],
             )
             self._style = (self.variables.version, style)
         if not names:

@@ -5,11 +5,11 @@ A row is not a scalar (`row_values.py`), so it is made an object of its columns 
 
 from typing import TYPE_CHECKING
 
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.columns import type_of
 from foreshore.expr.ir import Call, Case, Literal, Scalar
 from foreshore.sql import ast
-from foreshore.sql.bind.coerce import to_known
+from foreshore.sql.bind.coerce import coerce, to_known
 from foreshore.sql.bind.records import as_row, as_scalar
 from foreshore.sql.bind.row_values import RowValue
 from foreshore.types import BOOL, JSON, JSONB, TEXT
@@ -40,6 +40,8 @@ def bind_arguments(
     first = values[0] if values else None
     if name in _OF_ROW and len(values) == 1 and isinstance(first, RowValue):
         return (row_as_json(binder, first, _OF_ROW[name]),), True
+    if name == "row_to_json" and len(values) == 2 and isinstance(first, RowValue):
+        return (_in_lines(binder, row_as_json(binder, first, "json"), values[1], args[1].at),), True
     kind = _WITHIN.get(name)
     scalars: list[Scalar] = []
     for value in values:
@@ -50,6 +52,19 @@ def bind_arguments(
             value = row_as_json(binder, value, kind)
         scalars.append(value)
     return tuple(scalars), False
+
+
+def _in_lines(
+    binder: "ExpressionBinder", document: Scalar, pretty: Scalar | RowValue, at: int
+) -> Scalar:
+    """Return a document with a line for each column where `pretty` holds."""
+    assert not isinstance(pretty, RowValue)
+    wanted = coerce(binder.planning, pretty, BOOL, "implicit", at)
+    if wanted is None:
+        raise DatatypeMismatch("argument of row_to_json must be type boolean", position=at + 1)
+    lines = Call("json_in_lines(json)", (document,), JSON)
+    plain = Case(((Call("is_not_null", (wanted,), BOOL), document),), Literal(None, JSON), JSON)
+    return Case(((wanted, lines),), plain, JSON)
 
 
 def _whole(value: Scalar | RowValue, arg: ast.Expression) -> Scalar | RowValue:

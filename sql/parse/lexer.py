@@ -14,7 +14,8 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token as SqlglotToken
 from sqlglot.tokens import TokenType
 
-from foreshore.errors import SyntaxError_
+from foreshore.bits import parse_bits
+from foreshore.errors import InvalidTextRepresentation, SyntaxError_
 from foreshore.sql.parse import dialect
 
 # Kinds of token.
@@ -77,6 +78,7 @@ def tokenize(
     try:
         found = _tokens_around(text, gaps) if gaps else dialect.tokenize(text)
     except TokenError:
+        _check_bits(text)
         raise _unterminated(text) from None
     tokens: list[Token] = []
     for token in found:
@@ -131,6 +133,18 @@ def _trailing_junk(text: str, start: int, end: int) -> SyntaxError_:
     return SyntaxError_(
         f'trailing junk after numeric literal at or near "{text[start:end]}"', position=start + 1
     )
+
+
+def _check_bits(text: str) -> None:
+    """Raise the error of the first bit string constant with a wrong digit, if there is one."""
+    for match in _QUOTED.finditer(text):
+        mark = match.start() - 1
+        if match.lastgroup == "string" and text[max(mark, 0)] in "bBxX" and match["string"]:
+            try:
+                parse_bits(text[mark] + text[match.start() + 1 : match.end() - 1])
+            except InvalidTextRepresentation as error:
+                error.position = mark + 1
+                raise
 
 
 def fold(word: str) -> str:

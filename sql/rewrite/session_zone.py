@@ -54,6 +54,9 @@ class SessionZone:
                     "conversion between text and ranges of timestamptz is not supported in"
                     " another time zone than UTC"
                 )
+        if call.function in ZONED_PATHS:
+            self.was_used = True
+            return call if self.is_utc else _with_zone(_Zone(self.name), call)
         if not any(has_moments(type) or _has_clocks(type) for type in types):
             return call
         rule = RULES.get(call.function.replace("_total(", "("))
@@ -240,6 +243,13 @@ def _shown(form: str) -> Rule:
     return rule
 
 
+# Paths into documents whose moments of a zone compare with local ones.
+ZONED_PATHS = frozenset(
+    f"jsonb_path_{name}_tz({args})"
+    for name in ("exists", "match", "query", "query_array", "query_first")
+    for args in ("jsonb,jsonpath", "jsonb,jsonpath,jsonb", "jsonb,jsonpath,jsonb,bool")
+)
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
         (
@@ -276,6 +286,8 @@ RULES: dict[str, Rule] = {
         (
             "format(text,any)",
             "concat(any)",
+            "quote_literal(anyelement)",
+            "quote_nullable(anyelement)",
             "concat_ws(text,any)",
             "concatenate(text,anynonarray)",
             "concatenate(anynonarray,text)",
@@ -288,7 +300,12 @@ RULES: dict[str, Rule] = {
         (
             *("to_jsonb(anyelement)", "jsonb_build_object(any)", "jsonb_build_array(any)"),
             *("to_json(anyelement)", "json_build_object(any)", "json_build_array(any)"),
-            *("array_to_json(anyarray)", "json_member(any,any)", "_json_of_row(any)"),
+            *(
+                "array_to_json(anyarray)",
+                "array_to_json(anyarray,bool)",
+                "json_member(any,any)",
+                "_json_of_row(any)",
+            ),
             "jsonb_member(any,any)",
         ),
         _shown("timestamptz_json_text"),

@@ -17,7 +17,7 @@ from foreshore.settings import split_names
         ("client_encoding", "'utf-8'", "UTF8"),
         ("TimeZone", "europe/berlin", "Europe/Berlin"),
         ("TIME ZONE", "+2", "<+02>-02"),
-        ("timezone", "-3:30", "<-03:30>+03:30"),
+        ("timezone", "-3:30", "<+03:30>-03:30"),
         ("standard_conforming_strings", "on", "on"),
         ("extra_float_digits", "3", "3"),
         ("row_security", "f", "off"),

@@ -24,6 +24,7 @@ from foreshore.expr.functions.spreads import SPREADS
 from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar
 from foreshore.ranges import BOUNDS, multirange_of
 from foreshore.types import (
+    BIT,
     BIT_TYPES,
     BOOL,
     BYTEA,
@@ -323,15 +324,17 @@ def _json_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
 
 
 def _bits(operator: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
-    """Bits of integers combined, over the array of the values."""
+    """Bits of integers or strings of bits combined, over the array of the values."""
 
     def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
         (type,) = types
-        if type.name not in INTEGERS:
+        if type.name in BIT_TYPES:
+            type = BIT
+        elif type.name not in INTEGERS:
             return None
         core = Aggregate("array_agg", (Column(0, type),), array_of(type))
         finish = Call(f"bits_{operator}({type.name}[])", (Column(0, core.type),), type)
-        return ResolvedAggregate(types, type, (core,), finish)
+        return ResolvedAggregate((type,), type, (core,), finish)
 
     return resolve
 

@@ -12,7 +12,9 @@ from foreshore.expr.functions.rows import fail, mapped, rowwise
 _WIDTHS = {"int4": 32, "int8": 64}
 
 
-def _combined(word: str, compute: Callable[[int, int], int]) -> Callable[[bytes, bytes], bytes]:
+def combined_bits(word: str, compute: Callable[[int, int], int]) -> Callable[[bytes, bytes], bytes]:
+    """Return the function that combines two strings of bits, which have one length."""
+
     def combine(a: bytes, b: bytes) -> bytes:
         x, y = bits_of(a), bits_of(b)
         if len(x) != len(y):
@@ -134,7 +136,7 @@ for _name, _word, _compute in (
     ("#", "XOR", lambda x, y: x ^ y),
 ):
     declare(
-        *(_name, "bit bit", "bit", mapped(_combined(_word, _compute))),
+        *(_name, "bit bit", "bit", mapped(combined_bits(_word, _compute))),
         stem=f"bits_{_word.lower()}",
         fallible=True,
     )

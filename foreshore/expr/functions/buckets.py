@@ -90,7 +90,7 @@ def _of_thresholds(types: Signature, operands: pa.Array, thresholds: pa.Array) -
     )
 
 
-declare("width_bucket", "anyelement anyarray", "int4", _of_thresholds, fallible=True)
+declare("width_bucket", "anycompatible anycompatiblearray", "int4", _of_thresholds, fallible=True)
 declare("width_bucket", "float8 float8 float8 int4", "int4", mapped(_between), fallible=True)
 declare("width_bucket", "numeric numeric numeric int4", "int4", mapped(_exactly), fallible=True)
 declare("width_bucket", "number number number int4", "int4", rows_of(_of_numbers), fallible=True)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.errors import data_error
+from foreshore.expr.functions.bit_strings import combined_bits
 from foreshore.expr.functions.function import BY_KEY, Outcome, Signature, declare, hidden
 from foreshore.expr.functions.jsontext import dumps, loads
 from foreshore.expr.functions.rows import fail, mapped
@@ -63,7 +64,18 @@ def _object(keys: Sequence[str | None], values: Sequence[str | None]) -> str:
     return dumps(dict(zip(keys, values, strict=True)))
 
 
+def _of_bits(name: str) -> Callable[[Sequence[bytes | None]], bytes | None]:
+    kernel = combined_bits(name.upper(), getattr(operator, f"{name}_" if name != "xor" else "xor"))
+
+    def compute(values: Sequence[bytes | None]) -> bytes | None:
+        known = [value for value in values if value is not None]
+        return reduce(kernel, known) if known else None
+
+    return compute
+
+
 for _name in ("and", "or", "xor"):
+    hidden(f"bits_{_name}(bit[])", "bit[]", "bit", mapped(_of_bits(_name)), fallible=True)
     _combine = _combined(getattr(operator, f"{_name}_" if _name != "xor" else "xor"))
     for _t in ("int2", "int4", "int8"):
         hidden(f"bits_{_name}({_t}[])", f"{_t}[]", _t, mapped(_combine))

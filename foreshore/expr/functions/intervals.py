@@ -14,7 +14,7 @@ from foreshore.expr.functions.function import (
     hidden,
 )
 from foreshore.expr.functions.interval_columns import by_columns, negated, scaled, sum_of
-from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, collect
+from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, collect, fail
 from foreshore.expr.functions.temporal import (
     DAY,
     HOUR,
@@ -121,6 +121,8 @@ def _justify_interval(a: Interval) -> Interval:
 def _make_interval(*parts: Any) -> Interval:
     given = [*parts, 0, 0, 0, 0, 0, 0]
     years, months, weeks, days, hours, minutes, seconds = given[:7]
+    if not abs(seconds) < 9.3e12:  # of infinity and NaN, too
+        raise fail("22008", "interval out of range")
     micros = hours * HOUR + minutes * MINUTE + int(np.rint(seconds * 1e6))
     return checked_interval(years * 12 + months, weeks * 7 + days, micros)
 

@@ -159,29 +159,29 @@ def _variadic_path(show: Callable[[Any], str | None]) -> Kernel:
 declare("jsonb_extract_path", "jsonb text", "jsonb", _variadic_path(as_json), variadic=True)
 declare("jsonb_extract_path_text", "jsonb text", "text", _variadic_path(as_text), variadic=True)
 declare(
-    "@>",
+    "@> jsonb_contains",
     "jsonb jsonb",
     "bool",
     mapped(lambda a, b: _contains(loads(a), loads(b), top=True)),
     stem="json_contains",
 )
 declare(
-    "<@",
+    "<@ jsonb_contained",
     "jsonb jsonb",
     "bool",
     mapped(lambda a, b: _contains(loads(b), loads(a), top=True)),
     stem="json_contained",
 )
-declare("?", "jsonb text", "bool", mapped(_exists), stem="json_exists")
+declare("? jsonb_exists", "jsonb text", "bool", mapped(_exists), stem="json_exists")
 declare(
-    "?|",
+    "?| jsonb_exists_any",
     "jsonb text[]",
     "bool",
     mapped(lambda t, keys: any(k is not None and _exists(t, k) for k in keys)),
     stem="json_exists_any",
 )
 declare(
-    "?&",
+    "?& jsonb_exists_all",
     "jsonb text[]",
     "bool",
     mapped(lambda t, keys: all(k is None or _exists(t, k) for k in keys)),

@@ -1,10 +1,13 @@
-"""Changes of jsonb documents: ||, -, #-, jsonb_set, jsonb_insert, jsonb_strip_nulls."""
+"""Changes of jsonb documents: ||, -, #-, jsonb_set and others, jsonb_insert, jsonb_strip_nulls."""
 
+from collections.abc import Callable
 from typing import Any
 
-from foreshore.expr.functions.function import declare
+import pyarrow as pa
+
+from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare
 from foreshore.expr.functions.jsontext import dumps, index_of, loads
-from foreshore.expr.functions.rows import fail, mapped
+from foreshore.expr.functions.rows import collect, fail, mapped
 
 
 def _concatenate(a: str, b: str) -> str:
@@ -121,6 +124,45 @@ def _set(text: str, path: Any, new: str, create: bool = True) -> str:
     return dumps(_changed(document, list(path), 0, loads(new), create=create))
 
 
+_NULL_TREATMENTS = ("raise_exception", "use_json_null", "delete_key", "return_target")
+
+
+def _set_lax(
+    text: str | None,
+    path: Any,
+    new: str | None,
+    create: bool | None = True,
+    treatment: str | None = "use_json_null",
+) -> str | None:
+    """Return jsonb_set, with a NULL of SQL as new value treated as `treatment` says."""
+    if text is None or path is None or create is None:
+        return None
+    if treatment not in _NULL_TREATMENTS:
+        words = ", ".join(f'"{word}"' for word in ("delete_key", "return_target", "use_json_null"))
+        raise fail("22023", f'null_value_treatment must be {words}, or "raise_exception"')
+    if new is not None:
+        return _set(text, path, new, create)
+    match treatment:
+        case "raise_exception":
+            raise fail("22004", "JSON value must not be null")
+        case "use_json_null":
+            return _set(text, path, "null", create)
+        case "delete_key":
+            return _delete_path(text, path)
+        case _:
+            return text
+
+
+def _of_nulls(compute: Callable[..., Any]) -> Kernel:
+    """Return the kernel that applies `compute` to each row, NULLs included."""
+
+    def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
+        rows = zip(*(array.to_pylist() for array in arrays), strict=True)
+        return collect(types, lambda row: compute(*row), ((row,) for row in rows))
+
+    return kernel
+
+
 def _insert(text: str, path: Any, new: str, after: bool = False) -> str:
     document = loads(text)
     if not isinstance(document, dict | list):
@@ -138,13 +180,38 @@ def _strip_nulls(value: Any) -> Any:
     return value
 
 
-declare("||", "jsonb jsonb", "jsonb", mapped(_concatenate), stem="concatenate")
-declare("-", "jsonb text", "jsonb", mapped(_delete_key), stem="json_delete", fallible=True)
-declare("-", "jsonb text[]", "jsonb", mapped(_delete_keys), stem="json_delete", fallible=True)
-declare("-", "jsonb int4", "jsonb", mapped(_delete_index), stem="json_delete", fallible=True)
-declare("#-", "jsonb text[]", "jsonb", mapped(_delete_path), stem="json_delete_path", fallible=True)
+declare("|| jsonb_concat", "jsonb jsonb", "jsonb", mapped(_concatenate), stem="concatenate")
+declare(
+    "- jsonb_delete", "jsonb text", "jsonb", mapped(_delete_key), stem="json_delete", fallible=True
+)
+declare(
+    "- jsonb_delete",
+    "jsonb text[]",
+    "jsonb",
+    mapped(_delete_keys),
+    stem="json_delete",
+    fallible=True,
+)
+declare(
+    "- jsonb_delete",
+    "jsonb int4",
+    "jsonb",
+    mapped(_delete_index),
+    stem="json_delete",
+    fallible=True,
+)
+declare(
+    "#- jsonb_delete_path",
+    "jsonb text[]",
+    "jsonb",
+    mapped(_delete_path),
+    stem="json_delete_path",
+    fallible=True,
+)
 declare("jsonb_set", "jsonb text[] jsonb", "jsonb", mapped(_set), fallible=True)
 declare("jsonb_set", "jsonb text[] jsonb bool", "jsonb", mapped(_set), fallible=True)
 declare("jsonb_insert", "jsonb text[] jsonb", "jsonb", mapped(_insert), fallible=True)
 declare("jsonb_insert", "jsonb text[] jsonb bool", "jsonb", mapped(_insert), fallible=True)
 declare("jsonb_strip_nulls", "jsonb", "jsonb", mapped(lambda t: dumps(_strip_nulls(loads(t)))))
+for _args in ("jsonb text[] jsonb", "jsonb text[] jsonb bool", "jsonb text[] jsonb bool text"):
+    declare("jsonb_set_lax", _args, "jsonb", _of_nulls(_set_lax), strict=False, fallible=True)

@@ -8,6 +8,7 @@ errors. An error within a condition makes it unknown.
 
 import math
 from collections.abc import Iterator
+from datetime import tzinfo
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, cast
 
@@ -30,14 +31,21 @@ _ARITHMETIC = {
 MOST_STEPS = 1_000_000  # some seconds
 
 
-def items_of(path: Path, document: Any, variables: dict[str, Any]) -> Iterator[Any]:
-    """Yield the items of `path`; raises Failure."""
-    return _Run(path, document, variables).items(path.root, document)
+def items_of(
+    path: Path, document: Any, variables: dict[str, Any], zone: tzinfo | None = None
+) -> Iterator[Any]:
+    """Yield the items of `path`; raises Failure.
+
+    In a `zone` moments of a zone and local ones compare; without one that is an error.
+    """
+    return _Run(path, document, variables, zone).items(path.root, document)
 
 
-def any_items(path: Path, document: Any, variables: dict[str, Any]) -> bool:
+def any_items(
+    path: Path, document: Any, variables: dict[str, Any], zone: tzinfo | None = None
+) -> bool:
     """Return whether there are items; in strict mode all are computed, as one may fail."""
-    return _Run(path, document, variables).has_items(path.root, document)
+    return _Run(path, document, variables, zone).has_items(path.root, document)
 
 
 _NONE = object()
@@ -65,7 +73,10 @@ def type_name(value: Any) -> str:
 class _Run:
     """The evaluation of one path over one document."""
 
-    def __init__(self, path: Path, document: Any, variables: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path, document: Any, variables: dict[str, Any], zone: tzinfo | None
+    ) -> None:
+        self.zone = zone
         self.lax = not path.strict
         self.root = document
         self.variables = variables
@@ -374,7 +385,7 @@ class _Run:
         found = unknown = False
         for left in lefts:
             for right in rights:
-                holds = _tested(node, left, right)
+                holds = _tested(node, left, right, self.zone)
                 if holds is None:
                     if not self.lax:
                         return None
@@ -392,9 +403,9 @@ def _must_be_unknown(failure: Failure) -> None:
         raise failure
 
 
-def _tested(node: Node, left: Any, right: Any) -> bool | None:
+def _tested(node: Node, left: Any, right: Any, zone: tzinfo | None) -> bool | None:
     if node.kind in COMPARISONS:
-        return _compare(node.kind, left, right)
+        return _compare(node.kind, left, right, zone)
     if not isinstance(left, str):
         return None
     if node.kind == "starts with":
@@ -417,7 +428,7 @@ def _about_newlines(pattern: str, flags: str, text: str) -> str:
     return "" if "s" in flags else "n"
 
 
-def _compare(operator: str, left: Any, right: Any) -> bool | None:
+def _compare(operator: str, left: Any, right: Any, zone: tzinfo | None) -> bool | None:
     kinds = (type_name(left), type_name(right))
     moments = isinstance(left, Moment) and isinstance(right, Moment)
     if kinds[0] != kinds[1] and not moments:
@@ -427,7 +438,7 @@ def _compare(operator: str, left: Any, right: Any) -> bool | None:
     if left is None:
         order = 0
     elif moments:
-        found = compared(left, right)
+        found = compared(left, right, zone)
         if found is None:
             return None
         order = found

@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from typing import Any
 
+from foreshore import calendar
 from foreshore.expr.functions.rows import fail
 
 _ISO = re.compile(
@@ -89,15 +90,26 @@ def _moment(found: re.Match[str]) -> Moment:
     return Moment(kind + ("tz" if zone else ""), at)
 
 
-def compared(a: Moment, b: Moment) -> int | None:
+def _in_zone(moment: Moment, zone: tzinfo) -> Moment:
+    """Return a local moment as one of `zone`; one of a zone is unchanged."""
+    if moment.at.tzinfo is not None:
+        return moment
+    micros = (moment.at - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    offset = timezone(timedelta(seconds=calendar.local_offset(zone, micros)))
+    return Moment(moment.kind, moment.at.replace(tzinfo=offset))
+
+
+def compared(a: Moment, b: Moment, zone: tzinfo | None = None) -> int | None:
     """Return how two moments compare, None if they do not; raises Failure.
 
-    A moment of a zone and one without compare only in a session's zone, which paths do not have.
+    A moment of a zone and one without compare only in a session's `zone`.
     """
     is_time = a.kind in ("time", "timetz")
     if is_time != (b.kind in ("time", "timetz")):
         return None
     if (a.at.tzinfo is None) != (b.at.tzinfo is None):
+        if zone is not None:
+            return compared(_in_zone(a, zone), _in_zone(b, zone))
         plain, zoned = (a, b) if a.at.tzinfo is None else (b, a)
         raise fail(
             "0A000",

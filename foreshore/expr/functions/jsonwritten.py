@@ -248,6 +248,19 @@ def _to_json(types: Signature, a: pa.Array) -> Outcome:
     return pa.array(written(a, types.args[0]), pa.string())
 
 
+def _in_lines(text: str) -> str:
+    """Return a document with each member or item of its outermost level on a line."""
+    parts = [part if key is None else f"{quote_json(key)}:{part}" for key, part in _parts(text)]
+    return text[0] + ",\n ".join(parts) + text[-1]
+
+
+def _array_in_lines(types: Signature, a: pa.Array, pretty: pa.Array) -> Outcome:
+    documents = zip(written(a, types.args[0]), pretty.to_pylist(), strict=True)
+    return pa.array(
+        [None if d is None else _in_lines(d) if lines else d for d, lines in documents], pa.string()
+    )
+
+
 def _object_of(keys: Sequence[Any], items: Sequence[Any]) -> str:
     members = (f"{quote_json(str(k))} : {_or_null(v)}" for k, v in zip(keys, items, strict=True))
     return "{" + ", ".join(members) + "}"
@@ -379,6 +392,9 @@ declare(
 )
 declare("to_json", "anyelement", "json", _to_json)
 declare("array_to_json", "anyarray", "json", _to_json)
+for _t in ("anyarray", "anyshaped"):
+    declare("array_to_json", f"{_t} bool", "json", _array_in_lines)
+declare_hidden("json_in_lines(json)", "json", "json", mapped(_in_lines))
 declare("json_object", "text[]", "json", mapped(_object_of_texts), fallible=True)
 declare("json_object", "text[] text[]", "json", mapped(_object_of_pairs), fallible=True)
 declare("array_to_json", "anyshaped", "json", _to_json)

@@ -3,6 +3,8 @@
 import hashlib
 import hmac
 from collections.abc import Callable
+from struct import Struct
+from typing import Any
 
 from foreshore.expr.functions.function import declare
 from foreshore.expr.functions.rows import fail, mapped
@@ -132,5 +134,24 @@ for _name in ("sha224", "sha384", "sha512"):
 for _t in ("text", "bytea"):
     declare("digest", f"{_t} text", "bytea", mapped(_digest), fallible=True)
     declare("hmac", f"{_t} {_t} text", "bytea", mapped(_hmac), fallible=True)
+
+
+def _convert(data: bytes, source: str, destination: str) -> bytes:
+    return _convert_to(_convert_from(data, source), destination)
+
+
+declare("convert", "bytea name name", "bytea", mapped(_convert), fallible=True)
 declare("convert_from", "bytea name", "text", mapped(_convert_from), fallible=True)
 declare("convert_to", "text name", "bytea", mapped(_convert_to), fallible=True)
+
+
+def _sent(format: str) -> Callable[[Any], bytes]:
+    return Struct(format).pack
+
+
+for _t, _format in (
+    *(("int2", "!h"), ("int4", "!i"), ("int8", "!q"), ("float4", "!f"), ("float8", "!d")),
+    ("bool", "!?"),
+):
+    declare(f"{_t}send", _t, "bytea", mapped(_sent(_format)))
+declare("textsend", "text", "bytea", mapped(str.encode))

@@ -347,6 +347,61 @@ declare(
 )
 
 
+_SEPARATOR = '"'
+MOST_SEARCHED = 4_000  # of a text that substring(... SIMILAR ...) searches, in quadratic time
+
+
+def _parted(pattern: str, escape: str) -> list[str]:
+    """Return the parts between the separators, an escape and a double quote, of a pattern."""
+    parts, at, start = [], 0, 0
+    while at < len(pattern):
+        if escape and pattern[at] == escape:
+            if pattern[at + 1 : at + 2] == _SEPARATOR:
+                parts.append(pattern[start:at])
+                start = at + 2
+            at += 1
+        at += 1
+    return [*parts, pattern[start:]]
+
+
+def _substring_similar(text: str, pattern: str, escape: str) -> str | None:
+    """Return the part of `text` between the separators: the first part is as short as can be."""
+    if len(escape) > 1:
+        raise fail("22025", "invalid escape string")
+    parts = _parted(pattern, escape)
+    if len(parts) > 3:
+        raise fail(
+            "2200C",
+            "SQL regular expression may not contain more than two escape-double-quote separators",
+        )
+    before, middle, after = (
+        compile_regex(similar_to_escape(part, escape))
+        for part in (
+            [*parts, ""] if len(parts) == 2 else parts if len(parts) == 3 else ["", *parts, ""]
+        )
+    )
+    if len(parts) == 1:
+        return text if matching(middle, text).matches() else None
+    if len(text) > MOST_SEARCHED:
+        raise fail("54000", f"substring by a pattern takes at most {MOST_SEARCHED} characters")
+    size = len(text)
+    ends = [at for at in range(size, -1, -1) if matching(after, text[at:]).matches()]
+    for start in range(size + 1):
+        if not matching(before, text[:start]).matches():
+            continue
+        for end in ends:
+            if end >= start and matching(middle, text[start:end]).matches():
+                return text[start:end]
+    return None
+
+
+declare(
+    *("substring", "text text text", "text", rows_of(_substring_similar)),
+    stem="substring_similar",
+    fallible=True,
+)
+
+
 def _all_matches(text: str, pattern: str, flags: str = "") -> tuple[tuple[str | None, ...], ...]:
     regex = compile_regex(pattern, flags_of(flags))
     found = matching(regex, text)

@@ -405,9 +405,17 @@ declare("lpad", "text int4", "text", mapped(_pad(True)), fallible=True)
 declare("lpad", "text int4 text", "text", mapped(_pad(True)), fallible=True)
 declare("rpad", "text int4", "text", mapped(_pad(False)), fallible=True)
 declare("rpad", "text int4 text", "text", mapped(_pad(False)), fallible=True)
+
+
+def _stripped_bytes(side: str) -> Callable[[bytes, bytes], bytes]:
+    strip = {"both": bytes.strip, "left": bytes.lstrip, "right": bytes.rstrip}[side]
+    return lambda data, octets: strip(data, octets) if octets else data
+
+
 for _name, _side in (("btrim", "both"), ("ltrim", "left"), ("rtrim", "right")):
     declare(_name, "text", "text", mapped(_strip(_side)))
     declare(_name, "text text", "text", mapped(_strip(_side)))
+    declare(_name, "bytea bytea", "bytea", mapped(_stripped_bytes(_side)))
 declare(
     "replace",
     "text text text",
@@ -456,6 +464,19 @@ declare(
     "text",
     "text",
     lambda types, a: pa.array(["NULL" if t is None else quote_literal(t) for t in a.to_pylist()]),
+    strict=False,
+)
+
+
+def _quoted_values(types: Signature, a: pa.Array) -> Outcome:
+    texts = text_of(a, types.args[0])
+    return pa.array([None if t is None else quote_literal(t) for t in texts], pa.string())
+
+
+declare("quote_literal", "anyelement", "text", _quoted_values)
+declare(
+    *("quote_nullable", "anyelement", "text"),
+    lambda types, a: _quoted_values(types, a).fill_null("NULL"),
     strict=False,
 )
 declare("encode", "bytea text", "text", mapped(encode), fallible=True)

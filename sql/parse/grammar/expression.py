@@ -50,6 +50,14 @@ _SQL_VALUES = frozenset(
 _WITH_PRECISION = frozenset(("current_time", "current_timestamp", "localtime", "localtimestamp"))
 
 
+_NORMAL_FORMS = ("nfc", "nfd", "nfkc", "nfkd")
+_XML = frozenset(
+    """
+    xmlconcat xmlelement xmlexists xmlforest xmlparse xmlpi xmlroot xmlserialize xmltable
+    """.split()
+)
+
+
 class OperatorParser(TypeParser):
     """Parse operators, from loosest to tightest."""
 
@@ -211,6 +219,8 @@ class OperatorParser(TypeParser):
                 return None
             self._advance()
             return self._range(left, True, token)
+        if word == "similar" and self._next and self._next.text.lower() != "to":
+            return None  # substring(text SIMILAR pattern ESCAPE escape)
         if word in ("between", "in", "like", "ilike", "similar") and level <= RANGE:
             return self._range(left, False, token)
         if word == "overlaps" and level <= RANGE and isinstance(left, exp.Tuple | RowOf):
@@ -247,6 +257,11 @@ class OperatorParser(TypeParser):
         for what in ("null", "true", "false", "unknown"):
             if self._take(what):
                 return located(exp.Is(this=left, what=what, negated=negated), token)
+        form = self._field(_NORMAL_FORMS)
+        if self._take("normalized"):
+            args = [left, located(exp.Literal.string(form or "nfc"), token)]
+            call = located(KeywordCall(this="is_normalized", expressions=args), token)
+            return located(exp.Not(this=call), token) if negated else call
         self.fail(self._curr)
 
     def _range(self, left: exp.Expr, negated: bool, token: Token) -> exp.Expr:
@@ -302,7 +317,10 @@ class ExpressionParser(OperatorParser):
     }
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         word.upper(): lambda self, word=word: self._keyword_call(word)
-        for word in ("cast", "extract", "substring", "position", "trim", "overlay")
+        for word in (
+            *("cast", "extract", "substring", "position", "trim", "overlay", "normalize"),
+            *_XML,
+        )
     }
 
     def _parse_type(
@@ -507,6 +525,10 @@ class ExpressionParser(OperatorParser):
                 args = [self._need(OTHER), needle]
             case "substring":
                 args = self._substring(token)
+            case "normalize":
+                args = self._normalize()
+            case _ if word in _XML:
+                self.unsupported("type xml", token.start)
             case "overlay":
                 args = [self._need(0)]
                 if self._take("placing"):
@@ -541,6 +563,16 @@ class ExpressionParser(OperatorParser):
             return [*args, self._need(0)]
         while self._match(TokenType.COMMA):
             args.append(self._need(0))
+        return args
+
+    def _normalize(self) -> list[exp.Expr]:
+        args = [self._need(0)]
+        if self._match(TokenType.COMMA):
+            form = self._curr
+            if form and self._field(_NORMAL_FORMS):
+                args.append(located(exp.Literal.string(form.text), form))
+            else:
+                args.append(self._need(0))
         return args
 
     def _trim(self) -> tuple[str, list[exp.Expr]]:
