@@ -175,11 +175,11 @@ def timezone(name: str, value: str) -> str:
     if zone is not None:
         return zone
     if _HOURS.match(word) is not None and abs(float(word)) < 168:
-        return _fixed_zone(round(float(word) * 60))
+        return fixed_zone(round(float(word) * 60))
     clock = _CLOCK.match(word)
     if clock is not None and int(clock[2]) < 168:  # westwards, as in POSIX
         minutes = int(clock[2]) * 60 + int(clock[3])
-        return _fixed_zone(minutes if clock[1] == "-" else -minutes)
+        return fixed_zone(minutes if clock[1] == "-" else -minutes)
     try:
         zone_named(word)
     except InvalidParameterValue:
@@ -187,7 +187,8 @@ def timezone(name: str, value: str) -> str:
     return word
 
 
-def _fixed_zone(minutes: int) -> str:
+def fixed_zone(minutes: int) -> str:
+    """Return the zone that is so many minutes east of Greenwich, as PostgreSQL shows it."""
     hours, rest = divmod(abs(minutes), 60)
     amount = f"{hours:02}" + (f":{rest:02}" if rest else "")
     east, west = ("+", "-") if minutes >= 0 else ("-", "+")

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
+from foreshore.settings import fixed_zone
 from foreshore.sql import ast
 from foreshore.sql.bind.definitions import maintenance
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
@@ -116,7 +117,7 @@ def _transaction(tree: ast.TransactionStatement) -> Plan:
 
 
 def _zone(tree: ast.SetZoneStatement) -> str:
-    """Return an interval east of Greenwich as hours and minutes; raises 22023."""
+    """Return the zone of an interval east of Greenwich; raises 22023."""
     with located(tree.at):
         value = parse_text(tree.text, SqlType("interval", fields=tree.fields))
     assert isinstance(value, tuple)
@@ -138,7 +139,7 @@ def _zone(tree: ast.SetZoneStatement) -> str:
     minutes, rest = divmod(abs(micros), 60_000_000)
     if rest:
         raise FeatureNotSupported("a time zone with seconds is not supported")
-    return f"{'-' if micros < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
+    return fixed_zone(-minutes if micros < 0 else minutes)
 
 
 def _millis(timeout: str) -> int:

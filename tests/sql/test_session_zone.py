@@ -187,7 +187,8 @@ INDEPENDENT_OF_ANY = {
 # A timestamptz within such values is printed in UTC (docs/known-issues.md).
 PRINTED_IN_UTC = {
     *("cast_record(anyrecord)", "cast_list(anylist)", "cast_map(anymap)", "cast_shaped(anyshaped)"),
-    *("array_to_json(anyshaped)", "array_to_string(anyshaped,text)"),
+    *("array_to_json(anyshaped)", "array_to_json(anyshaped,bool)"),
+    "array_to_string(anyshaped,text)",
     "array_to_string(anyshaped,text,text)",
 }
 
