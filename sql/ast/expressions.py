@@ -35,10 +35,12 @@ class ColumnRef(Syntax):
 
 
 class Star(Syntax):
-    """`*` or `t.*`."""
+    """`*` or `t.*`, without some columns, or with others in their place."""
 
     qualifier: tuple[str, ...]
     at: int
+    excluded: tuple[tuple[str, int], ...] = ()  # names with offsets
+    replaced: tuple[tuple[str, "Expression", int], ...] = ()
 
 
 class Number(Syntax):

@@ -132,6 +132,7 @@ class Select(Syntax):
     windows: tuple[NamedWindow, ...] = ()
     qualify: Expression | None = None
     distinct_groups: bool = False  # GROUP BY DISTINCT
+    groups_all: bool = False  # GROUP BY ALL: by the targets without aggregates
 
 
 class Values(Syntax):

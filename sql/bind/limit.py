@@ -1,9 +1,10 @@
 """Bind LIMIT, OFFSET and FETCH FIRST: how many rows of a query, and with which ties.
 
-A count that is one value of the statement limits the rows (`TopK`). A subquery as count, and WITH
-TIES, become conditions on the numbers that window functions give the rows:
+A count that is one value of the statement limits the rows (`TopK`). A subquery as count, columns of
+rows around, and WITH TIES become conditions on the numbers that window functions give the rows:
 
     LIMIT (SELECT n FROM c)          row_number <= (SELECT n FROM c)
+    LATERAL (... LIMIT t.n)          row_number <= t.n
     FETCH FIRST 3 ROWS WITH TIES     rank <= 3
 """
 
@@ -17,7 +18,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import has_side_effects
-from foreshore.sql.lower.outer_columns import has_subquery
+from foreshore.sql.lower.outer_columns import Scopes, has_subquery
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.scalars import uses_row
 from foreshore.types import BOOL, INT8, TEXT
@@ -35,8 +36,9 @@ def bind_limit(
         raise SyntaxError_("WITH TIES cannot be specified without ORDER BY clause")
     if query.with_ties and query.locks and query.locks[0].wait == "skip":
         raise SyntaxError_("SKIP LOCKED and WITH TIES options cannot be used together")
+    counts = [count for count in (limit, offset) if count is not None]
     numbered = query.with_ties or any(
-        count is not None and has_subquery(count) for count in (limit, offset)
+        has_subquery(count) or Scopes().of_scalar(count) for count in counts
     )
     if numbered and (limit is not None or offset is not None):
         if query.locks:

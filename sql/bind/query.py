@@ -48,6 +48,7 @@ from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import SelectBinder
 from foreshore.sql.bind.sets import UNIT
+from foreshore.sql.bind.stars import order_of_all
 from foreshore.sql.bind.with_clause import common_tables, with_lets
 from foreshore.sql.planning import Planning
 from foreshore.types import INT8, NUMBER, ColumnType, Datum, SqlType, has_one_form
@@ -107,7 +108,7 @@ def _why_not_lockable(select: ast.Select, binder: SelectBinder) -> str | None:
     """Return why the rows of a SELECT are not single rows of its tables, or None if they are."""
     reasons = (
         (select.distinct is not None, "DISTINCT clause"),
-        (bool(select.group_by), "GROUP BY clause"),
+        (bool(select.group_by) or select.groups_all, "GROUP BY clause"),
         (select.having is not None, "HAVING clause"),
         (bool(binder.aggregates.cores), "aggregate functions"),
         (bool(binder.windows.calls), "window functions"),
@@ -139,7 +140,7 @@ def _ordered(
     outputs = tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns))
     extra: list[Scalar] = []
     keys: list[OrderKey] = []
-    for key in query.order_by:
+    for key in order_of_all(query.order_by, len(names)):
         index = output_index(key.expr, names, outputs, "ORDER BY")
         if index is None:
             if not expressions:

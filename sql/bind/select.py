@@ -38,6 +38,7 @@ from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.records import expanded
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.bind.sets import SetCalls, references
+from foreshore.sql.bind.stars import check_star, order_of_all
 from foreshore.sql.bind.window_call import bind_named_windows
 from foreshore.sql.bind.windows import Windows, uses_windows
 from foreshore.sql.planning import Planning, located
@@ -134,7 +135,17 @@ class SelectBinder:
                     "SELECT * with no tables specified is not valid", position=star.at + 1
                 )
             scope, slots = self.scope, self.scope.visible
+        replaced = check_star(star, [slot.name for slot in slots])
+        excluded = {name for name, _ in star.excluded}
         for slot in slots:
+            if slot.name in excluded:
+                continue
+            if slot.name in replaced:
+                binder = self._binder("SELECT", aggregates=True, sets=True, windows=True)
+                self.targets.append(binder.bind(replaced[slot.name]))
+                self.names.append(slot.name)
+                self.offsets.append(at_of(replaced[slot.name]))
+                continue
             self.targets.append(scope.column(slot.index))
             self.names.append(slot.name)
             self.offsets.append(star.at)
@@ -158,6 +169,7 @@ class SelectBinder:
         for i, (scalar, at) in enumerate(zip(self.targets, self.offsets, strict=True)):
             if is_unknown(scalar):
                 self.targets[i] = self._known(scalar, i, wanted, at)
+        order_by = order_of_all(order_by, len(self.targets))
         keys = [self._sort_key(key) for key in order_by]
         ons: list[Scalar] = []
         if isinstance(self.select.distinct, tuple):
@@ -212,7 +224,9 @@ class SelectBinder:
             having = self._binder("HAVING", aggregates=True).condition(select.having)
         sets = expand(select.group_by, self._group_key, distinct=select.distinct_groups)
         aggregates = self.aggregates
-        if not (select.group_by or aggregates.cores or aggregates.has_grouping or having):
+        if select.groups_all:
+            sets = (self._plain_targets(),)
+        elif not (select.group_by or aggregates.cores or aggregates.has_grouping or having):
             return having, others, ons
         self.is_grouped = True
         unique = tuple(dict.fromkeys(key for keys in sets for key in keys))
@@ -265,6 +279,22 @@ class SelectBinder:
             keys=(*grouping.keys, *added),
             sets=tuple((*each, *places) for each in grouping.sets),
         )
+
+    def _plain_targets(self) -> tuple[Scalar, ...]:
+        """Return the targets by which GROUP BY ALL groups, those without aggregates or windows."""
+        keys = tuple(
+            target
+            for target in self.targets
+            if not isinstance(target, Literal)
+            and not self.aggregates.refers(target)
+            and not uses_windows((target,))
+            and not references((target,))
+        )
+        if not keys and not self.aggregates.cores:
+            raise FeatureNotSupported(
+                "GROUP BY ALL of constants is not supported", position=self.select.at + 1
+            )
+        return keys
 
     def _refuse_constants(self, keys: tuple[Scalar, ...]) -> None:
         """Raise 0A000 for a constant that is a key in some of several grouping sets.
@@ -350,7 +380,8 @@ class SelectBinder:
         used = [*self.targets, *(scalar for scalars in others for scalar in scalars)]
         if not references(used):
             return list(others)
-        one_row = not (self.select.group_by if self.is_grouped else self.select.from_)
+        grouped_by = self.select.group_by or self.select.groups_all
+        one_row = not (grouped_by if self.is_grouped else self.select.from_)
         columns = () if one_row else columns_of(self.relation)
         placed = self.sets.join_rows(self.relation, used)
         self.relation = placed.relation

@@ -251,7 +251,13 @@ def _only_expression(query: ast.Query) -> ast.Expression | None:
         return None
     if not isinstance(select, ast.Select) or len(select.targets) != 1:
         return None
-    clauses = (select.from_, select.where, select.group_by, select.having, select.distinct)
+    clauses = (
+        select.from_,
+        select.where,
+        select.group_by or select.groups_all,
+        select.having,
+        select.distinct,
+    )
     if any(clauses) or select.qualify is not None or select.is_table:
         return None
     return select.targets[0].expr

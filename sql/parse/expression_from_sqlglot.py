@@ -89,12 +89,29 @@ class ExpressionConverter(ABC):
         if len(parts) > 1 and not isinstance(parts[0], exp.Identifier):
             return self._column_of(parts)
         if isinstance(parts[-1], exp.Star):
-            return ast.Star(tuple(map(self.name, parts[:-1])), at)
+            return self._star_of(node, tuple(map(self.name, parts[:-1])), at)
+        if len(parts) > 1 and not isinstance(parts[-1], exp.Identifier):
+            return self._call_in_schema(parts[:-1], parts[-1])
         if len(parts) == 1 and isinstance(parts[0], exp.Identifier):
             name = self.name(parts[0])
             if not parts[0].args.get("quoted") and name in NOT_COLUMN:
                 return self.unexpected(parts[0])
         return ast.ColumnRef(tuple(map(self.name, parts)), at)
+
+    def _call_in_schema(self, schema: list[exp.Expr], node: exp.Expr) -> ast.Expression:
+        """Convert a call with OVER, FILTER or WITHIN GROUP, of which the last is outermost."""
+        around, call = None, node
+        while isinstance(call, nodes.Over | exp.Filter | exp.WithinGroup):
+            around, call = call, call.this
+        if around is None or not isinstance(call, exp.Anonymous):
+            return self.unexpected(node)
+        left = schema[0]
+        for part in schema[1:]:
+            left = exp.Dot(this=left, expression=part)
+        dot = exp.Dot(this=left, expression=call)
+        dot.meta["at"] = self.at(schema[0])
+        around.set("this", dot)
+        return self.expression(node)
 
     def _column_of(self, parts: list[exp.Expr]) -> ast.Expression:
         """Return the column of a call's record without parentheses, as Materialize accepts it."""
@@ -107,7 +124,15 @@ class ExpressionConverter(ABC):
     def _star(self, node: exp.Star) -> ast.Expression:
         if any(node.args.values()):
             return self.unexpected(node)
-        return ast.Star((), self.at(node))
+        return self._star_of(node, (), self.at(node))
+
+    def _star_of(self, node: exp.Expr, qualifier: tuple[str, ...], at: int) -> ast.Star:
+        excluded = tuple((self.name(e), self.at(e)) for e in node.meta.get("excluded", ()))
+        replaced = tuple(
+            (self.name(name), self.expression(value), self.at(name))
+            for value, name in node.meta.get("replaced", ())
+        )
+        return ast.Star(qualifier, at, excluded, replaced)
 
     def _literal(self, node: exp.Literal) -> ast.Expression:
         if node.is_string:
@@ -369,7 +394,7 @@ class ExpressionConverter(ABC):
             if isinstance(right, exp.Identifier):
                 return ast.ColumnRef((*names, self.name(right)), self.at(node))
             if isinstance(right, exp.Star):
-                return ast.Star(names, self.at(node))
+                return self._star_of(node, names, self.at(node))
         arg = self.expression(node.this)
         if isinstance(right, exp.Star):
             return ast.Field(arg, None, self.at(node))

@@ -187,6 +187,7 @@ class Converter(ExpressionConverter):
             windows=tuple(map(self._named_window, node.args.get("windows") or ())),
             qualify=self.expression(qualify.this) if qualify is not None else None,
             distinct_groups=group is not None and bool(group.args.get("distinct")),
+            groups_all=group is not None and bool(group.args.get("all")),
         )
 
     def _named_window(self, node: nodes.NamedWindow) -> ast.NamedWindow:

@@ -158,6 +158,30 @@ def assigned_columns(
     return given
 
 
+def _columns_of_row(binder: ExpressionBinder, row: ast.Subquery, count: int) -> list[Scalar]:
+    """Return the columns of a subquery's only row, each as a subquery of its own."""
+    from foreshore.sql.bind.limit import has_side_effects_in
+    from foreshore.sql.bind.query import bind_query
+
+    with binder.scope.seen_from(binder.clause):
+        bound = bind_query(binder.planning, row.query, binder.scope)
+    if len(bound.names) != count:
+        raise SyntaxError_("number of columns does not match number of values", position=row.at + 1)
+    if has_side_effects_in(bound):
+        raise FeatureNotSupported(
+            "functions with side effects in a subquery for several columns are not supported",
+            position=row.at + 1,
+        )
+    names = tuple(f"column{place}" for place in range(1, count + 1))
+    source = ast.SubqueryRef(row.query, "*row*", names, False, row.at)
+    scalars = []
+    for name in names:
+        target = ast.Target(ast.ColumnRef((name,), row.at), None, row.at)
+        select = ast.Select(None, (target,), (source,), None, (), None, row.at)
+        scalars.append(binder.bind(ast.Subquery("scalar", ast.Query(select, row.at), row.at)))
+    return scalars
+
+
 def _assigned(
     binder: ExpressionBinder,
     item: ItemView,
@@ -180,10 +204,10 @@ def _assigned(
                 "number of columns does not match number of values", position=expr.at + 1
             )
         return [one(e, p) for e, p in zip(expr.items, positions, strict=True)]
-    if isinstance(expr, ast.Subquery):
-        raise FeatureNotSupported(
-            "assigning several columns from one subquery is not supported", position=expr.at + 1
-        )
+    if isinstance(expr, ast.Subquery) and expr.kind == "scalar":
+        for position in positions:
+            refuse_generated(item, position, "update")
+        return [(value, expr.at) for value in _columns_of_row(binder, expr, len(positions))]
     if len(positions) == 1:
         return [one(expr, positions[0])]
     raise FeatureNotSupported(

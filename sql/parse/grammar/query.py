@@ -7,15 +7,15 @@ from sqlglot.tokens import Token, TokenType
 
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
 from foreshore.sql.parse.grammar.nodes import ColumnSpelling, GroupingSets, Shown
-from foreshore.sql.parse.grammar.time_windows import TimeWindowParser
+from foreshore.sql.parse.grammar.stars import StarParser, is_star
 from foreshore.sql.parse.keywords import AFTER_ALIAS, NEEDS_AS, NOT_COLUMN
 
 
-class Parser(TimeWindowParser):
+class Parser(StarParser):
     """Parse PostgreSQL's queries from a given token on."""
 
     # A locking clause after the last operand applies to the whole set operation.
-    SET_OP_MODIFIERS = {*TimeWindowParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
+    SET_OP_MODIFIERS = {*StarParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
 
     # --- entry points for statements
 
@@ -122,8 +122,8 @@ class Parser(TimeWindowParser):
         if not self._match(TokenType.GROUP_BY):
             return None
         distinct = self._take("distinct")
-        if not distinct:
-            self._take("all")
+        if not distinct and self._take("all") and self._at_end_of_list():
+            return located(exp.Group(expressions=[], all=True), token)
         group = exp.Group(expressions=self._grouping_elements())
         group.set("distinct", distinct)
         return located(group, token)
@@ -259,6 +259,8 @@ class Parser(TimeWindowParser):
         """Parse `[AS] label` after an item of a select list."""
         if this is None or not self._curr or self._at_time_clause():
             return this
+        if is_star(this):
+            return self.star_without(this)
         token = self._curr
         explicit = self._take("as")
         label = self._curr
