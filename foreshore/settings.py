@@ -283,6 +283,12 @@ _ALL = (
     Variable("server_version", text, SERVER_VERSION, report=True, fixed=True),
     Variable("server_version_num", text, SERVER_VERSION_NUM, fixed=True),
     Variable("session_authorization", text, "foreshore", report=True),
+    Variable(
+        "sql_dialect",
+        choice("postgres", "spark", "snowflake"),
+        "postgres",
+        "Sets in whose spelling queries are written.",
+    ),
     Variable("standard_conforming_strings", choice("on"), "on", report=True),
     Variable("statement_timeout", duration, "0", "Sets how long a statement may take."),
     Variable("synchronize_seqscans", boolean, "on"),

@@ -29,7 +29,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.names import effective_path
 from foreshore.catalog.state import State
 from foreshore.compute.keys.layout import has_all_rows
-from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
@@ -143,7 +143,12 @@ class SessionPlanner:
         syntax = prepared.syntax
         while syntax is not None and not self.is_valid(prepared):
             is_small = self._session.environment.planning_cost.is_small(syntax.text, self.state)
-            await self._session.run_aside(is_small, self._prepare, prepared)
+            try:
+                await self._session.run_aside(is_small, self._prepare, prepared)
+            except DatabaseError as error:
+                if syntax.translated:
+                    error.position = None
+                raise
 
     def is_valid(self, prepared: Prepared) -> bool:
         """Return whether a statement has a plan that would be the same if made now."""
@@ -370,7 +375,7 @@ class SessionPlanner:
     def _key(self, text: str, parameter_oids: Sequence[int]) -> PlanKey:
         session = self._session
         return PlanKey(
-            text,
+            text if session.dialect == "postgres" else f"{session.dialect}\0{text}",
             tuple(parameter_oids),
             session.database,
             self.search_path(),

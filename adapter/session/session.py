@@ -64,8 +64,8 @@ from foreshore.ids import temporary_schema
 from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.session_variables import Variables
+from foreshore.sql.parse.dialects import parse_in
 from foreshore.sql.parse.parse import Statement as Syntax
-from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import CopyFrom
 from foreshore.types import Datum
 
@@ -142,6 +142,11 @@ class Session:
     def cluster(self) -> str:
         """The name of the cluster that answers the session's queries."""
         return self.variables["cluster"]
+
+    @property
+    def dialect(self) -> str:
+        """The database in whose spelling queries are written."""
+        return self.variables["sql_dialect"]
 
     def output_style(self, *, names: bool) -> OutputStyle:
         """Return how the session has values shown; with the `names` of objects if asked for."""
@@ -265,7 +270,7 @@ class Session:
         A failed transaction accepts none that PostgreSQL has, whether it is supported or not.
         """
         try:
-            return await self.run_aside(is_short(sql), parse, sql)
+            return await self.run_aside(is_short(sql), parse_in, self.dialect, sql)
         except FeatureNotSupported:
             self.transactions.check_may_parse(sql)
             raise

@@ -37,6 +37,7 @@ class Statement(msgspec.Struct, frozen=True):
     position: int
     ast: ast.StatementSyntax
     whole: str
+    translated: bool = False  # from another dialect, so that positions mean nothing to the client
 
 
 def parse(text: str) -> list[Statement]:
