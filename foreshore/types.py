@@ -458,6 +458,10 @@ class ColumnType(msgspec.Struct, frozen=True, gc=False):
     nullable: bool = True
 
 
+ResultOrigin = tuple[int, int]  # the oid of a table or view, and the number of a column, from 1
+NO_ORIGIN: ResultOrigin = (0, 0)
+
+
 class RelationDesc(msgspec.Struct, frozen=True, gc=False):
     """The columns of a named relation, in order; names may repeat only in results of queries."""
 
@@ -466,6 +470,9 @@ class RelationDesc(msgspec.Struct, frozen=True, gc=False):
     keys: tuple[tuple[int, ...], ...] = ()  # sets of columns that no two rows agree on
     stored: tuple[str, ...] = ()  # names in a table's shard, if a column was renamed since
     append_only: bool = False  # whether a table never loses rows
+    origins: tuple[
+        ResultOrigin, ...
+    ] = ()  # of a query's columns, unless none is a relation's column
 
     def __post_init__(self) -> None:
         assert len(self.names) == len(self.columns), self

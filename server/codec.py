@@ -22,7 +22,7 @@ from foreshore.server.cells import Cell, binary_cell, text_cell
 from foreshore.server.row_messages import field_messages
 from foreshore.server.text_columns import text_column, text_pieces
 from foreshore.table_rows import Row
-from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
+from foreshore.types import NO_ORIGIN, TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
 TEXT_FORMAT = 0
 BINARY_FORMAT = 1
@@ -57,8 +57,14 @@ def row_description(desc: RelationDesc, formats: Sequence[int]) -> bytes:
     """Return the RowDescription of a result."""
     return message.row_description(
         [
-            (name, oid_of(c.type), _length(c.type), typmod_of(c.type), format)
-            for name, c, format in zip(desc.names, desc.columns, formats, strict=True)
+            (name, *origin, oid_of(c.type), _length(c.type), typmod_of(c.type), format)
+            for name, origin, c, format in zip(
+                desc.names,
+                desc.origins or (NO_ORIGIN,) * len(desc.names),
+                desc.columns,
+                formats,
+                strict=True,
+            )
         ]
     )
 

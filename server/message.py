@@ -545,12 +545,15 @@ def parameter_description(oids: Sequence[int]) -> bytes:
 _COLUMN = Struct("!IhIhih")
 
 
-def row_description(columns: Sequence[tuple[str, int, int, int, int]]) -> bytes:
-    """Return RowDescription; a column is name, type's oid, type's length, modifier, format."""
+def row_description(columns: Sequence[tuple[str, int, int, int, int, int, int]]) -> bytes:
+    """Return RowDescription.
+
+    A column is name, table's oid, number in the table, type's oid and length, modifier, format.
+    """
     parts = [_INT16.pack(len(columns))]
-    for name, oid, length, modifier, format in columns:
+    for name, table, number, oid, length, modifier, format in columns:
         parts.append(_string(name))
-        parts.append(_COLUMN.pack(0, 0, oid, length, modifier, format))
+        parts.append(_COLUMN.pack(table, number, oid, length, modifier, format))
     return frame(b"T", b"".join(parts))
 
 

@@ -17,7 +17,15 @@ from foreshore.sql.bind.needs import Needs
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.rewrite.session_zone import SessionZone
-from foreshore.types import NUMBER, NUMERIC, UNKNOWN, ColumnType, SqlType, without_modifiers
+from foreshore.types import (
+    NUMBER,
+    NUMERIC,
+    UNKNOWN,
+    ColumnType,
+    ResultOrigin,
+    SqlType,
+    without_modifiers,
+)
 
 if TYPE_CHECKING:
     from foreshore.sql import ast
@@ -103,6 +111,7 @@ class CommonTable:
     columns: tuple[ColumnType, ...]
     order: RowOrder = UNORDERED
     returns: bool = True  # no, if it changes rows without RETURNING
+    origins: tuple[ResultOrigin, ...] = ()
 
 
 @dataclass

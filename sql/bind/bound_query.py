@@ -34,7 +34,7 @@ from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.side_effects import has_side_effects
 from foreshore.sql.planning import located
-from foreshore.types import ColumnType, SqlType
+from foreshore.types import ColumnType, ResultOrigin, SqlType
 
 Body = ast.Select | ast.Values | ast.SetOperation | ast.Query
 Wanted = Sequence[SqlType] | None  # types that outputs of unknown type take
@@ -53,6 +53,9 @@ class BoundQuery:
     offsets: tuple[int, ...] = ()  # offsets of the output columns, if they are in the text
     scope: Scope | None = None  # the scope that LIMIT must not use
     partial: RowOrder = UNORDERED  # a partial order of the rows, if there is no `order_by`
+    origins: tuple[
+        ResultOrigin, ...
+    ] = ()  # of the output columns, unless none is a relation's column
 
 
 @dataclass

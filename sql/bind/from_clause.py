@@ -60,7 +60,7 @@ from foreshore.sql.bind.side_effects import distinct_calls, has_side_effects
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_relation
-from foreshore.types import INT8, ColumnType
+from foreshore.types import INT8, NO_ORIGIN, ColumnType, ResultOrigin
 
 UNNAMED = "unnamed_subquery"
 
@@ -137,7 +137,15 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
                     position=item.at + 1,
                 )
             relation: Relation = LocalGet(common.number, common.columns)
-            part = _named(relation, list(common.columns), common.names, item, item.name[0], None)
+            part = _named(
+                relation,
+                list(common.columns),
+                common.names,
+                item,
+                item.name[0],
+                None,
+                common.origins,
+            )
             part.order = common.order
             return part
     with located(item.at):
@@ -150,6 +158,7 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
         view.desc.names,
         item,
         *alias_of(item, view),
+        origins_in(view),
     )
     keys = (each for each in view.constraints if isinstance(each, Unique) and each.primary)
     key = next((each.columns for each in keys), ())
@@ -157,6 +166,11 @@ def bind_table(planning: Planning, item: ast.TableRef) -> BoundItem:
     entry = planning.needs.entry(view)
     part.origins = {i: Origin(entry, i) for i in range(len(part.columns))}
     return part
+
+
+def origins_in(view: ItemView) -> tuple[ResultOrigin, ...]:
+    """Return what a relation's columns are to those who ask where results come from."""
+    return tuple((view.oid or 0, number) for number in range(1, len(view.desc.names) + 1))
 
 
 def alias_of(item: ast.TableRef, view: ItemView) -> tuple[str, str | None]:
@@ -234,6 +248,7 @@ def _named(
     item: ast.TableRef | ast.SubqueryRef | ast.FunctionRef,
     alias: str,
     schema: str | None,
+    origins: tuple[ResultOrigin, ...] = (),
 ) -> BoundItem:
     """Return the relation with its alias and the column names that the alias gives."""
     hidden = None
@@ -247,7 +262,8 @@ def _named(
             f"but {len(item.columns)} columns specified"
         )
     names = item.columns + names[len(item.columns) :]
-    slots = tuple(Slot(name, i) for i, name in enumerate(names))
+    origins = origins or (NO_ORIGIN,) * len(names)
+    slots = tuple(Slot(name, i, origins[i]) for i, name in enumerate(names))
     scalar = isinstance(item, ast.FunctionRef) and len(slots) == 1
     unnamed = isinstance(item, ast.SubqueryRef) and item.alias is None
     table = Table(alias, schema, slots, scalar=scalar, hidden_name=hidden, unnamed=unnamed)
@@ -265,7 +281,8 @@ def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -
     else:
         bound = bind_query(planning, item.query, around, locking=True)
     relation, order = ordered_relation(bound)
-    part = _named(relation, list(columns_of(relation)), bound.names, item, UNNAMED, None)
+    columns = list(columns_of(relation))
+    part = _named(relation, columns, bound.names, item, UNNAMED, None, bound.origins)
     part.order = order
     return part
 
@@ -471,7 +488,7 @@ def side_by_side(
         shown = _outer(table, right.columns) if kind in ("left", "full") else table
         scope.add_table(_moved(shown, width))
     part.tables = scope.tables
-    part.visible = left.visible + [Slot(s.name, s.index + width) for s in right.visible]
+    part.visible = left.visible + [Slot(s.name, s.index + width, s.origin) for s in right.visible]
     return part
 
 
@@ -483,7 +500,7 @@ def _factors(relation: Relation) -> tuple[Relation, ...]:
 
 
 def _moved(table: Table, by: int) -> Table:
-    slots = tuple(Slot(slot.name, slot.index + by) for slot in table.slots)
+    slots = tuple(Slot(slot.name, slot.index + by, slot.origin) for slot in table.slots)
     present = None if table.present is None else table.present + by
     key = tuple(index + by for index in table.key)
     return replace(table, slots=slots, present=present, key=key)

@@ -59,7 +59,8 @@ def bind_join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> Bo
             )
         names_ = item.columns + names_[len(item.columns) :]
         slots = tuple(
-            Slot(name, slot.index) for name, slot in zip(names_, part.visible, strict=True)
+            Slot(name, slot.index, slot.origin)
+            for name, slot in zip(names_, part.visible, strict=True)
         )
         part.tables, part.visible = [Table(item.alias, None, slots)], list(slots)
     if item.using_alias is not None and item.alias is None:
@@ -117,7 +118,8 @@ def _using(
         if kind == "full":
             chosen = Call("coalesce", sides, common)
         if isinstance(chosen, Column):
-            merged.append(Slot(name, chosen.index))
+            origin = next(s.origin for s in part.visible if s.index == chosen.index)
+            merged.append(Slot(name, chosen.index, origin))
         else:
             merged.append(Slot(name, len(part.columns) + len(extra)))
             extra.append(chosen)

@@ -18,7 +18,7 @@ from foreshore.sql.lower.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.scalars import remap
 from foreshore.sql.plan import Query
-from foreshore.types import RelationDesc
+from foreshore.types import RelationDesc, ResultOrigin
 
 
 def lower_and_optimize(relation: Relation) -> Relation:
@@ -57,14 +57,16 @@ def finished_query(bound: BoundQuery) -> Query:
         )
     )
     columns = columns_of(bound.relation)
-    desc = RelationDesc(bound.names, tuple(columns[i] for i in bound.project))
+    types = tuple(columns[i] for i in bound.project)
+    desc = RelationDesc(bound.names, types, origins=bound.origins)
     hidden = (i for i in range(len(over)) if i not in bound.project and has_side_effects(over[i]))
     return replace(query, desc=desc, row_outputs=tuple(over[i] for i in (*bound.project, *hidden)))
 
 
 def _finished(bound: BoundQuery) -> Query:
     columns = columns_of(bound.relation)
-    desc = RelationDesc(bound.names, tuple(columns[i] for i in bound.project))
+    types = tuple(columns[i] for i in bound.project)
+    desc = RelationDesc(bound.names, types, origins=bound.origins)
     used = sorted({*bound.project, *(i for key in bound.order_by for i in columns_used(key.expr))})
     places = {column: place for place, column in enumerate(used)}
     narrowed = Project(bound.relation, tuple(used)) if len(used) < len(columns) else bound.relation
@@ -96,11 +98,13 @@ def plain_query(bound: BoundQuery, names: tuple[str, ...] | None = None) -> Quer
     return Query(relation, Finishing((), None, 0, tuple(range(len(columns)))), desc)
 
 
-def query_over(relation: Relation, names: tuple[str, ...]) -> Query:
+def query_over(
+    relation: Relation, names: tuple[str, ...], origins: tuple[ResultOrigin, ...] = ()
+) -> Query:
     """Return a lowered relation as a query of all its columns."""
     columns = columns_of(relation)
     return Query(
         relation,
         Finishing((), None, 0, tuple(range(len(columns)))),
-        RelationDesc(names, columns),
+        RelationDesc(names, columns, origins=origins),
     )

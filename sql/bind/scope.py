@@ -6,16 +6,16 @@ and their tables. A name that is not found is searched in the enclosing scopes, 
 merged column, a qualified name the column of one side.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from foreshore.errors import AmbiguousColumn, DuplicateAlias, UndefinedColumn, UndefinedTable
-from foreshore.expr.ir import Column, OuterColumn
+from foreshore.expr.ir import Column, OuterColumn, Scalar
 from foreshore.sql.bind.needs import Origins
 from foreshore.sql.bind.order import UNORDERED, RowOrder
-from foreshore.types import ColumnType
+from foreshore.types import NO_ORIGIN, ColumnType, ResultOrigin
 
 if TYPE_CHECKING:
     from foreshore.sql.bind.expression import Clause
@@ -27,6 +27,7 @@ class Slot:
 
     name: str
     index: int
+    origin: ResultOrigin = NO_ORIGIN  # of a column of a relation of the catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,16 @@ class Scope:
         origin = self.origins.get(index)
         if origin is not None:
             origin.entry.columns.add(origin.position)
+
+    def origins_of(self, outputs: Sequence[Scalar]) -> tuple[ResultOrigin, ...]:
+        """Return the relations' columns that outputs over the row are; empty if none is."""
+        known = {slot.index: slot.origin for table in self.tables for slot in table.slots}
+        known.update((slot.index, slot.origin) for slot in self.visible)
+        origins = tuple(
+            known.get(each.index, NO_ORIGIN) if isinstance(each, Column) else NO_ORIGIN
+            for each in outputs
+        )
+        return origins if any(oid for oid, _ in origins) else ()
 
     def add_table(self, table: Table) -> None:
         """Make `table` visible; raises an error if its alias is taken."""

@@ -43,7 +43,7 @@ from foreshore.sql.bind.window_call import bind_named_windows
 from foreshore.sql.bind.windows import Windows, uses_windows
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar
-from foreshore.types import INT8, ColumnType
+from foreshore.types import INT8, ColumnType, ResultOrigin
 
 
 class SelectBinder:
@@ -72,6 +72,7 @@ class SelectBinder:
             bind_named_windows(binder, self.windows, select.windows)
         for target in select.targets:
             self._target(target)
+        self.origins = self.scope.origins_of(self.targets)
         self.qualify: Scalar | None = None
         if select.qualify is not None:
             binder = self._binder("QUALIFY", aggregates=True, windows=True)
@@ -434,6 +435,7 @@ class SelectBinder:
             offsets=tuple(self.offsets),
             scope=self.scope,
             partial=UNORDERED if whole else self.order,
+            origins=self.origins,
         )
 
     def _distinct(
@@ -454,7 +456,11 @@ class SelectBinder:
         columns = columns_of(relation)
         moved = [_column(columns, self.targets.index(key.expr)) for key in keys]
         return BoundQuery(
-            relation, tuple(range(len(columns))), tuple(self.names), tuple(_over(keys, moved))
+            relation,
+            tuple(range(len(columns))),
+            tuple(self.names),
+            tuple(_over(keys, moved)),
+            origins=self.origins,
         )
 
     def _check_distinct_on(
@@ -490,8 +496,8 @@ def project_targets(
     scope: Scope,
     relation: Relation,
     clause: Clause,
-) -> tuple[Relation, tuple[str, ...]]:
-    """Return a select list over a relation, with names."""
+) -> tuple[Relation, tuple[str, ...], tuple[ResultOrigin, ...]]:
+    """Return a select list over a relation, with names and origins."""
     scalars: list[Scalar] = []
     names: list[str] = []
     binder = ExpressionBinder(planning, scope, clause)
@@ -510,4 +516,4 @@ def project_targets(
             continue
         scalars.append(to_known(planning, binder.bind(target.expr), target.at))
         names.append(target.alias if target.alias is not None else column_name(target.expr))
-    return project(relation, scalars), tuple(names)
+    return project(relation, scalars), tuple(names), scope.origins_of(scalars)

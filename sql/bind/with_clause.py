@@ -106,7 +106,9 @@ def _bound(
     names = _common_names(common, bound)
     relation, order = ordered_relation(bound)
     number = planning.new_let()
-    tables[common.name] = CommonTable(number, names, columns_of(relation), order)
+    tables[common.name] = CommonTable(
+        number, names, columns_of(relation), order, origins=bound.origins
+    )
     return number, relation
 
 

@@ -169,7 +169,7 @@ class Select:
         if self.locking is None or not self.locking.key:
             return desc
         width = len(desc.names) - len(self.locking.key)
-        return RelationDesc(desc.names[:width], desc.columns[:width])
+        return RelationDesc(desc.names[:width], desc.columns[:width], origins=desc.origins[:width])
 
 
 @dataclass(frozen=True, slots=True)

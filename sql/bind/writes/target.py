@@ -23,6 +23,7 @@ from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.from_clause import origins_in
 from foreshore.sql.bind.needs import Origin
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.result import lower_and_optimize, query_over
@@ -125,8 +126,8 @@ def returning_over(
         return None
     relation = LocalGet(0, tuple(scope.columns))
     clause = Clause("RETURNING", merge_action=merge_action)
-    outputs, names = project_targets(planning, targets, scope, relation, clause)
-    return query_over(lower_and_optimize(with_lets(lets, outputs)), names)
+    outputs, names, origins = project_targets(planning, targets, scope, relation, clause)
+    return query_over(lower_and_optimize(with_lets(lets, outputs)), names, origins)
 
 
 def row_of(
@@ -134,7 +135,8 @@ def row_of(
 ) -> Scope:
     """Return the scope of a row of the changed table; reading its columns needs a right."""
     entry = planning.needs.entry(item, reads=False)
-    slots = tuple(Slot(name, i) for i, name in enumerate(item.desc.names))
+    named = zip(item.desc.names, origins_in(item), strict=True)
+    slots = tuple(Slot(name, i, origin) for i, (name, origin) in enumerate(named))
     table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
     origins = {i: Origin(entry, i) for i in range(len(item.desc.names))}
     return Scope(list(columns), [table], list(slots), origins=origins)
