@@ -27,7 +27,7 @@ from foreshore.adapter.explain.freshness import explain_freshness
 from foreshore.adapter.explain.operators import explain_operators
 from foreshore.adapter.read.keys.row_locks import lock_table
 from foreshore.adapter.read.pipeline import wait_until_requested
-from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.read.result import Outcome, Selected
 from foreshore.adapter.read.select import select
 from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.session import control, portals, prepare
@@ -36,7 +36,7 @@ from foreshore.adapter.subscribe.durable_statements import advance, create_subsc
 from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.transaction import notifications
 from foreshore.adapter.write.change import delete, merge, update
-from foreshore.adapter.write.copy import copy_from, copy_to
+from foreshore.adapter.write.copy import copied, copy_from, copy_to
 from foreshore.adapter.write.foreign_keys import set_constraints
 from foreshore.adapter.write.insert import insert
 from foreshore.adapter.write.truncate import truncate
@@ -132,6 +132,7 @@ SESSION: Mapping[type, SessionStatement] = {
     plans.Fetch: portals.fetch,
     plans.CloseCursor: portals.close,
     plans.CopyFrom: copy_from,
+    plans.CopyChange: lambda session, context, plan: _copy_change(session, context, plan),
 }
 
 # What may come before a transaction's isolation is settled; all else counts as a query.
@@ -223,6 +224,17 @@ async def _execute(session: "Session", context: StatementContext, plan: plans.Ex
     await context.planner.ready(named)
     args = prepare.execute_args(context, plan, named)
     return await run(session, replace(context, prepared=named, args=args))
+
+
+async def _copy_change(
+    session: "Session", context: StatementContext, plan: plans.CopyChange
+) -> Outcome:
+    """Run COPY of the rows that another statement returns."""
+    (syntax,) = await session.parsed(plan.sql)
+    prepared = await context.planner.prepared_of(syntax)
+    outcome = await run(session, replace(context, prepared=prepared))
+    assert isinstance(outcome, Selected)
+    return copied(context, outcome, plan.options)
 
 
 def _verb(plan: Any) -> str:

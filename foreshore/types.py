@@ -470,9 +470,7 @@ class RelationDesc(msgspec.Struct, frozen=True, gc=False):
     keys: tuple[tuple[int, ...], ...] = ()  # sets of columns that no two rows agree on
     stored: tuple[str, ...] = ()  # names in a table's shard, if a column was renamed since
     append_only: bool = False  # whether a table never loses rows
-    origins: tuple[
-        ResultOrigin, ...
-    ] = ()  # of a query's columns, unless none is a relation's column
+    origins: tuple[ResultOrigin, ...] = ()  # of a query's columns, if one has any
 
     def __post_init__(self) -> None:
         assert len(self.names) == len(self.columns), self

@@ -57,8 +57,8 @@ class BinaryCopyParser:
             while not self.ended:
                 at = self._tuple(data, at, columns)
         except (error, IndexError):
-            # The data ends within a tuple: the rest has yet to arrive.
-            if final:
+            # The data ends within a tuple, or without a trailer: the rest has yet to arrive.
+            if final and not (self._begun and len(data) - at < _INT16.size):
                 raise BadCopyFileFormat(
                     "unexpected EOF in COPY data",
                     where=f"COPY {self._table}, line {self._line + 1}",
@@ -75,6 +75,8 @@ class BinaryCopyParser:
         if data[: len(SIGNATURE)] != SIGNATURE[: len(data)]:
             raise BadCopyFileFormat("COPY file signature not recognized")
         flags = _INT32.unpack_from(data, 11)[0]
+        if flags & 0x10000:
+            raise BadCopyFileFormat("invalid COPY file header (WITH OIDS)")
         if flags & 0xFFFF0000:
             raise BadCopyFileFormat("unrecognized critical flags in COPY file header")
         extension = _INT32.unpack_from(data, 15)[0]

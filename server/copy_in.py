@@ -98,11 +98,16 @@ class CopyParser:
         self._zone = zone
         self._line = 1  # at which the next record begins
         self._header = copy.options.header
+        self._never_null = self._places(copy.options.force_not_null)
+        self._null_though_quoted = self._places(copy.options.force_null)
         self._newline: bytes | None = None  # the end of the first line, once there is one
         self._rest: list[bytes] = []
         self._size = 0
         self._wanted = PIECE
         self.ended = False  # the end-of-data marker has been read
+
+    def _places(self, names: tuple[str, ...]) -> frozenset[int]:
+        return frozenset(i for i, name in enumerate(self._names) if name in names)
 
     @property
     def full(self) -> bool:
@@ -131,11 +136,33 @@ class CopyParser:
         # A record that is longer than a piece: wait for twice as much before looking again.
         self._wanted = PIECE if end or not data else max(PIECE, 2 * len(data))
         piece = data[:end]
-        if self._header and piece:
+        if self._header and (piece or (final and self._options.match_header)):
             self._header = False
-            _, skipped = next(self._records(piece), (None, 0))
+            header, skipped = next(self._records(piece), (Record([None], 1, b""), 0))
+            if self._options.match_header:
+                self._check_header(header)
             piece = piece[skipped:]
         return piece
+
+    def _check_header(self, header: Record) -> None:
+        """Raise BadCopyFileFormat unless a header has the names of the columns."""
+        fields, names = header.fields, self._names
+        if len(fields) != len(names):
+            raise self._wrong(
+                header,
+                f"wrong number of fields in header line: got {len(fields)}, expected {len(names)}",
+            )
+        for number, (field, name) in enumerate(zip(fields, names, strict=True), 1):
+            if field is None:
+                got = f'null value ("{self._options.null}")'
+            elif (shown := self._text(header, field)) == name:
+                continue
+            else:
+                got = f'"{shown}"'
+            raise self._wrong(
+                header,
+                f'column name mismatch in header line field {number}: got {got}, expected "{name}"',
+            )
 
     def complete(self, piece: bytes, bulk: Bulk | None) -> pa.RecordBatch | None:
         """Return the records of a piece; `bulk` is the result of `read_in_bulk`.
@@ -212,9 +239,9 @@ class CopyParser:
             if within and (plain.startswith(b"\n") or b"\n\n" in plain):
                 return None  # these may be empty lines, which Arrow skips
             columns = [
-                parse_column(self._unescaped(texts), type, self._zone)
-                for texts, type in zip(
-                    (_single(column) for column in table.columns), self._types, strict=True
+                parse_column(self._forced_texts(i, self._unescaped(texts)), type, self._zone)
+                for i, (texts, type) in enumerate(
+                    zip((_single(column) for column in table.columns), self._types, strict=True)
                 )
             ]
         except (pa.ArrowInvalid, DatabaseError, UnicodeDecodeError):
@@ -264,6 +291,16 @@ class CopyParser:
         # Index -1, before the first byte, is the newline at the end of `data`: a border.
         return bool(borders[octets[opening - 1]].all() and borders[octets[closing + 1]].all())
 
+    def _forced_texts(self, column: int, texts: pa.Array) -> pa.Array:
+        """Apply FORCE_NULL and FORCE_NOT_NULL."""
+        if column in self._never_null:
+            texts = pc.fill_null(texts, self._options.null)
+        if column in self._null_though_quoted:
+            texts = pc.if_else(
+                pc.equal(texts, self._options.null), pa.scalar(None, pa.string()), texts
+            )
+        return texts
+
     def _unescaped(self, texts: pa.Array) -> pa.Array:
         if self._csv:
             return texts
@@ -296,6 +333,10 @@ class CopyParser:
             if i == len(fields):
                 raise self._wrong(record, f'missing data for column "{self._names[i]}"')
             field = fields[i]
+            if field is None and i in self._never_null:
+                field = self._null
+            elif field == self._null and i in self._null_though_quoted:
+                field = None
             if field is None:
                 columns[i].append(None)
                 continue

@@ -32,12 +32,22 @@ from foreshore.sql.bind.select_statement import bind_select
 from foreshore.sql.bind.session import bind_session
 from foreshore.sql.bind.subscribe import bind_advance, bind_create_subscription, bind_subscribe
 from foreshore.sql.bind.writes import copy
+from foreshore.sql.bind.writes.copy_options import check_forced_columns, copy_options
 from foreshore.sql.bind.writes.locking import bind_lock_table
 from foreshore.sql.bind.writes.with_changes import bind_change, queries_of_with, with_changes
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.parse.grammar.base import too_deep
 from foreshore.sql.parse.parse import Statement
-from foreshore.sql.plan import CopyTo, Declare, Plan, Select, Subscribe
+from foreshore.sql.plan import (
+    CopyChange,
+    CopyOptions,
+    CopyTo,
+    Declare,
+    Plan,
+    Select,
+    Subscribe,
+    result_desc,
+)
 from foreshore.sql.planning import ParameterTypes, Planning
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.types import SqlType
@@ -225,7 +235,7 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
     if tree.is_from:
         return copy.bind_copy_from(planning, tree)
     source = tree.source
-    options = copy.copy_options(tree)
+    options = copy_options(tree)
     if isinstance(source, ast.TableRef):
         columns = tree.columns or copy.columns_to_copy(planning, tree, source)
         targets = tuple(
@@ -239,9 +249,19 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
             for name, at in columns
         )
         select = ast.Select(None, targets, (source,), None, (), None, source.at)
-        return CopyTo(
-            bind_select(planning, ast.SelectStatement(ast.Query(select, source.at), None)), options
-        )
+        select_statement = ast.SelectStatement(ast.Query(select, source.at), None)
+        return _copied(bind_select(planning, select_statement), options)
     plan = _plan(planning, source)
-    assert isinstance(plan, Select | Subscribe)
+    if isinstance(plan, Select | Subscribe):
+        return _copied(plan, options)
+    desc = result_desc(plan)
+    if desc is None:
+        raise FeatureNotSupported("COPY query must have a RETURNING clause")
+    check_forced_columns(options, desc.names, desc.names.__contains__)
+    return CopyChange(planning.text[slice(*tree.span)], options)
+
+
+def _copied(plan: Select | Subscribe, options: CopyOptions) -> CopyTo:
+    desc = plan.desc
+    check_forced_columns(options, desc.names, desc.names.__contains__)
     return CopyTo(plan, options)

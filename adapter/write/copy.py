@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.read.result import taken
+from foreshore.adapter.read.result import Selected, taken
 from foreshore.adapter.read.select import select
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.subscribe.subscribe import subscribe
@@ -17,7 +17,7 @@ from foreshore.adapter.write.target import Target, lock_shared_against_ddl, targ
 from foreshore.errors import DatatypeMismatch, UndefinedColumn
 from foreshore.expr.ir import Column, Scalar
 from foreshore.rows import counted
-from foreshore.sql.plan import CopyFrom, CopyTo, Select
+from foreshore.sql.plan import CopyFrom, CopyOptions, CopyTo, Select
 from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
 
@@ -106,6 +106,13 @@ def _columns(
     return () if given.names == desc.names else row
 
 
+def copied(context: StatementContext, selected: Selected, options: CopyOptions) -> CopyOut:
+    """Return the rows of a statement as those of COPY ... TO STDOUT."""
+    context.close_at_end(selected.source)
+    rows = taken(selected, 0, context.interrupts)
+    return CopyOut(rows.desc, options, rows.batches, lambda count: f"COPY {count}", rows.streaming)
+
+
 async def copy_to(context: StatementContext, plan: CopyTo) -> CopyOut:
     """Run COPY ... TO STDOUT."""
     source = plan.source
@@ -113,8 +120,4 @@ async def copy_to(context: StatementContext, plan: CopyTo) -> CopyOut:
         selected = await select(context, source)
     else:
         selected = await subscribe(context, source)
-    context.close_at_end(selected.source)
-    rows = taken(selected, 0, context.interrupts)
-    return CopyOut(
-        rows.desc, plan.options, rows.batches, lambda count: f"COPY {count}", rows.streaming
-    )
+    return copied(context, selected, plan.options)

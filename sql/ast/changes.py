@@ -1,6 +1,6 @@
 """Syntax of statements that read, subscribe to or change rows."""
 
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from typing import Literal as OneOf
 
 from foreshore.sql.ast.expressions import Expression, SortKey, Syntax
@@ -205,11 +205,31 @@ class DeleteStatement(Syntax):
     recursive: bool | MutualRecursion = False
 
 
-class CopyStatement(Syntax):
-    """COPY; `source` is a table with columns, a query or a SUBSCRIBE."""
+class CopyOption(NamedTuple):
+    """An option of COPY: a text, a list of names or `*`; and its offset."""
 
-    source: "TableRef | SelectStatement | SubscribeStatement"
+    name: str
+    value: str | tuple[str, ...]
+    at: int
+
+
+CopySource: TypeAlias = (
+    TableRef
+    | SelectStatement
+    | SubscribeStatement
+    | InsertStatement
+    | UpdateStatement
+    | DeleteStatement
+    | MergeStatement
+)
+
+
+class CopyStatement(Syntax):
+    """COPY; `source` is a table with columns, or a statement that returns rows."""
+
+    source: CopySource
     columns: tuple[tuple[str, int], ...] | None
     is_from: bool
-    options: dict[str, Any]
+    options: tuple[CopyOption, ...]
     at: int
+    span: tuple[int, int]  # of the statement in parentheses

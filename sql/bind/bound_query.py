@@ -53,9 +53,7 @@ class BoundQuery:
     offsets: tuple[int, ...] = ()  # offsets of the output columns, if they are in the text
     scope: Scope | None = None  # the scope that LIMIT must not use
     partial: RowOrder = UNORDERED  # a partial order of the rows, if there is no `order_by`
-    origins: tuple[
-        ResultOrigin, ...
-    ] = ()  # of the output columns, unless none is a relation's column
+    origins: tuple[ResultOrigin, ...] = ()  # of the output columns, if one has any
 
 
 @dataclass

@@ -5,13 +5,12 @@ of PostgreSQL that is not supported is reported by name, not as a syntax error.
 """
 
 from collections.abc import Callable
-from typing import Any
 from typing import Literal as OneOf
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.parse.changes import CHANGES
-from foreshore.sql.parse.cursors import CursorParser
+from foreshore.sql.parse.copying import CopyingParser
 from foreshore.sql.parse.lexer import WORD
 from foreshore.sql.parse.query import first_select
 
@@ -28,7 +27,7 @@ _UNSUPPORTED_WORDS = frozenset(
 _PREPARED = ("select", "values", "with", "insert", "update", "delete", "merge", "table")
 
 
-class StatementParser(CursorParser):
+class StatementParser(CopyingParser):
     """Parse statements."""
 
     def statement(self) -> ast.StatementSyntax:
@@ -86,71 +85,6 @@ class StatementParser(CursorParser):
         statement = self.change()
         statement.ctes, statement.recursive = ctes, recursive
         return statement
-
-    # --- COPY
-
-    def _copy(self) -> ast.CopyStatement:
-        at = self.expect("copy").start
-        columns = None
-        source: ast.TableRef | ast.SelectStatement | ast.SubscribeStatement
-        if self.accept_symbol("("):
-            subscribes = self.at_word("subscribe")
-            source = self.subscribe() if subscribes else self.select_statement()
-            self.expect_symbol(")")
-        else:
-            source = self.table_name()
-            if self.at_symbol("("):
-                columns = self.in_parentheses(self.name_at)
-        is_from = self.accept("from")
-        if is_from and not isinstance(source, ast.TableRef):
-            self.fail(self.tokens[self.index - 1])
-        if not is_from:
-            self.expect("to")
-        if not self.accept("stdin") and not self.accept("stdout"):
-            self.unsupported("COPY with a file or program")
-        options: dict[str, Any] = {}
-        self.accept("with")
-        if self.at_symbol("("):
-            options = dict(self.in_parentheses(self._copy_option))
-        else:
-            self._old_copy_options(options)
-        if self.at_word("where"):
-            self.unsupported("COPY FROM ... WHERE")
-        return ast.CopyStatement(source, columns, is_from, options, at)
-
-    def _copy_option(self) -> tuple[str, Any]:
-        name = self.label()
-        if self.accept_symbol("*"):
-            return name, "*"
-        if self.at_symbol("("):
-            return name, self.in_parentheses(self.name)
-        if self.at_symbol(",") or self.at_symbol(")"):
-            return name, "true"
-        return name, self.advance().value
-
-    def _old_copy_options(self, options: dict[str, Any]) -> None:
-        while not self.at_end() and not self.at_word("where"):
-            token = self.token
-            name = self.label()
-            match name:
-                case "binary" | "csv":
-                    options["format"] = name
-                case "header" | "freeze":
-                    options[name] = "true"
-                case "delimiter" | "delimiters" | "null" | "quote" | "escape" | "encoding":
-                    self.accept("as")
-                    options["delimiter" if name == "delimiters" else name] = self.string()
-                case "force":
-                    if self.accept("quote"):
-                        options["force_quote"] = (
-                            "*" if self.accept_symbol("*") else self.list_of(self.name)
-                        )
-                    else:
-                        self.accept("not")
-                        self.expect("null")
-                        self.unsupported("FORCE NULL", token.start)
-                case _:
-                    self.fail(token)
 
     # --- sessions
 
@@ -396,7 +330,7 @@ _STATEMENTS: dict[str, Parse] = {
     "merge": StatementParser._merge,
     "truncate": StatementParser.truncate,
     "lock": StatementParser.lock,
-    "copy": StatementParser._copy,
+    "copy": StatementParser.copy,
     "create": StatementParser.create,
     "drop": StatementParser.drop,
     "alter": StatementParser.alter,

@@ -37,6 +37,7 @@ Plan: TypeAlias = (
     | WithChanges
     | CopyFrom
     | CopyTo
+    | CopyChange
     | CreateDatabase
     | CreateSchema
     | CreateTable

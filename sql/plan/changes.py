@@ -131,6 +131,9 @@ class CopyOptions:
     quote: str = '"'
     escape: str = '"'
     force_quote: tuple[str, ...] | OneOf["*"] = ()
+    match_header: bool = False  # the header has to name the columns
+    force_null: tuple[str, ...] = ()  # columns in which quoted texts may be NULL, too
+    force_not_null: tuple[str, ...] = ()  # columns in which the NULL text is itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,14 @@ class CopyFrom:
     table: GlobalId
     columns: tuple[int, ...]
     defaults: tuple[Scalar, ...]  # one for each column of the table
+    options: CopyOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CopyChange(WritePlan):
+    """COPY (statement) TO STDOUT, of the rows that a change of rows returns."""
+
+    sql: str
     options: CopyOptions
 
 
