@@ -59,6 +59,7 @@ class Startup:
     database: str
     parameters: Mapping[str, str]  # session variables that it sets
     peer: str = ""  # the client's address, for logs and pg_stat_activity
+    key_bytes: int = 4  # the length of the key that a cancel request must have
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +263,8 @@ class Session(Protocol):
         """The number of the session, which cancel requests use."""
 
     @property
-    def secret(self) -> int:
-        """The key that a cancel request must have: 32 random bits."""
+    def secret(self) -> bytes:
+        """The key that a cancel request must have: random bytes."""
 
     @property
     def transaction_status(self) -> str:
@@ -383,5 +384,5 @@ class Client(Protocol):
     async def connect(self, startup: Startup) -> Session:
         """Start a session; raises InvalidAuthorization, InvalidCatalogName and the like."""
 
-    def cancel(self, pid: int, secret: int) -> None:
+    def cancel(self, pid: int, secret: bytes) -> None:
         """Cancel the running statement of session `pid`, if `secret` is its key."""

@@ -8,6 +8,7 @@ the catalog are dropped.
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -310,16 +311,16 @@ class Environment:
                 unknown.append(name)
         variables.set_fixed("data_directory", self._data_directory)
         pid = next(self._pids)
-        session = Session(self, pid, role, variables, startup.peer)
+        session = Session(self, pid, role, variables, startup.peer, startup.key_bytes)
         for name in unknown:
             session.notice(f'unrecognized configuration parameter "{name}"', severity="WARNING")
         self.sessions[pid] = session
         return session
 
-    def cancel(self, pid: int, secret: int) -> None:
+    def cancel(self, pid: int, secret: bytes) -> None:
         """Cancel the statement of session `pid` if `secret` is its key."""
         session = self.sessions.get(pid)
-        if session is not None and session.secret == secret:
+        if session is not None and secrets.compare_digest(session.secret, secret):
             session.interrupt(QueryCanceled())
 
     def forget(self, session: Session) -> None:

@@ -506,6 +506,13 @@ class IdleInTransactionSessionTimeout(Unavailable):
         super().__init__("terminating connection due to idle-in-transaction timeout")
 
 
+class TransactionTimeout(Unavailable):
+    sqlstate = "25P04"
+
+    def __init__(self) -> None:
+        super().__init__("terminating connection due to transaction timeout")
+
+
 class Fenced(Unavailable):
     """Another environment has taken over this data directory."""
 

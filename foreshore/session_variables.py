@@ -12,6 +12,7 @@ from foreshore.settings import VARIABLES, join_names, split_names
 
 OF_ROLES = frozenset(("role", "session_authorization", "is_superuser"))
 _ALIASES = {"time zone": "timezone", "transaction isolation level": "transaction_isolation"}
+_OF_TRANSACTION = ("transaction_isolation", "transaction_read_only", "transaction_deferrable")
 _CUSTOM = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+\Z")
 
 
@@ -95,7 +96,7 @@ class Variables(dict[str, str]):
         self.touched = True
         self.version += 1
         for key in list(self):
-            if not key.startswith("transaction_") and key not in OF_ROLES:
+            if key not in _OF_TRANSACTION and key not in OF_ROLES:
                 self[key] = self._set[key] = self._defaults.get(key, "")
 
     def commit(self) -> None:

@@ -134,6 +134,11 @@ def duration(name: str, value: str) -> str:
     return f"{ms}ms"
 
 
+def seconds(name: str, value: str) -> str:
+    """Take a time span of whole seconds, which is also what a number without a unit is."""
+    return duration(name, f"{value}s" if value.strip().lstrip("+-").isdigit() else value)
+
+
 _STYLES = {"iso": "ISO", "default": "ISO", "sql": "SQL", "postgres": "Postgres"}
 _ORDERS = ("mdy", "us", "noneuro", "noneuropean")
 _OTHER_WORDS = ("german", "dmy", "euro", "european", "ymd")
@@ -224,12 +229,17 @@ _ALL = (
     Variable("bytea_output", choice("hex", "escape"), "hex", "Sets the output format for bytea."),
     Variable("client_encoding", encoding, "UTF8", "Sets the client's encoding.", report=True),
     Variable("client_min_messages", choice(*_MESSAGES), "notice"),
-    Variable("cluster", text, "quickstart", "Sets the cluster that answers queries."),
+    Variable("client_connection_check_interval", duration, "0"),
+    Variable("cluster", text, "quickstart", "Sets the cluster that answers queries.", report=True),
     Variable(
-        "cluster_replica", text, "", "Sets the one replica of the cluster that answers queries."
+        "cluster_replica",
+        text,
+        "",
+        "Sets the one replica of the cluster that answers queries.",
+        report=True,
     ),
     Variable("current_object_missing_warnings", boolean, "on"),
-    Variable("database", text, "foreshore", "Sets the current database."),
+    Variable("database", text, "foreshore", "Sets the current database.", report=True),
     Variable("DateStyle", datestyle, "ISO, MDY", "Sets the display of dates.", report=True),
     Variable("data_directory", text, "", fixed=True),
     Variable("default_transaction_isolation", isolation, "strict serializable"),
@@ -278,7 +288,7 @@ _ALL = (
     ),
     Variable("role", text, "none", "Sets the current role."),
     Variable("row_security", boolean, "on"),
-    Variable("search_path", text, "public", "Sets the schemas searched for names."),
+    Variable("search_path", text, "public", "Sets the schemas searched for names.", report=True),
     Variable("server_encoding", text, "UTF8", report=True, fixed=True),
     Variable("server_version", text, SERVER_VERSION, report=True, fixed=True),
     Variable("server_version_num", text, SERVER_VERSION_NUM, fixed=True),
@@ -295,7 +305,17 @@ _ALL = (
     Variable(
         "synchronous_commit", choice("on", "off", "local", "remote_write", "remote_apply"), "on"
     ),
+    Variable("tcp_keepalives_count", integer(0, 2**31 - 1), "0"),
+    Variable("tcp_keepalives_idle", seconds, "0"),
+    Variable("tcp_keepalives_interval", seconds, "0"),
+    Variable("tcp_user_timeout", duration, "0"),
     Variable("TimeZone", timezone, "UTC", "Sets the time zone.", report=True),
+    Variable(
+        "transaction_timeout",
+        duration,
+        "0",
+        "Sets how long a transaction may take.",
+    ),
     Variable("transaction_isolation", isolation, "strict serializable"),
     Variable("transaction_read_only", boolean, "off"),
     Variable("transaction_deferrable", boolean, "off"),

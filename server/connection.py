@@ -61,7 +61,9 @@ class Conversation:
         self._encoders: dict[tuple[int, tuple[int, ...]], tuple[RelationDesc, RowEncoder]] = {}
         self._executed = 0
         self._describe_later: Portal | None = None  # described by the Execute that comes next
-        self._idle = False  # between two requests, so that notifications may be sent at any time
+        # Whether it waits for a request, so that notifications may be sent, or the session ended.
+        self._idle = False
+        self._streaming = False
         session.when_noticed(self._send_notices)
         session.when_notified(self._send_notifications)
         wire.reopened = self._send_notifications
@@ -141,6 +143,11 @@ class Conversation:
                 return received
             await wire.more(answers.answer)
             is_left = True
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the end of the session interrupts nothing that would end by itself."""
+        return self._idle or self._streaming
 
     # --- simple query ---------------------------------------------------------------------
 
@@ -277,6 +284,7 @@ class Conversation:
             case EmptyQuery():
                 self._wire.put(message.EMPTY_QUERY)
             case CopyOut():
+                self._streaming = execution.streaming
                 style = self._session.output_style(names=copying.shows_names(execution))
                 await self._complete(await copying.copy_out(self._wire, execution, style))
             case CopyIn():
@@ -298,6 +306,7 @@ class Conversation:
             return len(few)
         count = 0
         if rows.streaming:
+            self._streaming = True
             wire.flush()
         async for batch in rows.batches:
             size = batch.num_rows
@@ -364,7 +373,7 @@ class Conversation:
             self._wire.put(message.parameter_status(name, value))
         self._wire.put(message.READY[self._session.transaction_status])
         self._wire.flush()
-        self._idle = True
+        self._idle, self._streaming = True, False
 
     async def _failed(self, error: Exception) -> None:
         """Send `error` to the client and report it to the session.

@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from foreshore.adapter.client import Client, Session, Startup
@@ -33,6 +34,7 @@ from foreshore.server.wire import Disconnected, Wire
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024  # connections that are not accepted yet
+DRAIN_STEP_S = 0.05  # between two looks at which sessions have become idle
 LOGGING_IN = 50  # connections that have no session yet, or that request a cancel
 
 
@@ -48,6 +50,7 @@ class Listener:
     tls: Tls | None = None
     reserved: int = 3  # of the connections, for superusers
     _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # to end it
+    _conversations: dict[asyncio.Task[None], Conversation] = field(default_factory=dict)
     _places: Places = field(init=False)
     _answers: Answers = field(default_factory=Answers)
     _servers: list[asyncio.Server] = field(default_factory=list)
@@ -67,6 +70,24 @@ class Listener:
             self._servers.append(server)
         number: int = ports[0].getsockname()[1]
         return number
+
+    async def drain(self, seconds: float, hurry: asyncio.Event) -> None:
+        """Accept no more connections, end idle sessions, and let the others end their statements.
+
+        It lasts at most some seconds, and until `hurry` is set.
+        """
+        self._closing = AdminShutdown()
+        for server in self._servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        end_at = loop.time() + seconds
+        while self._tasks and not hurry.is_set() and loop.time() < end_at:
+            for task, end in list(self._tasks.items()):
+                if task not in self._conversations or self._conversations[task].may_end:
+                    end()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_STEP_S):
+                    await hurry.wait()
 
     async def close(self, reason: DatabaseError | None = None) -> None:
         """Accept no more connections and end the open ones, after commits that are in progress.
@@ -108,7 +129,10 @@ class Listener:
                 task = asyncio.current_task()
                 assert task is not None
                 self._tasks[task] = lambda: session.terminate(self._closing or AdminShutdown())
-                await Conversation(wire, session, self._answers).run()
+                conversation = Conversation(wire, session, self._answers)
+                self._conversations[task] = conversation
+                task.add_done_callback(self._conversations.pop)
+                await conversation.run()
         except Disconnected:
             pass
         except TimeoutError:
@@ -156,13 +180,15 @@ class Listener:
     ) -> Session:
         """Return the session of a client that proves who it is, and greet the client."""
         unknown = [name for name in startup.parameters if name.startswith("_pq_.")]
-        if startup.minor > 0 or unknown:
-            wire.put(message.negotiate_version(unknown))
+        minor = min(startup.minor, message.NEWEST_MINOR)
+        if minor < startup.minor or unknown:
+            wire.put(message.negotiate_version(minor, unknown))
         database = startup.parameters.get("database") or user
         login = await self.authenticator.authenticate(wire, user, database)
         place.admit(login)
+        key_bytes = 32 if minor >= 2 else 4
         session = await self.client.connect(
-            Startup(user, database, _settings(startup.parameters), wire.peer)
+            Startup(user, database, _settings(startup.parameters), wire.peer, key_bytes)
         )
         wire.put(message.AUTHENTICATION_OK)
         wire.reader.open()

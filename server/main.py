@@ -68,11 +68,15 @@ async def serve(options: ServeOptions) -> None:
     With `lifeline`, also until standard input ends. Raises LockFileExists if a live server has the
     data, unless `take_over` is set.
     """
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def end() -> None:
+        (hurry if stop.is_set() else stop).set()
+
     loop = asyncio.get_running_loop()
     loop.set_default_executor(blocking.Unwaited(thread_name_prefix="blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end)
     if options.lifeline:
         parent = loop.create_task(standard_input_ends())
         parent.add_done_callback(lambda _: stop.set())
@@ -152,6 +156,8 @@ async def serve(options: ServeOptions) -> None:
         finally:
             ready = False
             lock.announce_end()
+            if reason is None and stop.is_set():
+                await listener.drain(options.shutdown_timeout, hurry)
             await listener.close(reason)
 
 

@@ -44,7 +44,7 @@ class CancelRequest(msgspec.Struct, frozen=True):
     """Cancel the statement that another connection is running."""
 
     pid: int
-    secret: int
+    secret: bytes
 
 
 class StartupMessage(msgspec.Struct, frozen=True):
@@ -384,12 +384,13 @@ def parse_opening(body: bytes) -> Opening:
             _exactly(body, 4)
             return GssRequest()
         case 80877102:
-            _exactly(body, 12)
-            return CancelRequest(_INT32.unpack_from(body, 4)[0], _UINT32.unpack_from(body, 8)[0])
+            if not 12 <= len(body) <= 8 + LONGEST_KEY:
+                raise FramingError("invalid length of cancel request packet")
+            return CancelRequest(_INT32.unpack_from(body, 4)[0], bytes(body[8:]))
     major, minor = code >> 16, code & 0xFFFF
     if major != 3:
         raise DatabaseError(
-            f"unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0",
+            f"unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2",
             sqlstate="0A000",
         )
     parameters: dict[str, str] = {}
@@ -404,6 +405,8 @@ def parse_opening(body: bytes) -> Opening:
 
 # --- to the client --------------------------------------------------------------------------
 
+NEWEST_MINOR = 2  # of version 3
+LONGEST_KEY = 256  # bytes of a cancel request's key
 PARSE_COMPLETE = b"1\0\0\0\x04"
 BIND_COMPLETE = b"2\0\0\0\x04"
 CLOSE_COMPLETE = b"3\0\0\0\x04"
@@ -447,14 +450,14 @@ def parameter_status(name: str, value: str) -> bytes:
     return frame(b"S", _string(name) + _string(value))
 
 
-def backend_key_data(pid: int, secret: int) -> bytes:
+def backend_key_data(pid: int, secret: bytes) -> bytes:
     """Return BackendKeyData, whose values a cancel request must repeat."""
-    return frame(b"K", _INT32.pack(pid) + _UINT32.pack(secret))
+    return frame(b"K", _INT32.pack(pid) + secret)
 
 
-def negotiate_version(unknown_options: Sequence[str]) -> bytes:
-    """Return NegotiateProtocolVersion: 3.0 is the newest version, and some options are unknown."""
-    body = _INT32.pack(3 << 16) + _INT32.pack(len(unknown_options))
+def negotiate_version(minor: int, unknown_options: Sequence[str]) -> bytes:
+    """Return NegotiateProtocolVersion: 3.`minor` will be spoken, and some options are unknown."""
+    body = _INT32.pack((3 << 16) + minor) + _INT32.pack(len(unknown_options))
     return frame(b"v", body + b"".join(map(_string, unknown_options)))
 
 

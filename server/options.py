@@ -32,6 +32,7 @@ class ServeOptions:
     secrets_key_file: Path | None
     max_connections: int
     superuser_reserved_connections: int
+    shutdown_timeout: float
     checkpoint_interval: float
     checkpoint_size: float
     insecure_no_auth: bool
@@ -117,6 +118,13 @@ _OPTIONS = (
         type=click.IntRange(0),
         default=3,
         help="Of these, kept free for superusers.",
+    ),
+    option(
+        "shutdown-timeout",
+        type=click.FloatRange(0),
+        default=5.0,
+        metavar="SECONDS",
+        help="How long running statements may take after SIGTERM.",
     ),
     option(
         "checkpoint-interval",

@@ -58,12 +58,14 @@ from foreshore.errors import (
     QueryCanceled,
     TableAltered,
     TableDropped,
+    TransactionTimeout,
 )
 from foreshore.garbage import collection_paused
 from foreshore.ids import temporary_schema
 from foreshore.notifications import Inbox, Notification
 from foreshore.output_style import OutputStyle
 from foreshore.session_variables import Variables
+from foreshore.settings import milliseconds
 from foreshore.sql.parse.dialects import parse_in
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import CopyFrom
@@ -82,13 +84,19 @@ class Session:
     """One session; calls come one at a time, but for `interrupt`."""
 
     def __init__(
-        self, environment: "Environment", pid: int, role: Role, variables: Variables, peer: str
+        self,
+        environment: "Environment",
+        pid: int,
+        role: Role,
+        variables: Variables,
+        peer: str,
+        key_bytes: int,
     ) -> None:
         self.environment = environment
         self.coordinator: Coordinator = environment.coordinator
         self.pid = pid
         self.temporary_schema = temporary_schema(pid)  # its name and its id
-        self.secret = secrets.randbits(32)
+        self.secret = secrets.token_bytes(key_bytes)
         self.variables = variables
         self.notice = Notices(variables)
         self.peer = peer
@@ -205,7 +213,14 @@ class Session:
         self.interrupts.outside_of_shelter(partial(self._end, reason))
 
     def expire(self, now: float) -> None:
-        """End the session if it has been idle for too long, inside of a block or outside."""
+        """End the session if it, or its transaction, has been idle or running for too long."""
+        running = self.transactions.running
+        limit = milliseconds(self.variables["transaction_timeout"])
+        if running is not None and limit:
+            lasts_ms = self.coordinator.clock.now() - running.started // 1000
+            if lasts_ms >= limit:
+                self.terminate(TransactionTimeout())
+                return
         if not self.transactions.is_implicit:
             reason = self.activity.expired(now, in_block=self.transactions.in_block)
             if reason is not None:

@@ -180,7 +180,7 @@ class FakeClient:
         self.sessions[pid] = session
         return session
 
-    def cancel(self, pid: int, secret: int) -> None:
+    def cancel(self, pid: int, secret: bytes) -> None:
         session = self.sessions.get(pid)
         if session is not None and secret == session.secret:
             session.cancelled.set()
@@ -206,7 +206,7 @@ class FakeSession:
     def __init__(self, client: FakeClient, pid: int) -> None:
         self.client = client
         self.pid = pid
-        self.secret = 0xDEADBEEF
+        self.secret = b"\xde\xad\xbe\xef"
         self.at_hand = NothingAtHand()
         self.transaction_status = "I"
         self.time_zone = "UTC"

@@ -195,7 +195,7 @@ def test_first_frame_is_parsed_by_its_code() -> None:
     assert opening(struct.pack("!i", 80877103)) == message.SslRequest()
     assert opening(struct.pack("!i", 80877104)) == message.GssRequest()
     assert opening(struct.pack("!iiI", 80877102, 7, 0xDEADBEEF)) == message.CancelRequest(
-        7, 0xDEADBEEF
+        7, b"\xde\xad\xbe\xef"
     )
     started = opening(struct.pack("!i", 3 << 16 | 2) + b"user\0a\0x\0y\0\0")
     assert started == message.StartupMessage(2, {"user": "a", "x": "y"})

@@ -64,9 +64,9 @@ def test_encryption_request_is_declined_and_startup_goes_on(talking: Served) -> 
 
 def test_newer_minor_version_is_negotiated_down(talking: Served) -> None:
     raw = Raw(talking.port, start=False)
-    raw.startup(3 << 16 | 2, user="foreshore", **{"_pq_.x": "1"})
+    raw.startup(3 << 16 | 99, user="foreshore", **{"_pq_.x": "1"})
     code, body = raw.receive()
-    assert (code, body) == ("v", struct.pack("!ii", 3 << 16, 1) + b"_pq_.x\0")
+    assert (code, body) == ("v", struct.pack("!ii", 3 << 16 | 2, 1) + b"_pq_.x\0")
     assert codes(raw.until("Z"))[0] == "R"
     assert dict(talking.client.startups[0].parameters) == {}
 
