@@ -20,6 +20,7 @@ from foreshore import blocking
 from foreshore.adapter.client import Login, ServerConfiguration, Startup
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.definitions import plan_items
+from foreshore.adapter.ddl.roles.settings import settings_at_login
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
@@ -304,7 +305,8 @@ class Environment:
             raise InvalidCatalogName(f'database "{startup.database}" does not exist')
         variables = Variables({"database": startup.database})
         unknown = []
-        for name, value in startup.parameters.items():
+        kept = settings_at_login(state, role, startup.database)
+        for name, value in (*kept, *startup.parameters.items()):
             try:
                 variables.set_default(name, value)
             except UndefinedObject:

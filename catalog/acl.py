@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from foreshore.acl_text import AclItem
 from foreshore.catalog.item import Granted, Item, Object
 from foreshore.errors import DependentObjectsStillExist, InvalidGrant
 from foreshore.privileges import LETTERS, PUBLIC, Grant
@@ -159,15 +160,8 @@ def items(grants: Sequence[Grant], name_of: Callable[[str], str]) -> list[str]:
 
 def item(grant: Grant, name_of: Callable[[str], str]) -> str:
     """Return one entry, such as `reader=ar*/owner`."""
-    grantee = "" if grant.grantee == PUBLIC else _quoted(name_of(grant.grantee))
-    rights = "".join(f"{r}*" if r in grant.grantable else r for r in grant.rights)
-    return f"{grantee}={rights}/{_quoted(name_of(grant.grantor))}"
-
-
-def _quoted(name: str) -> str:
-    if all(each.isalnum() or each == "_" or ord(each) > 127 for each in name):
-        return name
-    return '"' + name.replace('"', '""') + '"'
+    grantee = "" if grant.grantee == PUBLIC else name_of(grant.grantee)
+    return str(AclItem(grantee, name_of(grant.grantor), grant.rights, grant.grantable))
 
 
 def _entry(grants: Sequence[Grant], grantee: str, grantor: str) -> Grant | None:

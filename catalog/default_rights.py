@@ -26,7 +26,18 @@ def grants_of_new(
     if schema is not None:
         for each in defaults_of(role, kind, schema):
             grants = acl.added(grants, each)
-    return msgspec.UNSET if grants == usual else grants
+    grants = _sorted(state, grants)
+    return msgspec.UNSET if grants == _sorted(state, usual) else grants
+
+
+def _sorted(state: State, grants: tuple[Grant, ...]) -> tuple[Grant, ...]:
+    """Return a list in the order of PostgreSQL's default lists: by the oids of roles."""
+
+    def oid(id: str) -> int:
+        found = state.get(id)
+        return 0 if found is None else found.oid
+
+    return tuple(sorted(grants, key=lambda each: (oid(each.grantee), oid(each.grantor))))
 
 
 def defaults_of(role: Role, kind: str, schema: str | None) -> tuple[Grant, ...]:
@@ -38,18 +49,19 @@ def defaults_of(role: Role, kind: str, schema: str | None) -> tuple[Grant, ...]:
 
 
 def changed_defaults(
+    state: State,
     role: Role,
     kind: str,
     schema: str | None,
     apply: Callable[[tuple[Grant, ...]], tuple[Grant, ...]],
+    new_oid: Callable[[], int],
 ) -> Role:
     """Return the role with its rights for a kind, in one schema or in all, changed by `apply`."""
-    grants = apply(defaults_of(role, kind, schema))
-    others = tuple(
-        each for each in role.default_grants if (each.kind, each.schema) != (kind, schema)
-    )
+    grants = _sorted(state, apply(defaults_of(role, kind, schema)))
+    same = [e for e in role.default_grants if (e.kind, e.schema) == (kind, schema)]
+    others = tuple(each for each in role.default_grants if each not in same)
     usual = initial(kind, role.id) if schema is None else ()
-    if set(grants) == set(usual):
+    if grants == _sorted(state, usual):
         return msgspec.structs.replace(role, default_grants=others)
-    new = DefaultGrants(kind, schema, grants)
+    new = DefaultGrants(kind, schema, grants, same[0].oid if same else new_oid())
     return msgspec.structs.replace(role, default_grants=(*others, new))

@@ -63,7 +63,9 @@ def objects_to_drop(
             others = [(describe(each), on) for each, on in found.cascaded.values()]
             others += [(drop_default(*pair), pair[1]) for pair in found.defaults]
             raise DependentObjectsStillExist(
-                f"cannot drop {describe(target)} because other objects depend on it",
+                "cannot drop desired object(s) because other objects depend on them"
+                if len(targets) > 1
+                else f"cannot drop {describe(target)} because other objects depend on it",
                 detail="\n".join(f"{each} depends on {describe(on)}" for each, on in others),
                 hint=CASCADE_HINT,
             )

@@ -62,6 +62,7 @@ class DefaultGrants(msgspec.Struct, frozen=True):
     kind: str  # of `privileges.RIGHTS`
     schema: str | None  # the schema's id; None: in all schemas
     grants: tuple[Grant, ...]
+    oid: int = 0
 
 
 class Role(Described, frozen=True):

@@ -26,26 +26,25 @@ def describe_uses(
     Objects of other databases than the one called `database` are only counted. `column` returns the
     name of a column by its position.
     """
-    here: list[str] = []
+    here = list(_default_uses(state, role))
     elsewhere = Counter[str]()
-    for line in _default_uses(state, role):
-        here.append(line)
-    for each, sub, owns in sorted(_uses(state, role), key=lambda use: (use[0].oid, use[1])):
+    for each, sub, owns in _uses(state, role):
         place = database_of(state, each)
         if place is not None and place != database:
             elsewhere[place] += 1
         elif owns:
-            here.append(f"owner of {describe(each)}")
+            here.append((each.oid, 0, f"owner of {describe(each)}"))
         elif sub:
             assert isinstance(each, Item), each
-            here.append(f"privileges for column {column(each, sub)} of {describe(each)}")
+            said = f"privileges for column {column(each, sub)} of {describe(each)}"
+            here.append((each.oid, sub, said))
         else:
-            here.append(f"privileges for {describe(each)}")
+            here.append((each.oid, 0, f"privileges for {describe(each)}"))
     counted = [
         f"{count} object{'' if count == 1 else 's'} in database {name}"
         for name, count in elsewhere.items()
     ]
-    return here[:_MOST] + counted
+    return [said for _, _, said in sorted(here)][:_MOST] + counted
 
 
 def _uses(state: State, role: Role) -> Iterator[tuple[Object, int, bool]]:
@@ -58,7 +57,7 @@ def _uses(state: State, role: Role) -> Iterator[tuple[Object, int, bool]]:
                 yield each, 0, True
         elif not isinstance(each, Replica) and mentions(each.grants or (), role.id):
             yield each, 0, False
-        if isinstance(each, Item) and each.column_grants:
+        if isinstance(each, Item) and each.column_grants and each.owner != role.id:
             for position, grants in each.column_grants.items():
                 if mentions(grants, role.id):
                     yield each, position, False
@@ -73,15 +72,16 @@ _CALLED = {
 }
 
 
-def _default_uses(state: State, role: Role) -> Iterator[str]:
+def _default_uses(state: State, role: Role) -> Iterator[tuple[int, int, str]]:
+    """Yield the uses of a role in default rights, with their oids."""
     for each in state.all(Role):
         for defaults in each.default_grants:
             what = f"default privileges on new {_CALLED[defaults.kind]} belonging to role"
             where = "" if defaults.schema is None else f" in schema {_name(state, defaults.schema)}"
             if each.id == role.id:
-                yield f"owner of {what} {each.name}{where}"
+                yield defaults.oid, 0, f"owner of {what} {each.name}{where}"
             elif mentions(defaults.grants, role.id):
-                yield f"privileges for {what} {each.name}{where}"
+                yield defaults.oid, 0, f"privileges for {what} {each.name}{where}"
 
 
 def _name(state: State, schema: str) -> str:

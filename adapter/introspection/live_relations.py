@@ -16,6 +16,7 @@ from foreshore.catalog.item import Item, Replica
 from foreshore.compute.controller.dataflow_rows import DATAFLOWS, Reports
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
+from foreshore.redaction import redacted
 from foreshore.refresh import NEVER
 from foreshore.sql.rewrite.definition_parts import expectations_of, is_assertion, query_text
 from foreshore.storage.controller import ReadCapability
@@ -78,7 +79,7 @@ def _activity(context: StatementContext) -> Iterator[Row]:
             "query_start": each.activity.query_at,
             "state_change": each.activity.state_at,
             "state": each.activity.state(each.transaction_status),
-            "query": each.activity.query,
+            "query": redacted(each.activity.query),
         }
 
 

@@ -48,7 +48,8 @@ def origin_of(context: StatementContext, builtin: Builtin) -> Origin | None:
         return None
     by_path = builtin.name in _BY_PATH or builtin.schema == "information_schema"
     path = context.planner.search_path() if by_path else ()
-    return Origin(builtin.id, context.database, path)
+    role = context.role.id if builtin.schema == "information_schema" else ""
+    return Origin(builtin.id, context.database, path, role)
 
 
 def builtin_rows(context: StatementContext, builtin: Builtin) -> pa.Table:
@@ -115,6 +116,7 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
         temporary=context.temporary_schema,
         search_path=reader.search_path,
         full_definition_of=full_definition_of,
+        role=context.role,
     )
 
 

@@ -29,6 +29,7 @@ class Origin:
     relation: GlobalId
     database: str
     search_path: tuple[str, ...]  # empty if the rows do not depend on it
+    role: str = ""  # the id of the current role, likewise
 
 
 @dataclass(frozen=True, slots=True)

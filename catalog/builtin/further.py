@@ -5,6 +5,7 @@ Counters that Foreshore does not keep are 0, as in a PostgreSQL that was just st
 
 from collections.abc import Callable, Iterable, Iterator
 
+from foreshore.catalog.builtin import granted
 from foreshore.catalog.builtin.further_columns import STANDARD_VIEWS, SYSTEM_VIEWS
 from foreshore.catalog.builtin.relation import (
     Declaration,
@@ -38,7 +39,10 @@ def system_relations() -> Iterator[Declaration]:
 
 def standard_relations() -> Iterator[Declaration]:
     """Yield the relations of the information schema; any of their columns may be NULL."""
-    rows: dict[str, Rows] = {"constraint_table_usage": _constraint_table_usage}
+    rows: dict[str, Rows] = {
+        "constraint_table_usage": _constraint_table_usage,
+        **granted.INFORMATION_SCHEMA,
+    }
     for name, (oid, columns) in STANDARD_VIEWS.items():
         nullable = columns.replace(",", "?,").rstrip() + "?"
         yield Declaration(oid, "information_schema", name, nullable, rows.get(name, nothing))

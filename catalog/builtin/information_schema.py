@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from foreshore.catalog.builtin import foreign_keys
+from foreshore.catalog.builtin import foreign_keys, granted
 from foreshore.catalog.builtin.columns import INFORMATION_SCHEMA
 from foreshore.catalog.builtin.relation import (
     Declaration,
@@ -10,7 +10,7 @@ from foreshore.catalog.builtin.relation import (
     Row,
     nothing,
 )
-from foreshore.catalog.item import Item, Role
+from foreshore.catalog.item import Item
 from foreshore.catalog.state import SYSTEM_SCHEMAS
 from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
@@ -35,9 +35,8 @@ def relations() -> Iterator[Declaration]:
         "key_column_usage": _key_column_usage,
         "constraint_column_usage": _constraint_column_usage,
         "referential_constraints": foreign_keys.referential_constraints,
-        "applicable_roles": nothing,
-        "enabled_roles": _enabled_roles,
         "information_schema_catalog_name": _catalog_name,
+        **granted.INFORMATION_SCHEMA,
     }
     for name, (oid, columns) in INFORMATION_SCHEMA.items():
         nullable = columns.replace(",", "?,").rstrip() + "?"
@@ -272,11 +271,6 @@ def _constraint_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 **_constraint_names(snapshot, item, named.name),
                 "column_name": snapshot.desc_of(item.id).names[i],
             }
-
-
-def _enabled_roles(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for role in snapshot.state.all(Role):
-        yield {"role_name": role.name}
 
 
 def _catalog_name(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -2,6 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from foreshore.catalog.builtin.granted import (
+    default_privileges,
+    role_members,
+    role_parameters,
+    shown_privileges,
+    system_privileges,
+)
 from foreshore.catalog.builtin.mz_rows import (
     cluster_rows,
     column_rows,
@@ -43,7 +50,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "id text, oid oid, database_id text?, name text, owner_id text",
         schema_rows,
     ),
-    ("mz_catalog", "mz_roles", "id text, oid oid, name text, superuser bool", role_rows),
+    (
+        "mz_catalog",
+        "mz_roles",
+        "id text, oid oid, name text, superuser bool, inherit bool, rolcanlogin bool,rolsuper bool",
+        role_rows,
+    ),
     (
         "mz_catalog",
         "mz_objects",
@@ -308,6 +320,28 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         object_rights,
     ),
     ("mz_internal", "mz_role_rights", "role oid, has oid, kind text", role_rights),
+    ("mz_catalog", "mz_role_members", "role_id text, member text, grantor text", role_members),
+    (
+        "mz_catalog",
+        "mz_role_parameters",
+        "role_id text, parameter_name text, parameter_value text",
+        role_parameters,
+    ),
+    ("mz_catalog", "mz_system_privileges", "privileges text", system_privileges),
+    (
+        "mz_catalog",
+        "mz_default_privileges",
+        "role_id text, database_id text?, schema_id text?, object_type text, grantee text,"
+        "privileges text",
+        default_privileges,
+    ),
+    (
+        "mz_internal",
+        "mz_show_privileges",
+        "grantor text, grantee text, database text?, schema text?, name text, object_type text,"
+        "privilege_type text",
+        shown_privileges,
+    ),
 )
 
 

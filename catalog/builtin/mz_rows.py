@@ -36,7 +36,13 @@ def schema_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 def role_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the rows of mz_roles."""
     for role in snapshot.state.all(Role):
-        yield {**_common(role), "superuser": role.superuser}
+        yield {
+            **_common(role),
+            "superuser": role.superuser,
+            "inherit": role.inherit,
+            "rolcanlogin": role.login,
+            "rolsuper": role.superuser,
+        }
 
 
 def _builtin_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

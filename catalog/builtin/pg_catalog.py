@@ -6,6 +6,7 @@ from foreshore.catalog.builtin import foreign_keys
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.dependencies import attrdef, depend
 from foreshore.catalog.builtin.extension import extensions
+from foreshore.catalog.builtin.granted import default_acl, role_settings
 from foreshore.catalog.builtin.pg_types import (
     ALIGN,
     BY_VALUE,
@@ -55,6 +56,8 @@ def relations() -> Iterator[Declaration]:
         "pg_collation": _collation,
         "pg_constraint": _constraint,
         "pg_database": _database,
+        "pg_db_role_setting": role_settings,
+        "pg_default_acl": default_acl,
         "pg_description": _description,
         "pg_hba_file_rules": lambda snapshot: snapshot.live("pg_hba_file_rules"),
         "pg_index": _index,

@@ -6,6 +6,7 @@ from zlib import crc32
 from foreshore.catalog.builtin.functions import type_functions
 from foreshore.catalog.builtin.pg_views import SUPERUSER_OID
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
+from foreshore.catalog.builtin.rights import shown
 from foreshore.catalog.item import Item
 from foreshore.domain import Domain
 from foreshore.ranges import BOUNDS, MULTIRANGES
@@ -119,6 +120,7 @@ def _catalog_types(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "oid": item.oid,
             "typname": item.name,
             "typarray": item.oid + 1,
+            "typacl": shown(snapshot, item),
         }
         yield {
             **common,

@@ -10,7 +10,7 @@ from foreshore.types import oid_of
 
 HIDDEN = "********"  # in place of passwords
 _SYSTEM = Role(
-    "", SUPERUSER_OID, "mz_system", superuser=True, login=False, create_role=True, create_db=True
+    "", SUPERUSER_OID, "pg_system", superuser=True, login=False, create_role=True, create_db=True
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Item, NamedConstraint, Schema
+from foreshore.catalog.item import Item, NamedConstraint, Role, Schema
 from foreshore.catalog.state import State
 from foreshore.constraint import Constraint, Unique, is_implied
 from foreshore.domain import Domain
@@ -70,6 +70,7 @@ class IntrospectionSnapshot:
     search_path: Sequence[str] = ()  # schema names
     # A view's query with the names of databases, which `definition_of` leaves out.
     full_definition_of: Callable[[GlobalId], str] = lambda id: ""
+    role: Role | None = None  # whose rights the information schema shows
 
     def desc_of(self, id: GlobalId) -> RelationDesc:
         """Return the columns of a relation."""

@@ -43,6 +43,7 @@ from foreshore.expr.scalars import scalars_of
 from foreshore.expr.traversal import inputs_of, walk_relations, with_inputs
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
+from foreshore.sql.bind.acl_functions import ACLEXPLODE, exploded
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import to_known
@@ -317,6 +318,8 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
     if isinstance(call, ast.FunctionCall) and call.name == (CHANGES,):
         read, columns = bind_changes(planning, call)
         return _named(read, list(columns_of(read)), columns, item, CHANGES, None)
+    if isinstance(call, ast.FunctionCall) and call.name[-1] == ACLEXPLODE:
+        return _subquery(planning, exploded(item, call), parent)
     if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
         return _table_function(binder, item, call)
     name = call.name[-1] if isinstance(call, ast.FunctionCall) else function_name(call)

@@ -16,7 +16,6 @@ from foreshore.types import (
     TEXT,
     TIMESTAMPTZ,
     SqlType,
-    array_of,
     format_type,
 )
 
@@ -27,7 +26,6 @@ _NOTHING: tuple[tuple[str, str, SqlType], ...] = (
     ("pg_get_function_identity_arguments pg_get_statisticsobjdef", "oid", TEXT),
     ("pg_get_function_arg_default", "oid int4", TEXT),
     ("pg_get_partition_constraintdef", "oid", TEXT),
-    ("acldefault", "text oid", array_of(TEXT)),
     ("pg_partition_root", "regclass", OID),
     ("pg_relation_filepath", "regclass", TEXT),
     ("pg_current_logfile", "", TEXT),

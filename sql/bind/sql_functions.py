@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     ScalarSubquery,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.acl_functions import acl_functions
 from foreshore.sql.bind.catalog_functions import catalog_functions
 from foreshore.sql.bind.name_functions import name_functions
 from foreshore.sql.bind.privilege_functions import privilege_functions
@@ -104,7 +105,11 @@ def _define(names: str, parameters: str, result: SqlType, body: str) -> None:
 
 
 for _definition in chain(
-    name_functions(), catalog_functions(), privilege_functions(), server_functions()
+    acl_functions(),
+    name_functions(),
+    catalog_functions(),
+    privilege_functions(),
+    server_functions(),
 ):
     _define(*_definition)
 

@@ -41,6 +41,10 @@ _SHOWN = (
     ("objects",),
     ("databases",),
     ("schemas",),
+    ("roles",),
+    ("role", "membership"),
+    ("privileges",),
+    ("default", "privileges"),
 )
 
 

@@ -117,6 +117,8 @@ class RoleParser(QueryParser):
 
     def _unknown_option(self) -> None:
         token = self.token
+        if token.kind == STRING:  # it may be a password
+            raise SyntaxError_("syntax error at or near a constant", position=token.start + 1)
         if token.kind not in (WORD, QUOTED):
             self.fail()
         raise SyntaxError_(f'unrecognized role option "{token.value}"', position=token.start + 1)

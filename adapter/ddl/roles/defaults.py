@@ -53,8 +53,12 @@ def _change(
     change = context.catalog_change()
     role: Role = role_with(change.state, id)
     rights = plan.rights.on(RIGHTS[plan.kind])
-    change.put(
-        changed_defaults(
-            role, plan.kind, schema, lambda grants: giving.applied(grants, id, id, rights)
-        )
+    changed = changed_defaults(
+        change.state,
+        role,
+        plan.kind,
+        schema,
+        lambda grants: giving.applied(grants, id, id, rights),
+        lambda: change.allot("oid"),
     )
+    change.put(changed)

@@ -102,7 +102,10 @@ def _object(context: StatementContext, kind: str, name: Name) -> Grantable:
 
 
 def _relation(context: StatementContext, kind: str, name: Name) -> Item:
-    found = context.planner.reader().find(name.parts)
+    reader = context.planner.reader()
+    found = reader.find(name.parts)
+    if found is None and reader.find_key(name.parts) is not None:
+        raise WrongObjectType(f'"{name.item}" is an index')
     if found is None:
         raise UndefinedTable(f'relation "{name.parts[-1]}" does not exist')
     if not isinstance(found, Item):

@@ -137,14 +137,14 @@ def _uses(context: StatementContext, role: Role) -> list[str]:
 
 
 def _check_droppable(context: StatementContext, actor: Role, role: Role) -> None:
-    if role.id == FIRST_ROLE_ID and role.id != actor.id:
-        raise DependentObjectsStillExist(
-            f"cannot drop role {role.name} because it is required by the database system"
-        )
     if role.id == actor.id:
         raise ObjectInUse("current user cannot be dropped")
     if role.superuser and not actor.superuser:
         raise InsufficientPrivilege("must be superuser to drop superusers")
+    if role.id == FIRST_ROLE_ID:
+        raise DependentObjectsStillExist(
+            f"cannot drop role {role.name} because it is required by the database system"
+        )
 
 
 # --- memberships ---------------------------------------------------------------------------------
@@ -155,9 +155,7 @@ def grant_roles(context: StatementContext, plan: GrantRoles) -> Completed:
     actor = current_role(context)
     grantor = _grantor(context, actor, plan.granted_by)
     for role_name in plan.roles:
-        refuse_public(role_name)
         for member_name in plan.members:
-            refuse_public(member_name)
             role, member = role_of(context, role_name), role_of(context, member_name)
             if plan.grants:
                 _admit(context, actor, role, member, admin=plan.option, grantor=grantor.id)

@@ -11,6 +11,7 @@ from foreshore.catalog.roles import may_create_roles
 from foreshore.catalog.state import State
 from foreshore.errors import FeatureNotSupported, InsufficientPrivilege, InvalidCatalogName
 from foreshore.session_variables import Variables
+from foreshore.settings import VARIABLES
 from foreshore.sql.plan import SetRoleSetting
 
 Settings = dict[str, str]
@@ -72,11 +73,14 @@ def _changed(context: StatementContext, settings: Settings, plan: SetRoleSetting
     """Return settings after SET or RESET; the value of SET is checked as that of a session."""
     if plan.setting is None:
         return {}
+    known = VARIABLES.get(plan.setting)
+    name = plan.setting if known is None else known.name
     if plan.values == ():
         value = context.variables.show(plan.setting)
     else:
         checked = Variables({})
         checked.set(plan.setting, plan.values)
-        value = checked.show(plan.setting)
-    kept = {name: each for name, each in settings.items() if name != plan.setting}
-    return kept if plan.values is None else {**kept, plan.setting: value}
+        is_text = plan.values is not None and len(plan.values) == 1 and name != "search_path"
+        value = plan.values[0] if is_text and plan.values else checked.show(plan.setting)
+    kept = {each: text for each, text in settings.items() if each != name}
+    return kept if plan.values is None else {**kept, name: value}

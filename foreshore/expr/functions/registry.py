@@ -65,6 +65,7 @@ _FAMILIES = (
     "unicode_forms",
     "checksums",
     "identifiers",
+    "acls",
     "pattern",
     "regexp_forms",
     "jsonb",

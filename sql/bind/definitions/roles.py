@@ -156,6 +156,8 @@ def _default_rights(tree: ast.DefaultPrivilegesStatement) -> AlterDefaultRights:
     rights, columns = _rights(tree.grant)
     if columns or rights is None:
         raise InvalidGrant("default privileges cannot be set for columns")
+    if tree.grant.kind == "table" and "U" in (rights.letters or ""):
+        raise InvalidGrant("invalid privilege type USAGE for relation")
     schemas = tuple(Name(None, None, each) for each in tree.schemas)
     return AlterDefaultRights(
         tree.roles,

@@ -122,6 +122,31 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
                 "FROM mz_catalog.mz_cluster_replicas r "
                 "JOIN mz_catalog.mz_clusters c ON c.id = r.cluster_id"
             )
+        case "roles":
+            return "SELECT name FROM mz_catalog.mz_roles"
+        case "role membership":
+            return (
+                "SELECT r.name AS role, m.name AS member, g.name AS grantor "
+                "FROM mz_catalog.mz_role_members x "
+                "JOIN mz_catalog.mz_roles r ON r.id = x.role_id "
+                "JOIN mz_catalog.mz_roles m ON m.id = x.member "
+                "LEFT JOIN mz_catalog.mz_roles g ON g.id = x.grantor"
+            )
+        case "privileges":
+            return (
+                "SELECT grantor, grantee, database, schema, name, object_type, privilege_type "
+                "FROM mz_internal.mz_show_privileges"
+            )
+        case "default privileges":
+            return (
+                "SELECT r.name AS object_owner, d.name AS database, s.name AS schema, "
+                "p.object_type, CASE p.grantee WHEN 'p' THEN 'PUBLIC' ELSE g.name END AS grantee, "
+                "p.privileges AS privilege_type FROM mz_catalog.mz_default_privileges p "
+                "JOIN mz_catalog.mz_roles r ON r.id = p.role_id "
+                "LEFT JOIN mz_catalog.mz_roles g ON g.id = p.grantee "
+                "LEFT JOIN mz_catalog.mz_schemas s ON s.id = p.schema_id "
+                "LEFT JOIN mz_catalog.mz_databases d ON d.id = p.database_id"
+            )
         case "columns":
             if not within:
                 raise SyntaxError_("SHOW COLUMNS needs FROM and a relation")

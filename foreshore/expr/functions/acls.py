@@ -1,0 +1,118 @@
+"""Functions of lists of rights: acldefault, makeaclitem, aclcontains, and the rows of aclexplode.
+
+A list is an array of text here. The names of roles are looked up in the catalog by the SQL that
+calls these functions (`sql/bind/acl_functions.py`).
+"""
+
+from collections.abc import Sequence
+
+from foreshore.acl_text import AclItem, parse_acl_item
+from foreshore.expr.functions.function import declare, declare_table, hidden
+from foreshore.expr.functions.rows import fail, mapped
+from foreshore.privileges import LETTERS, RIGHTS, TO_PUBLIC
+from foreshore.types import BOOL, TEXT
+
+# The letters of acldefault for kinds of objects.
+_KINDS = {
+    "c": "column", "r": "table", "s": "sequence", "d": "database", "n": "schema", "f": "function",
+    "T": "type", "l": "language", "t": "tablespace", "p": "parameter", "L": "large object",
+    "F": "foreign-data wrapper", "S": "server",
+}  # fmt: skip
+_OTHER_RIGHTS = {
+    "language": "U", "tablespace": "C", "parameter": "sA", "large object": "rw",
+    "foreign-data wrapper": "U", "server": "U",
+}  # fmt: skip
+_NAMES = {letter: name for name, letter in LETTERS.items()} | {"s": "SET", "A": "ALTER SYSTEM"}
+_OPTION = " with grant option"
+
+
+def _default(kind: str, owner: str) -> tuple[str, ...]:
+    """Return the rights on an object of a kind that has no list."""
+    found = _KINDS.get(kind)
+    if found is None:
+        raise fail("22023", f"unrecognized object type abbreviation: {kind}")
+    if found == "column":
+        return ()
+    rights = RIGHTS.get(found) or _OTHER_RIGHTS[found]
+    public = TO_PUBLIC.get(found, "U" if found == "language" else "")
+    entries = [AclItem("", owner, public, "")] if public else []
+    return tuple(map(str, (*entries, AclItem(owner, owner, rights, ""))))
+
+
+def _made(grantee: str, grantor: str, words: str, option: bool) -> str:
+    """Return an entry with the rights that `words` name."""
+    letters = ""
+    for word in words.split(","):
+        name = word.strip().upper()
+        letter = LETTERS.get({"TEMP": "TEMPORARY"}.get(name, name))  # type: ignore[call-overload]
+        if letter is None:
+            raise fail("22023", f'unrecognized privilege type: "{word.strip()}"')
+        letters += letter
+    rights = "".join(each for each in LETTERS.values() if each in letters)
+    return str(AclItem(grantee, grantor, rights, rights if option else ""))
+
+
+def _contains(items: Sequence[str | None], item: str) -> bool:
+    """Return whether a list has all rights of an entry."""
+    wanted = _read(item)
+    return any(
+        (each.grantee, each.grantor) == (wanted.grantee, wanted.grantor)
+        and set(wanted.rights) <= set(each.rights)
+        and set(wanted.grantable) <= set(each.grantable)
+        for each in map(_read, filter(None, items))
+    )
+
+
+def _read(text: str) -> AclItem:
+    found = parse_acl_item(text)
+    if found is None:
+        raise fail("22P02", f'invalid input syntax for type aclitem: "{text}"')
+    return found
+
+
+def _each_right(items: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the single rights of a list, each as an entry."""
+    return tuple(
+        str(AclItem(each.grantee, each.grantor, right, right if right in each.grantable else ""))
+        for each in map(_read, filter(None, items))
+        for right in each.rights
+    )
+
+
+def _grantee(_items: Sequence[str | None], item: str) -> str:
+    return _read(item).grantee
+
+
+def _grantor(_items: Sequence[str | None], item: str) -> str:
+    return _read(item).grantor
+
+
+def _privilege(_items: Sequence[str | None], item: str) -> str:
+    return _NAMES[_read(item).rights]
+
+
+def _is_grantable(_items: Sequence[str | None], item: str) -> bool:
+    return bool(_read(item).grantable)
+
+
+declare("_acldefault", "text text", "text[]", mapped(_default), fallible=True)
+declare("_makeaclitem", "text text text bool", "text", mapped(_made), fallible=True)
+declare("aclcontains", "text[] text", "bool", mapped(_contains), fallible=True)
+hidden("acl_grantee(text[],text)", "text[] text", "text", mapped(_grantee))
+hidden("acl_grantor(text[],text)", "text[] text", "text", mapped(_grantor))
+hidden("acl_privilege(text[],text)", "text[] text", "text", mapped(_privilege))
+hidden("acl_is_grantable(text[],text)", "text[] text", "bool", mapped(_is_grantable))
+declare_table(
+    "_aclexplode",
+    "text[]",
+    "text[]",
+    mapped(_each_right),
+    columns="item grantee grantor privilege is_grantable",
+    more=(
+        ("acl_grantee(text[],text)", TEXT),
+        ("acl_grantor(text[],text)", TEXT),
+        ("acl_privilege(text[],text)", TEXT),
+        ("acl_is_grantable(text[],text)", BOOL),
+    ),
+    fallible=True,
+)

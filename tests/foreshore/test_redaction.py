@@ -1,0 +1,24 @@
+"""Passwords are in no text that is shown."""
+
+import pytest
+
+from foreshore.redaction import redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ALTER ROLE a PASSWORD 'secret'", "ALTER ROLE a PASSWORD '...'"),
+        ("CREATE USER a password 'se''cret' LOGIN", "CREATE USER a password '...' LOGIN"),
+        ("CREATE ROLE a PASSWORD/* */\n'secret", "CREATE ROLE a PASSWORD/* */\n'...'"),
+        (r"ALTER ROLE a PASSWORD E'se\'cret' LOGIN", "ALTER ROLE a PASSWORD '...' LOGIN"),
+        ("ALTER ROLE a PASSWORD $x$secret$x$", "ALTER ROLE a PASSWORD '...'"),
+        ("ALTER ROLE a PASSWORD U&'secret'", "ALTER ROLE a PASSWORD '...'"),
+        ("ALTER ROLE a PASSWORD 'se'\n'cret'", "ALTER ROLE a PASSWORD '...'"),
+        ("SELECT 1; ALTER ROLE a PASSWORD 'secret'", "SELECT 1; ALTER ROLE a PASSWORD '...'"),
+        ("ALTER ROLE a PASSWORD NULL", "ALTER ROLE a PASSWORD NULL"),
+        ("SELECT password, 'b' FROM t", "SELECT password, 'b' FROM t"),
+    ],
+)
+def test_password_is_hidden(text: str, shown: str) -> None:
+    assert redacted(text) == shown
