@@ -93,7 +93,7 @@ class _TimeWindow:
         alias, schema = (table.alias, table.schema) if item.alias is None else (item.alias, None)
         unnamed = table.unnamed and item.alias is None
         named = Table(alias, schema, tuple(slots), unnamed=unnamed)
-        return BoundItem(relation, columns, [named], slots)
+        return BoundItem(relation, columns, [named], slots, origins=part.origins)
 
     # --- arguments
 
@@ -125,7 +125,7 @@ class _TimeWindow:
             raise FeatureNotSupported(
                 f"the {name} of {self.name} has to be a constant", position=at
             )
-        months, days, micros = scalar.value  # type: ignore[misc]
+        months, days, micros = scalar.value
         if months:
             raise FeatureNotSupported(
                 "timestamps cannot be binned into intervals containing months or years",

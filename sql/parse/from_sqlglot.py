@@ -263,7 +263,9 @@ class Converter(ExpressionConverter):
     def _asof(self, left: ast.FromItem, right: ast.FromItem, join: exp.Join) -> ast.JoinRef:
         parts = [join.args.get("match_condition"), join.args.get("on")]
         conditions = tuple(self.expression(part) for part in parts if part is not None)
-        on = conditions[0] if len(conditions) == 1 else ast.Connective("and", conditions, 0)
+        on: ast.Expression = conditions[0]
+        if len(conditions) > 1:
+            on = ast.Connective("and", conditions, 0)
         kind: Any = "left" if join.args.get("side") else "inner"
         return ast.JoinRef(left, right, kind, False, None, on, None, (), self.at(join), asof=True)
 

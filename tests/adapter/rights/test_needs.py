@@ -30,3 +30,22 @@ def test_select_without_rights_is_refused_until_they_are_granted(tmp_path: Path)
         assert await env.query("reader", "SELECT a FROM t WHERE id = 1") == DENIED
 
     in_environment(tmp_path, scenario)
+
+
+def test_columns_of_windows_of_time_and_joins_by_time_are_needed(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _tables(env)
+        await env.ran("admin", "ALTER TABLE t ADD COLUMN at timestamp")
+        grant(env, "reader", "SELECT", "t", "id", "at")
+        window = "TUMBLE(t, at, INTERVAL '1 minute') AS w"
+        join = "t AS w ASOF JOIN t AS o ON w.id = o.id AND w.at >= o.at"
+        for source in (window, join):
+            assert await env.query("reader", f"SELECT w.id FROM {source}") == "SELECT 0"
+            for sql in (f"SELECT w.a FROM {source}", f"SELECT w.* FROM {source}"):
+                assert await env.query("reader", sql) == DENIED, sql
+        excluded = "SELECT * EXCLUDE (a, b) FROM t WHERE id = 2"
+        assert await env.query("reader", excluded) == "SELECT 0"
+        by_a = "SELECT w.id FROM t AS w ASOF JOIN t AS o ON w.a = o.a AND w.at >= o.at"
+        assert await env.query("reader", by_a) == DENIED
+
+    in_environment(tmp_path, scenario)
