@@ -284,6 +284,11 @@ class ExpressionBinder:
             if scalar is None:
                 scalar = coerce(self.planning, arg, target, "explicit", at)
             assert scalar is not None, (arg, target)
+            if target.element is not None and type_of(scalar).name == "shaped":
+                raise FeatureNotSupported(
+                    "an array of several dimensions, or with bounds, is not supported here",
+                    position=at + 1,
+                )
             result.append(scalar)
         return tuple(result)
 

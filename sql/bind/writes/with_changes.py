@@ -131,10 +131,12 @@ def bind_changing_table(
     if id(common) not in planning.written:
         kept = planning.init_plans, planning.common_tables, planning.changes
         planning.common_tables, planning.changes = [], None
-        plan = bind_change(
-            planning, with_fields(common.change, ctes=(*before, *common.change.ctes))
-        )
-        planning.init_plans, planning.common_tables, planning.changes = kept
+        try:
+            plan = bind_change(
+                planning, with_fields(common.change, ctes=(*before, *common.change.ctes))
+            )
+        finally:
+            planning.init_plans, planning.common_tables, planning.changes = kept
         name = GlobalId(f"w{len(planning.written) + 1}")
         planning.written[id(common)] = InitPlan(name, plan)
     found = planning.written[id(common)]
