@@ -79,6 +79,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.CreateDomain: enums.create_domain,
     plans.CreateFunction: functions.create_function,
     plans.DropFunction: functions.drop_function,
+    plans.AlterFunction: functions.alter,
     plans.CreateStructured: enums.create_structured,
     plans.AlterEnum: enums.alter_enum,
     plans.CreateSequence: create.create_sequence,

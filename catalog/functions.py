@@ -27,3 +27,12 @@ def alter_function(
     )
     change.state = with_objects(state, {function.id: altered})
     return altered
+
+
+def redefine_function(
+    change: Transaction, function: Item, name: str, schema: str, create_sql: str
+) -> Item:
+    """Give a function another name, schema or statement with the same body; return it."""
+    altered = msgspec.structs.replace(function, name=name, schema=schema, create_sql=create_sql)
+    change.state = with_objects(change.state, {function.id: altered})
+    return altered

@@ -25,6 +25,7 @@ class FunctionParameter:
 class SqlFunction:
     """A function with its full name. `columns` are those of RETURNS TABLE and of OUT parameters.
 
+    The last parameter of a `variadic` one is the array of further arguments.
     `body` is the text of a query, or of the expression after RETURN if it `is_expression`.
     """
 
@@ -37,6 +38,7 @@ class SqlFunction:
     volatility: Volatility
     body: str
     is_expression: bool
+    variadic: bool = False
 
     @property
     def name(self) -> str:

@@ -142,6 +142,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return functions.bind_create_function(planning, tree)
         case ast.DropFunctionStatement():
             return functions.bind_drop_function(planning, tree)
+        case ast.AlterFunctionStatement():
+            return functions.bind_alter_function(planning, tree)
         case ast.CreateStructuredStatement():
             return structured_types.bind_create_structured(planning, tree)
         case ast.AlterEnumStatement():

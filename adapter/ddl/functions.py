@@ -1,21 +1,27 @@
-"""CREATE FUNCTION and DROP FUNCTION."""
+"""CREATE, ALTER and DROP FUNCTION, COMMENT ON FUNCTION."""
+
+from collections.abc import Iterable
+from dataclasses import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.drop import drop_objects, notify_cascaded
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import add_item, schema_of
+from foreshore.adapter.ddl.roles.names import refuse_public, role_of
 from foreshore.adapter.session.context import StatementContext
-from foreshore.catalog.functions import alter_function
+from foreshore.catalog.functions import alter_function, redefine_function
 from foreshore.catalog.item import Item
 from foreshore.errors import (
     AmbiguousFunction,
     DuplicateFunction,
     FeatureNotSupported,
     InvalidFunctionDefinition,
+    InvalidSchemaName,
     UndefinedFunction,
 )
 from foreshore.expr.functions.function import type_key
-from foreshore.sql.plan import CreateFunction, DropFunction
+from foreshore.sql.bind.definitions.functions import written_function
+from foreshore.sql.plan import AlterFunction, CreateFunction, DropFunction
 from foreshore.sql_function import SqlFunction
 from foreshore.types import SqlType
 
@@ -60,13 +66,7 @@ def _replace(context: StatementContext, old: Item, plan: CreateFunction) -> None
     if plan.depends_on & {old.id, *(each.id for each in above)}:
         raise FeatureNotSupported("recursive functions are not supported")
     if before.body != plan.function.body or before.strict != plan.function.strict:
-        for each in above:
-            if each.type in _MAINTAINED or each.type == "table":
-                raise FeatureNotSupported(
-                    f'function "{old.name}" cannot be replaced, because {each.kind} '
-                    f'"{each.name}" depends on it',
-                    hint="Drop it first, and create it again afterwards.",
-                )
+        _check_unused(above, old)
     alter_function(change, old, plan.sql, plan.depends_on)
     plan_again(context, change.state.item(old.id))
 
@@ -93,6 +93,65 @@ def _check_replaceable(before: SqlFunction, now: SqlFunction) -> None:
 
 def _spelled(function: SqlFunction) -> str:
     return f"{function.name}({','.join(map(str, function.types))})"
+
+
+def alter(context: StatementContext, plan: AlterFunction) -> Completed:
+    """Run ALTER FUNCTION or COMMENT ON FUNCTION."""
+    item = function_called(context, plan.name, plan.types, if_exists=False)
+    assert item is not None
+    change = context.catalog_change()
+    match plan.action:
+        case "comment":
+            change.comment(item, plan.value)
+            return Completed("COMMENT")
+        case "owner":
+            assert plan.role is not None, plan
+            refuse_public(plan.role)
+            change.set_owner(item, role_of(context, plan.role))
+        case _:
+            _redefine(context, item, plan)
+    return Completed("ALTER FUNCTION")
+
+
+def _redefine(context: StatementContext, item: Item, plan: AlterFunction) -> None:
+    """Give a function another name, schema or attributes; plan anew what uses it."""
+    change = context.catalog_change()
+    before = context.planner.reader().planned[item.id].function
+    assert before is not None, item
+    schema = change.state.objects[item.schema]
+    name = plan.value if plan.action == "rename" and plan.value is not None else item.name
+    if plan.action == "schema":
+        moved = change.state.schema(getattr(schema, "database", "") or "", plan.value or "")
+        if moved is None:
+            raise InvalidSchemaName(f'schema "{plan.value}" does not exist')
+        schema = moved
+    same = change.state.functions_in(schema.id, name)
+    if any(each.arguments == item.arguments and each.id != item.id for each in same):
+        types = ", ".join(map(str, before.types))
+        raise DuplicateFunction(
+            f'function {name}({types}) already exists in schema "{schema.name}"'
+        )
+    after = replace(
+        before,
+        parts=(*before.parts[:-2], schema.name, name),
+        strict=before.strict if plan.strict is None else plan.strict,
+        volatility=plan.volatility or before.volatility,
+    )
+    if after.strict != before.strict:
+        _check_unused(change.state.items_above(item.id), item)
+    redefine_function(change, item, name, schema.id, written_function(after))
+    plan_again(context, change.state.item(item.id))
+
+
+def _check_unused(above: Iterable[Item], function: Item) -> None:
+    """Raise if what is kept would change with the function."""
+    for each in above:
+        if each.type in _MAINTAINED or each.type == "table":
+            raise FeatureNotSupported(
+                f'function "{function.name}" cannot be replaced, because {each.kind} '
+                f'"{each.name}" depends on it',
+                hint="Drop it first, and create it again afterwards.",
+            )
 
 
 async def drop_function(context: StatementContext, plan: DropFunction) -> Completed:

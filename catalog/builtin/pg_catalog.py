@@ -34,7 +34,7 @@ from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmo
 from foreshore.zone_rows import abbreviations
 
 PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
-CONSTRAINT_OID, TYPE_OID = 2606, 1247
+CONSTRAINT_OID, TYPE_OID, PROC_OID = 2606, 1247, 1255
 C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
 
@@ -390,6 +390,9 @@ def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.types:
         if item.comment:
             yield {"objoid": item.oid, "classoid": TYPE_OID, "description": item.comment}
+    for item in snapshot.state.all(Item):
+        if item.is_function and item.comment and item.schema in snapshot.schemas:
+            yield {"objoid": item.oid, "classoid": PROC_OID, "description": item.comment}
 
 
 def _shdescription(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -6,11 +6,20 @@ from foreshore.catalog.builtin.functions import pg_proc_rows
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.builtin.rights import shown
 from foreshore.catalog.item import Item
-from foreshore.types import oid_of
+from foreshore.sql_function import SqlFunction
+from foreshore.types import oid_of, parts_of
 
 SQL_LANGUAGE = 14
 _RECORD = 2249
 _LETTERS = {"immutable": "i", "stable": "s", "volatile": "v"}
+
+
+def _modes(function: SqlFunction, letter: str) -> tuple[str, ...]:
+    """Return the modes of a function's parameters, and of its columns."""
+    given = ["i"] * len(function.types)
+    if function.variadic:
+        given[-1] = "v"
+    return (*given, *(letter for _ in function.columns))
 
 
 def proc_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -42,12 +51,15 @@ def proc_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "pronargdefaults": len(defaults),
             "prorettype": _RECORD if columns else oid_of(function.result),
             "proargtypes": types,
-            "proallargtypes": (*types, *(oid_of(t) for _, t in columns)) if columns else None,
-            "proargmodes": ("i",) * len(types) + (letter,) * len(columns) if columns else None,
+            "proallargtypes": (*types, *(oid_of(t) for _, t in columns))
+            if columns or function.variadic
+            else None,
+            "proargmodes": _modes(function, letter) if columns or function.variadic else None,
             "proargnames": (*names, *(name for name, _ in columns))
             if any(names) or columns
             else None,
             "proargdefaults": ", ".join(defaults) or None,
+            "provariadic": oid_of(parts_of(function.types[-1])[0]) if function.variadic else 0,
             "proacl": shown(snapshot, item),
             "prosrc": "" if function.is_expression else function.body,
             "prosqlbody": f"RETURN {function.body}" if function.is_expression else None,

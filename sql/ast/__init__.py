@@ -47,6 +47,7 @@ StatementSyntax: TypeAlias = (
     | CreateDomainStatement
     | CreateFunctionStatement
     | DropFunctionStatement
+    | AlterFunctionStatement
     | CreateSequenceStatement
     | AlterSequenceStatement
     | CreateViewStatement

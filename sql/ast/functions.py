@@ -1,19 +1,25 @@
-"""Syntax of CREATE FUNCTION and DROP FUNCTION."""
+"""Syntax of CREATE, ALTER and DROP FUNCTION."""
 
 from typing import Literal as OneOf
 
+from foreshore.role_options import RoleName
 from foreshore.sql.ast.expressions import Syntax, TypeName
 from foreshore.sql.ast.query import TableRef
 
 
 class ParameterDefinition(Syntax):
-    """A parameter of a function; `out` parameters are columns of the result."""
+    """A parameter of a function; `out` parameters are columns of the result.
+
+    An INOUT parameter is `out` and `given`. The array of a VARIADIC one holds further arguments.
+    """
 
     name: str
     type: TypeName
     default: str | None
     default_at: int
     out: bool = False
+    given: bool = True
+    variadic: bool = False
 
 
 class CreateFunctionStatement(Syntax):
@@ -49,3 +55,18 @@ class DropFunctionStatement(Syntax):
     functions: tuple[FunctionName, ...]
     if_exists: bool
     cascade: bool
+
+
+class AlterFunctionStatement(Syntax):
+    """ALTER FUNCTION and COMMENT ON FUNCTION.
+
+    `value` is the name, schema or comment. Of the attributes, those
+    that are None stay.
+    """
+
+    function: FunctionName
+    action: OneOf["rename", "owner", "schema", "attributes", "comment"]
+    value: str | None = None
+    strict: bool | None = None
+    volatility: OneOf["immutable", "stable", "volatile"] | None = None
+    role: RoleName | None = None

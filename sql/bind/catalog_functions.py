@@ -88,7 +88,8 @@ def _definitions() -> Iterator[Definition]:
         "oid",
         TEXT,
         f"""(SELECT coalesce((SELECT string_agg(
-          CASE p.proargmodes[n] WHEN 'o' THEN 'OUT ' ELSE '' END || {shown}, ', ' ORDER BY n)
+          CASE p.proargmodes[n] WHEN 'o' THEN 'OUT ' WHEN 'v' THEN 'VARIADIC ' ELSE '' END
+            || {shown}, ', ' ORDER BY n)
           FROM {all_types} WHERE p.proargmodes IS NULL OR p.proargmodes[n] <> 't'), '')
         FROM pg_proc p WHERE p.oid = $1)""",
     )

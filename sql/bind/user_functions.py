@@ -42,6 +42,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
+from foreshore.sql.bind.arrays import make_array
 from foreshore.sql.bind.coerce import coerce
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.order import RowOrder
@@ -55,7 +56,7 @@ from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.scalars import map_relation
 from foreshore.sql_function import SqlFunction
-from foreshore.types import BOOL, VOID, ColumnType, SqlType, array_of
+from foreshore.types import BOOL, VOID, ColumnType, SqlType, array_of, parts_of
 
 MAX_DEPTH = 32  # of functions within functions
 MAX_CALLS = 1_000  # that one statement may have replaced
@@ -95,14 +96,17 @@ def find_call(
 ) -> UserCall | None:
     """Return the user's function that a call over `args` means, or None."""
     functions = binder.planning.catalog.functions_named(expr.name)
-    if not functions or expr.star or expr.variadic or expr.distinct or expr.over is not None:
+    if not functions or expr.star or expr.distinct or expr.over is not None:
         return None
+    spread = not expr.variadic  # whether a variadic function takes its array item by item
     types = tuple(map(type_of, args))
     fitting: dict[tuple[str, ...], list[tuple[GlobalId, SqlFunction, list[int]]]] = {}
     for id, function in functions:
-        places = _places(function, len(args), expr.names)
+        if expr.variadic and not function.variadic:
+            continue
+        places = _places(function, len(args), expr.names, spread=spread)
         if places is not None:
-            patterns = tuple(_pattern(function.parameters[place].type) for place in places)
+            patterns = tuple(_pattern(_taken(function, place, spread)) for place in places)
             fitting.setdefault(patterns, []).append((id, function, places))
     candidates = [Candidate(None, each, each) for each in fitting]  # type: ignore[arg-type]
     chosen = choose(expr.name[-1], tuple(map(_pattern, types)), candidates)
@@ -117,7 +121,7 @@ def find_call(
             position=expr.at + 1,
         )
     id, function, places = found[0]
-    values = _values(binder, function, args, places, expr)
+    values = _values(binder, function, args, places, expr, spread=spread)
     binder.planning.depends_on.add(id)
     binder.planning.needs.add(id, "EXECUTE", by_caller=True)
     qualify_at(binder.planning, expr.at, expr.name, dotted(function.parts))
@@ -130,8 +134,22 @@ def _pattern(type: SqlType) -> str:
     return key.replace("number", "numeric") if key.removesuffix("[]") == "number" else key
 
 
-def _places(function: SqlFunction, count: int, names: tuple[str, ...]) -> list[int] | None:
+def _taken(function: SqlFunction, place: int, spread: bool) -> SqlType:
+    """Return the type of an argument: an item's where an array is given item by item."""
+    type = function.parameters[place].type
+    if spread and function.variadic and place == len(function.parameters) - 1:
+        assert type.element is not None, function
+        return type.element
+    return type
+
+
+def _places(
+    function: SqlFunction, count: int, names: tuple[str, ...], *, spread: bool
+) -> list[int] | None:
     """Return the parameter of each argument; None if the function does not take them."""
+    last = len(function.parameters) - 1
+    if spread and function.variadic:
+        return None if names or count <= last else [min(i, last) for i in range(count)]
     if count > len(function.parameters):
         return None
     places = list(range(count - len(names)))
@@ -151,8 +169,12 @@ def _values(
     args: Sequence[Scalar],
     places: Sequence[int],
     expr: ast.FunctionCall,
+    *,
+    spread: bool,
 ) -> tuple[Scalar, ...]:
     """Return the value of each parameter, of its type."""
+    if spread and function.variadic:
+        return _spread_values(binder, function, args, expr)
     given = {place: (args[i], at_of(expr.args[i])) for i, place in enumerate(places)}
     values = []
     for place, parameter in enumerate(function.parameters):
@@ -167,6 +189,24 @@ def _values(
         assert value is not None, (scalar, parameter)
         values.append(value)
     return tuple(values)
+
+
+def _spread_values(
+    binder: ExpressionBinder,
+    function: SqlFunction,
+    args: Sequence[Scalar],
+    expr: ast.FunctionCall,
+) -> tuple[Scalar, ...]:
+    """Return the value of each parameter: of the last one the array of all further arguments."""
+    last = len(function.parameters) - 1
+    values = []
+    for i, scalar in enumerate(args):
+        type = _taken(function, min(i, last), True)
+        value = coerce(binder.planning, scalar, type, "implicit", at_of(expr.args[i]))
+        assert value is not None, (scalar, type)
+        values.append(value)
+    (element,) = parts_of(function.types[last])
+    return *values[:last], make_array(tuple(values[last:]), element)
 
 
 # --- bodies -----------------------------------------------------------------------------------

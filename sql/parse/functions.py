@@ -1,4 +1,4 @@
-"""Parse CREATE FUNCTION and DROP FUNCTION."""
+"""Parse CREATE, ALTER and DROP FUNCTION."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,15 +83,16 @@ class FunctionParser(QueryParser):
         mode = ""
         if self.at_word("in", "out", "inout", "variadic"):
             mode = self.advance().value
-        if mode in ("inout", "variadic"):
-            self.unsupported(f"{mode.upper()} parameters")
+        if mode == "in" and self.accept("out"):
+            mode = "inout"
         name, type = self._name_and_type()
         default, at = None, 0
         if self.accept("default") or self.accept_symbol("="):
             at = self.token.start
             self.expression()
             default = self.text[at : self.last_end]
-        return ast.ParameterDefinition(name, type, default, at, mode == "out")
+        out, given = mode in ("out", "inout"), mode != "out"
+        return ast.ParameterDefinition(name, type, default, at, out, given, mode == "variadic")
 
     def _name_and_type(self) -> tuple[str, ast.TypeName]:
         """Parse `[name] type`; a name is a word that is followed by a type."""
@@ -173,7 +174,40 @@ class FunctionParser(QueryParser):
                 self.unsupported("a body of several statements")
             self.expect("end")
 
-    # --- DROP
+    # --- ALTER, COMMENT, DROP
+
+    def _alter_function(self) -> ast.StatementSyntax:
+        function = self._function_name()
+        if self.accept("rename", "to"):
+            return ast.AlterFunctionStatement(function, "rename", self.name())
+        if self.accept("owner", "to"):
+            return ast.AlterFunctionStatement(function, "owner", role=self.role_name())
+        if self.accept("set", "schema"):
+            return ast.AlterFunctionStatement(function, "schema", self.name())
+        strict, volatility, given = None, None, False
+        while not self.at_end() and not self.accept("restrict"):
+            given = True
+            options = _Options()
+            if self.accept("called", "on", "null", "input"):
+                strict = False
+            elif self.at_word("returns", "strict"):
+                self._function_option(options)
+                strict = True
+            elif self.at_word("immutable", "stable", "volatile"):
+                volatility = self.advance().value
+            elif self.at_word("reset", "as", "return", "begin", "language", "depends", "no"):
+                self.fail()
+            else:
+                self._function_option(options)
+        if not given:
+            self.fail()
+        return ast.AlterFunctionStatement(function, "attributes", None, strict, volatility)  # type: ignore[arg-type]
+
+    def _comment_on_function(self) -> ast.StatementSyntax:
+        function = self._function_name()
+        self.expect("is")
+        text = None if self.accept("null") else self.string()
+        return ast.AlterFunctionStatement(function, "comment", text)
 
     def _drop_function(self) -> ast.StatementSyntax:
         if_exists = self.accept("if", "exists")
@@ -188,4 +222,4 @@ class FunctionParser(QueryParser):
         if not self.at_symbol("("):
             return ast.FunctionName(name, None)
         parameters = self._in_brackets(self._function_parameter)
-        return ast.FunctionName(name, tuple(each.type for each in parameters if not each.out))
+        return ast.FunctionName(name, tuple(each.type for each in parameters if each.given))

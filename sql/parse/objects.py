@@ -257,6 +257,8 @@ class ObjectParser(
     def comment(self) -> ast.StatementSyntax:
         """Parse COMMENT ON."""
         self.expect("comment", "on")
+        if self.accept("function") or self.accept("routine"):
+            return self._comment_on_function()
         if self.accept("constraint"):
             constraint = self.name()
             self.expect("on")
@@ -298,6 +300,8 @@ class ObjectParser(
             return self.alter_role()
         if self.at_word("default"):
             return self.default_privileges()
+        if self.accept("function") or self.accept("routine"):
+            return self._alter_function()
         kind = self._kind()
         if_exists = self.accept("if", "exists")
         if kind == "table":

@@ -48,6 +48,7 @@ Plan: TypeAlias = (
     | CreateDomain
     | CreateFunction
     | DropFunction
+    | AlterFunction
     | CreateSequence
     | AlterSequence
     | AlterTable

@@ -9,6 +9,7 @@ from foreshore.sql.plan import (
     AlterCluster,
     AlterDefaultRights,
     AlterEnum,
+    AlterFunction,
     AlterSequence,
     AlterTable,
     Comment,
@@ -132,6 +133,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | CreateDomain()
             | CreateFunction()
             | DropFunction()
+            | AlterFunction()
             | AlterCluster()
             | Swap()
             | SetCluster()

@@ -14,7 +14,7 @@ from foreshore.privileges import Need
 from foreshore.role_options import RoleName
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql.plan.query import AsOf, ObjectKind, Query, WritePlan
-from foreshore.sql_function import SqlFunction
+from foreshore.sql_function import SqlFunction, Volatility
 from foreshore.types import RelationDesc, SqlType
 
 
@@ -78,6 +78,22 @@ class DropFunction(WritePlan):
     functions: tuple[tuple[tuple[str, ...], tuple[SqlType, ...] | None], ...]
     if_exists: bool
     cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterFunction(WritePlan):
+    """ALTER FUNCTION or COMMENT ON FUNCTION, of a name with its parameters' types or None.
+
+    `value` is the name, schema or comment; attributes that are None stay.
+    """
+
+    name: tuple[str, ...]
+    types: tuple[SqlType, ...] | None
+    action: OneOf["rename", "owner", "schema", "attributes", "comment"]
+    value: str | None
+    strict: bool | None
+    volatility: Volatility | None
+    role: RoleName | None
 
 
 @dataclass(frozen=True, slots=True)

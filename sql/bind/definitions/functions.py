@@ -1,4 +1,4 @@
-"""Bind CREATE FUNCTION and DROP FUNCTION.
+"""Bind CREATE, ALTER and DROP FUNCTION.
 
 A function is kept as one form of its statement, with a body of SQL words in which all names are
 full: `RETURN expression`, or `BEGIN ATOMIC query; END`.
@@ -22,7 +22,7 @@ from foreshore.sql.bind.user_functions import (
     value_of_body,
 )
 from foreshore.sql.parse.keywords import quote_identifier
-from foreshore.sql.plan import CreateFunction, DropFunction
+from foreshore.sql.plan import AlterFunction, CreateFunction, DropFunction
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.sql.rewrite.text_edits import apply_edits
@@ -37,7 +37,7 @@ def bind_create_function(
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name)
     planning.in_view = True  # without parameters of the statement
-    parameters = [_parameter(planning, each) for each in statement.parameters if not each.out]
+    parameters = [_parameter(planning, each) for each in statement.parameters if each.given]
     _check_parameters(statement, parameters)
     result, columns = _result(planning, statement)
     function = SqlFunction(
@@ -50,9 +50,10 @@ def bind_create_function(
         statement.volatility,
         statement.body.strip().rstrip(";").strip() if statement.body_at is None else statement.body,
         statement.is_expression,
+        any(each.variadic for each in statement.parameters),
     )
     function = replace(function, body=_checked_body(planning, function))
-    sql = _written(function)
+    sql = written_function(function)
     return CreateFunction(name, function, frozenset(planning.depends_on), statement.or_replace, sql)
 
 
@@ -99,11 +100,18 @@ def _bare(type: SqlType) -> SqlType:
 def _check_parameters(
     statement: ast.CreateFunctionStatement, parameters: list[FunctionParameter]
 ) -> None:
-    names = [each.name for each in statement.parameters if each.name]
-    names += [name for name, _ in statement.columns]
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise InvalidFunctionDefinition(f'parameter name "{name}" used more than once')
+    taken = [each.name for each in statement.parameters if each.given and each.name]
+    results = [each.name for each in statement.parameters if each.out and each.name]
+    results += [name for name, _ in statement.columns]
+    for names in (taken, results):
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise InvalidFunctionDefinition(f'parameter name "{name}" used more than once')
+    variadic = [each for each in statement.parameters if each.variadic]
+    if variadic and (statement.parameters[-1] is not variadic[0] or len(variadic) > 1):
+        raise InvalidFunctionDefinition("VARIADIC parameter must be the last input parameter")
+    if variadic and parameters[-1].type.element is None:
+        raise InvalidFunctionDefinition("VARIADIC parameter must be an array")
     defaults = [each.default is not None for each in parameters]
     if defaults != sorted(defaults):
         raise InvalidFunctionDefinition(
@@ -172,13 +180,14 @@ def _checked_body(planning: Planning, function: SqlFunction) -> str:
         del planning.qualified[before:]
 
 
-def _written(function: SqlFunction) -> str:
+def written_function(function: SqlFunction) -> str:
     """Return the statement as it is kept."""
     parameters = ", ".join(
         " ".join(
             filter(
                 None,
                 (
+                    "VARIADIC" if function.variadic and each is function.parameters[-1] else "",
                     quote_identifier(each.name) if each.name else "",
                     written_type(each.type),
                     f"DEFAULT {each.default}" if each.default is not None else "",
@@ -215,3 +224,17 @@ def bind_drop_function(planning: Planning, statement: ast.DropFunctionStatement)
 def types_of_name(planning: Planning, name: ast.FunctionName) -> tuple[SqlType, ...] | None:
     """Return the types that follow a function's name, None if there are none."""
     return None if name.types is None else tuple(_type(planning, type) for type in name.types)
+
+
+def bind_alter_function(planning: Planning, statement: ast.AlterFunctionStatement) -> AlterFunction:
+    """Return the plan of ALTER FUNCTION or COMMENT ON FUNCTION."""
+    of = statement.function
+    return AlterFunction(
+        of.name.name,
+        None if of.types is None else tuple(_type(planning, type) for type in of.types),
+        statement.action,
+        statement.value,
+        statement.strict,
+        statement.volatility,
+        statement.role,
+    )

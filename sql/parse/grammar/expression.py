@@ -318,7 +318,7 @@ class ExpressionParser(OperatorParser):
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         word.upper(): lambda self, word=word: self._keyword_call(word)
         for word in (
-            *("cast", "extract", "substring", "position", "trim", "overlay", "normalize"),
+            *("cast", "extract", "substring", "position", "trim", "overlay"),
             *_XML,
         )
     }
@@ -525,8 +525,6 @@ class ExpressionParser(OperatorParser):
                 args = [self._need(OTHER), needle]
             case "substring":
                 args = self._substring(token)
-            case "normalize":
-                args = self._normalize()
             case _ if word in _XML:
                 self.unsupported("type xml", token.start)
             case "overlay":
@@ -563,16 +561,6 @@ class ExpressionParser(OperatorParser):
             return [*args, self._need(0)]
         while self._match(TokenType.COMMA):
             args.append(self._need(0))
-        return args
-
-    def _normalize(self) -> list[exp.Expr]:
-        args = [self._need(0)]
-        if self._match(TokenType.COMMA):
-            form = self._curr
-            if form and self._field(_NORMAL_FORMS):
-                args.append(located(exp.Literal.string(form.text), form))
-            else:
-                args.append(self._need(0))
         return args
 
     def _trim(self) -> tuple[str, list[exp.Expr]]:
