@@ -53,4 +53,6 @@ def carry_over(
 
 def _at(positions: Sequence[int | None], values: Mapping[int, V]) -> dict[int, V]:
     """Return values by columns' positions, given by former ones."""
-    return {at: values[was] for at, was in enumerate(positions, 1) if was in values}
+    return {
+        at: values[was] for at, was in enumerate(positions, 1) if was is not None and was in values
+    }

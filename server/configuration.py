@@ -76,11 +76,12 @@ def _shown(rule: Rule) -> dict[str, object]:
     """Return a rule as a row of pg_hba_file_rules."""
     if rule.error is not None:
         return {"line_number": rule.line, "error": rule.error}
-    address, mask = rule.networks, None
-    if address is None:
-        address = "all" if rule.type != "local" else None
-    elif not isinstance(address, str):
-        mask, address = str(address.netmask), str(address.network_address)
+    address: str | None = "all" if rule.type != "local" else None
+    mask = None
+    if isinstance(rule.networks, str):
+        address = rule.networks
+    elif rule.networks is not None:
+        address, mask = str(rule.networks.network_address), str(rule.networks.netmask)
     return {
         "line_number": rule.line,
         "type": rule.type,

@@ -68,7 +68,7 @@ class CursorParser(ExplainParser):
         if self.at_word(*_PLACES) and not self._is_name():
             return _PLACES[self.advance().value]
         direction: ast.Direction = "forward"
-        count: int | None = 1
+        count = 1
         if self.at_word("absolute", "relative") and not self._is_name():
             direction = "absolute" if self.advance().value == "absolute" else "relative"
             return direction, self._signed()

@@ -66,7 +66,7 @@ class GrantParser(RoleParser, FunctionParser):
             return self._on_all(grants, privileges, option)
         if self.at_word(*_UNSUPPORTED) and self.peek().kind in (WORD, QUOTED):
             self.unsupported(f"GRANT ... ON {self.token.value.upper()}")
-        kind, names = "table", ()
+        kind, names = "table", tuple[ast.TableRef, ...]()
         functions: tuple[ast.FunctionName, ...] = ()
         if self.token.kind == WORD and self.token.value in _KINDS and self._names_follow():
             kind = _KINDS[self.advance().value]

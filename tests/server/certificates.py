@@ -59,7 +59,7 @@ class Authority:
         common_name: str,
         file: str | None = None,
         *,
-        hash: hashes.HashAlgorithm | None = None,
+        hash: hashes.SHA256 | hashes.SHA384 | None = None,
         host: str = "localhost",
     ) -> Issued:
         """Return a certificate for a client, or for a server at `host` and at 127.0.0.1."""

@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from foreshore.errors import DatabaseError
-from foreshore.scram import Verifier, digest, hashed
-from foreshore.server.admission.exchange import MECHANISM, PLUS, Exchange
+from foreshore.scram import MECHANISM, Verifier, digest, hashed
+from foreshore.server.admission.exchange import PLUS, Exchange
 
 PASSWORD = "correct horse"
 VERIFIER = Verifier.of(PASSWORD)

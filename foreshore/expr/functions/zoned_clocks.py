@@ -4,6 +4,7 @@ What PostgreSQL computes in the session's time zone uses UTC here; `zones.py` sa
 another zone are computed.
 """
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def _offset(zone: Any, moment: int | None) -> int:
         return 0
     if moment is not None:
         return calendar.utc_offset(zone, moment)
-    fixed = zone.utcoffset(None)
+    fixed: timedelta | None = zone.utcoffset(None)
     if fixed is None:
         raise fail("0A000", "a time without an offset is not supported in a zone with summer time")
     return round(fixed.total_seconds())

@@ -21,7 +21,7 @@ class WithParser(WindowParser):
     def _parse_recursive_with_search(self) -> None:
         """Return nothing: `_parse_cte` has parsed SEARCH and CYCLE, which belong to one query."""
 
-    def _parse_cte(self) -> exp.Expr | None:
+    def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
         """Parse a query of WITH with its SEARCH and CYCLE, which are kept as `meta`."""
         cte = super()._parse_cte()
         if cte is not None and self._word("search"):
