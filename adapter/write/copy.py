@@ -1,7 +1,8 @@
 """COPY: rows in from the client, all or none; rows out."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,12 +15,19 @@ from foreshore.adapter.subscribe.subscribe import subscribe
 from foreshore.adapter.write.source import with_row_outputs
 from foreshore.adapter.write.stage import checked, stage
 from foreshore.adapter.write.target import Target, lock_shared_against_ddl, target_of
-from foreshore.errors import DatatypeMismatch, UndefinedColumn
+from foreshore.errors import (
+    DatabaseError,
+    DatatypeMismatch,
+    IntegrityConstraintViolation,
+    UndefinedColumn,
+)
 from foreshore.expr.ir import Column, Scalar
 from foreshore.rows import counted
 from foreshore.sql.plan import CopyFrom, CopyOptions, CopyTo, Select
 from foreshore.table_rows import TableRows
 from foreshore.types import RelationDesc
+
+FEW_ROWS = 100_000  # among which the one that breaks a constraint is looked for
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
@@ -69,19 +77,66 @@ class _Rows:
         rows: list[pa.Table] = []
         for received in self._received:
             made = await with_row_outputs(context, received, row, target)
-            part = TableRows.of_table(target.desc, made)
-            part = checked(context, target, part)
-            rows.append(part.table)
+            with_place = partial(self._with_place, plan, sum(part.num_rows for part in rows))
+            check = partial(_check, context, target)
+            rows.append(await _first_wrong(context, check, made, with_place))
             await asyncio.sleep(0)  # there may be many parts
         if rows:
-            whole = TableRows.of_table(target.desc, pa.concat_tables(rows))
-            await stage(context, target, inserted=whole)
+            add = partial(_add, context, target)
+            await _first_wrong(
+                context, add, pa.concat_tables(rows), partial(self._with_place, plan, 0)
+            )
         if context.alone:
             await self._session.transactions.commit_implicit()
+
+    def _with_place(self, plan: CopyFrom, before: int, row: int, error: DatabaseError) -> None:
+        """Say in which line `row` is, of rows after `before` others; a record is one line."""
+        table = self._context.planner.reader().state.item(plan.table).name
+        error.where = f"COPY {table}, line {plan.options.header + before + row}"
 
     def abort(self) -> None:
         """Forget all rows."""
         self._received = []
+
+
+async def _check(context: StatementContext, target: Target, rows: pa.Table) -> pa.Table:
+    return checked(context, target, TableRows.of_table(target.desc, rows)).table
+
+
+async def _add(context: StatementContext, target: Target, rows: pa.Table) -> pa.Table:
+    await stage(context, target, inserted=TableRows.of_table(target.desc, rows))
+    return rows
+
+
+async def _first_wrong(
+    context: StatementContext,
+    work: Callable[[pa.Table], Awaitable[pa.Table]],
+    rows: pa.Table,
+    tell: Callable[[int, DatabaseError], None],
+) -> pa.Table:
+    """Return the result of `work` over rows, or tell of an error which row has caused it.
+
+    That is the last of the fewest rows, from the first on, that fail. Of many it is not looked for.
+    """
+    before = context.transaction.staged
+    try:
+        return await work(rows)
+    except IntegrityConstraintViolation as error:
+        if rows.num_rows > FEW_ROWS:
+            raise
+        found, low, high = error, 1, rows.num_rows
+        while low < high:
+            middle = (low + high) // 2
+            context.transaction.staged = before
+            try:
+                await work(rows.slice(0, middle))
+            except IntegrityConstraintViolation as other:
+                found, high = other, middle
+            else:
+                low = middle + 1
+            await asyncio.sleep(0)
+        tell(high, found)
+        raise found from None
 
 
 def _columns(

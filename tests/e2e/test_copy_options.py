@@ -116,3 +116,23 @@ def test_binary_data_may_end_without_a_trailer(session: Connection) -> None:
     assert load(session, "BINARY", header + row) == [(7, "q")]
     with pytest.raises(errors.BadCopyFileFormat, match="unexpected EOF in COPY data"):
         load(session, "BINARY", header + row[:-1])
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"1,x\n2,y\n3,\n4,\n", 4),  # NOT NULL
+        (b"1,x\n-2,y\n3,z\n", 3),  # CHECK
+        (b"1,x\n2,y\n1,z\n4,x\n", 4),  # UNIQUE, within
+        (b"5,x\n6,y\n7,z\n9,v\n", 4),  # and against the table
+    ],
+)
+def test_violation_names_its_line(session: Connection, data: bytes, line: int) -> None:
+    session.execute("ALTER TABLE copied ADD UNIQUE (a), ADD CHECK (a > 0)")
+    session.execute("ALTER TABLE copied ALTER b SET NOT NULL")
+    session.execute("INSERT INTO copied VALUES (7, 'x')")
+    with pytest.raises(errors.IntegrityError) as caught:
+        load(session, "(FORMAT csv, HEADER)", b"a,b\n" + data)
+    context = caught.value.diag.context
+    assert context is not None
+    assert context.partition(":")[0] == f"COPY copied, line {line}"
