@@ -50,7 +50,15 @@ _INTERVAL_FIELD = re.compile(
 )
 _ISO_PART = re.compile(r"([+-]?\d*(?:\.\d*)?)([YMWDHS])")
 _ISO = re.compile(r"P([^T]*)(?:T(.*))?\Z")
-_ISO_ALTERNATIVE = re.compile(r"P(\d+)-(\d+)-(\d+)(?:T(\d+:\d+(?::\d+(?:\.\d*)?)?))?\Z")
+# The forms without letters, such as P0001-02-03T04:05:06 and P00010203T040506, and their units.
+_DATES = (
+    re.compile(r"()(\d{4})(\d\d)(\d\d)\Z"),
+    re.compile(r"([+-]?)(\d+(?:\.\d*)?)(?:-(\d+)(?:-(\d+))?)?\Z"),
+)
+_TIMES = (
+    re.compile(r"()(\d\d)(\d\d)(\d\d(?:\.\d*)?)\Z"),
+    re.compile(r"([+-]?)(\d+(?:\.\d*)?)(?::(\d+)(?::(\d+(?:\.\d*)?))?)?\Z"),
+)
 
 
 def parse_interval(text: str, fields: str | None = None) -> Interval:
@@ -113,19 +121,22 @@ def parse_interval(text: str, fields: str | None = None) -> Interval:
 
 def _parse_iso_interval(text: str, stripped: str) -> Interval:
     total = _Total(text)
-    if (fields := _ISO_ALTERNATIVE.match(stripped)) is not None:
-        years, months, days, time = fields.groups()
-        total.months, total.days = int(years) * 12 + int(months), int(days)
-        if time is not None:
-            total.add_time(1, time)
-        return total.finish(1)
     match = _ISO.match(stripped)
     if match is None or stripped == "P":
         total.bad()
-    for part, units in (
-        (match[1], {"Y": "year", "M": "month", "W": "week", "D": "day"}),
-        (match[2] or "", {"H": "hour", "M": "minute", "S": "second"}),
+    for part, units, forms in (
+        (match[1], {"Y": "year", "M": "month", "W": "week", "D": "day"}, _DATES),
+        (match[2] or "", {"H": "hour", "M": "minute", "S": "second"}, _TIMES),
     ):
+        plain = next((found for form in forms if (found := form.match(part))), None)
+        if plain is not None:
+            sign, *numbers = plain.groups()
+            names = (unit for unit in units.values() if unit != "week")
+            for unit, digits in zip(names, numbers, strict=True):
+                if digits is not None:
+                    total.add(unit, *total.number(-1 if sign == "-" else 1, digits, None))
+                sign = ""  # of the first number only
+            continue
         at = 0
         while at < len(part):
             found = _ISO_PART.match(part, at)

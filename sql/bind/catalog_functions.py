@@ -24,6 +24,8 @@ def catalog_functions() -> Iterator[Definition]:
 
 
 def _definitions() -> Iterator[Definition]:
+    for more in ("", " bool"):  # before those of an oid, so that a constant is a name
+        yield ("pg_get_viewdef", f"text{more}", TEXT, "pg_get_viewdef($1::regclass::oid)")
     for more in ("", " bool", " int4"):
         yield (
             "pg_get_viewdef",
