@@ -24,6 +24,7 @@ from foreshore.catalog.builtin.answers import CatalogAnswers
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Item, Replica
+from foreshore.catalog.secret_values import Secrets
 from foreshore.catalog.sequence_numbers import Sequences
 from foreshore.catalog.state import State
 from foreshore.catalog.subscription_positions import DurablePositions
@@ -78,6 +79,7 @@ class Coordinator:
         self.locks = Locks(self.group, lambda: self.state)
         self.advisory = AdvisoryLocks()
         self.channels = Channels()
+        self.secrets = Secrets(lambda: self.state)
         self.configuration: ServerConfiguration | None = None  # of who serves it, if it has one
         self.catalog_answers = CatalogAnswers()
         self.decoded = DecodedFiles()

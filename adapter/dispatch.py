@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foreshore import blocking
+from foreshore.adapter import secrets
 from foreshore.adapter.ddl import clusters, create, drop, enums, functions, owners
 from foreshore.adapter.ddl.catalog_lock import changes_permanent_objects, lock_catalog
 from foreshore.adapter.ddl.comment import comment
@@ -82,6 +83,8 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AlterFunction: functions.alter,
     plans.CreateStructured: enums.create_structured,
     plans.AlterEnum: enums.alter_enum,
+    plans.CreateSecret: secrets.create_secret,
+    plans.AlterSecret: secrets.alter_secret,
     plans.CreateSequence: create.create_sequence,
     plans.CreateView: create.create_view,
     plans.CreateMaterializedView: create.create_view,

@@ -287,6 +287,10 @@ class Environment:
         """Let statements look at the server's configuration, and reload it."""
         self.coordinator.configuration = configuration
 
+    def unlock_secrets(self, key: bytes) -> None:
+        """Let secrets be written and read, by their key of 32 bytes."""
+        self.coordinator.secrets.unlock(key)
+
     def has_passwords(self) -> bool:
         """Return whether a client can prove to be a role by its password."""
         return has_passwords(self.coordinator.state)

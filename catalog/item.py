@@ -1,8 +1,8 @@
 """Catalog objects: each has a permanent id, an oid, a name and an owner.
 
 Objects are values; a change is a new value under the same id. Ids of databases, schemas, clusters,
-replicas and roles are text too (`d1`, `n2`, `c3`, `r4`, `o5`). Like those of items they are
-allotted and never reused. `kind` is PostgreSQL's word for the object in messages.
+replicas, roles and secrets are text too (`d1`, `n2`, `c3`, `r4`, `o5`, `x6`). Like those of items
+they are allotted and never reused. `kind` is PostgreSQL's word for the object in messages.
 """
 
 from typing import ClassVar, TypeAlias
@@ -121,6 +121,19 @@ class Schema(Granted, frozen=True):
     def temporary(self) -> bool:
         """Whether the schema belongs to a session and ends with it."""
         return is_temporary(self.id)
+
+
+class Secret(Granted, frozen=True):
+    """A value that connections may use and nobody can read back."""
+
+    collection: ClassVar[str] = "secret"
+    kind: ClassVar[str] = "secret"
+    id: str
+    oid: int
+    schema: str  # the schema's id
+    name: str
+    owner: str
+    sealed: str  # as `foreshore.secret_box` writes it
 
 
 class Cluster(Granted, frozen=True):
@@ -301,6 +314,6 @@ class ForeignKeyOf(msgspec.Struct, frozen=True):
     table: Item
 
 
-Object: TypeAlias = Role | Database | Schema | Cluster | Replica | Item
+Object: TypeAlias = Role | Database | Schema | Secret | Cluster | Replica | Item
 
-OBJECTS: tuple[type[Object], ...] = (Role, Database, Schema, Cluster, Replica, Item)
+OBJECTS: tuple[type[Object], ...] = (Role, Database, Schema, Secret, Cluster, Replica, Item)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.item import ColumnOf, ForeignKeyOf, Item, Object, Role, Schema
+from foreshore.catalog.item import ColumnOf, ForeignKeyOf, Item, Object, Role, Schema, Secret
 from foreshore.catalog.rights import holds
 from foreshore.catalog.state import State, is_system
 from foreshore.errors import (
@@ -250,8 +250,21 @@ class Names:
                 if cluster and (replica := self.state.replica(cluster.id, name)):
                     return replica
                 raise UndefinedObject(f'unknown cluster replica "{qualifier[0]}.{name}"')
+            case "secret":
+                if secret := self._secret(parts):
+                    return secret
+                raise UndefinedObject(f'secret "{name}" does not exist')
             case _:
                 return self._relation_called(kind, parts, altered)
+
+    def _secret(self, parts: tuple[str, ...]) -> Secret | None:
+        database, schema, name = self._qualified(parts)
+        for each in self._searched(database, schema):
+            owner = self.schema(database, each)
+            found = None if owner is None else self.state.secret_in(owner.id, name)
+            if found is not None:
+                return found
+        return None
 
     def _relation_called(self, kind: str, parts: tuple[str, ...], altered: bool) -> Item:
         if kind in ("type", "domain"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema
+from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema, Secret
 from foreshore.catalog.state import State
 from foreshore.privileges import LETTERS, PUBLIC, Grant, Privilege, initial, open_to_all
 
@@ -31,7 +31,7 @@ def kind_of(each: Object) -> str:
             return "function"
         case Item():
             return "table"
-        case Database() | Schema() | Cluster():
+        case Database() | Schema() | Cluster() | Secret():
             return each.kind
         case _:
             raise AssertionError(f"there are no rights on a {each.kind}")
@@ -70,7 +70,7 @@ def members_of(state: State, role: Role) -> frozenset[str]:
     return frozenset(found)
 
 
-def grants_on(each: Database | Schema | Cluster | Item) -> tuple[Grant, ...]:
+def grants_on(each: Database | Schema | Secret | Cluster | Item) -> tuple[Grant, ...]:
     """Return the rights on an object, also if it has no list of its own."""
     if each.grants is msgspec.UNSET:
         if isinstance(each, Schema) and each.database is None:  # of the system
@@ -80,7 +80,10 @@ def grants_on(each: Database | Schema | Cluster | Item) -> tuple[Grant, ...]:
 
 
 def holds(
-    state: State, role: Role, each: Database | Schema | Cluster | Item, privilege: Privilege
+    state: State,
+    role: Role,
+    each: Database | Schema | Secret | Cluster | Item,
+    privilege: Privilege,
 ) -> bool:
     """Return whether `role` has a right on an object as a whole."""
     if role.superuser:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
+from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
 from foreshore.errors import InternalError
 from foreshore.foreign_key import ForeignKey
 from foreshore.ids import GlobalId, number_of
@@ -163,6 +163,10 @@ class State:
     def item_in(self, schema: str, name: str) -> Item | None:
         """Return the item `name` of the schema with id `schema`."""
         return self._named(Item, "item", schema, name)
+
+    def secret_in(self, schema: str, name: str) -> Secret | None:
+        """Return the secret `name` of the schema with id `schema`."""
+        return self._named(Secret, "secret", schema, name)
 
     def functions_in(self, schema: str, name: str) -> tuple[Item, ...]:
         """Return the functions `name` of the schema with id `schema`, oldest first."""
@@ -362,7 +366,9 @@ class State:
 def parent_of(each: Object) -> str | None:
     """Return the id of the object that contains `each`."""
     match each:
-        case Schema(database=parent) | Replica(cluster=parent) | Item(schema=parent):
+        case Schema(database=parent) | Replica(cluster=parent):
+            return parent
+        case Item(schema=parent) | Secret(schema=parent):
             return parent
         case _:
             return None

@@ -31,6 +31,7 @@ from foreshore.catalog.item import (
     Replica,
     Role,
     Schema,
+    Secret,
 )
 from foreshore.catalog.state import (
     FIRST_USER_OID,
@@ -466,6 +467,8 @@ class Transaction:
                 schema = self.state.objects[target.schema]
                 assert isinstance(schema, Schema)
                 self.check_name_free(schema, to)
+            case Secret(schema=id) if self.state.secret_in(id, to) is not None:
+                raise DuplicateObject(f'secret "{to}" already exists')
             case Database() if self.state.database(to) is not None:
                 raise DuplicateDatabase(f'database "{to}" already exists')
             case Schema(database=database):

@@ -1,8 +1,9 @@
-"""Hide passwords in the texts of statements before they are shown or logged.
+"""Hide passwords and secrets in the texts of statements before they are shown or logged.
 
     ALTER ROLE reader PASSWORD 'abc'    becomes    ALTER ROLE reader PASSWORD '...'
 
-The text need not be valid: a constant that is not closed is hidden to the end.
+The text need not be valid: a constant that is not closed is hidden to the end. Of a text in which
+a secret gets a value, which may be any expression, all from the next constant on is hidden.
 """
 
 import re
@@ -22,7 +23,15 @@ _PASSWORD = re.compile(
 _SECRET = re.compile(r"SCRAM-SHA-256\$\d+:[\w+/=]+\$[\w+/=]+:[\w+/=]+|\bmd5[0-9a-f]{32}\b")
 
 
+_OF_SECRET = re.compile(
+    rf"\b(?:create|alter){_BETWEEN}\bsecret\b.*?(?P<value>(?:\b[a-z]&?)?'|\$\w*\$)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
 def redacted(text: str) -> str:
     """Return the text of statements without passwords and their verifiers."""
     text = _PASSWORD.sub(lambda found: found["word"] + HIDDEN, text)
+    if (found := _OF_SECRET.search(text)) is not None:
+        text = text[: found.start("value")] + HIDDEN
     return _SECRET.sub("...", text)

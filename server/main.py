@@ -127,6 +127,7 @@ async def serve(options: ServeOptions) -> None:
             await http.listen(ports[1])
         lease = await closing.enter_async_context(Lease(storage.check_owned))
         environment.configured_by(configuration)
+        environment.unlock_secrets(key)
         configuration.check_safe(ports[0], has_passwords=environment.has_passwords())
         listener = Listener(
             environment,

@@ -17,6 +17,7 @@ from foreshore.sql.bind.definitions import (
     maintenance,
     refresh,
     roles,
+    secrets,
     sequence,
     structured_types,
     table,
@@ -148,6 +149,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return structured_types.bind_create_structured(planning, tree)
         case ast.AlterEnumStatement():
             return enums.bind_alter_enum(planning, tree)
+        case ast.CreateSecretStatement():
+            return secrets.bind_create_secret(planning, tree)
+        case ast.AlterSecretStatement():
+            return secrets.bind_alter_secret(planning, tree)
         case ast.CreateSequenceStatement():
             return sequence.bind_create_sequence(planning, tree)
         case ast.AlterSequenceStatement():

@@ -27,6 +27,7 @@ from foreshore.catalog.builtin.mz_rows import (
     replica_rows,
     role_rows,
     schema_rows,
+    secret_rows,
     session_rows,
     storage_size_rows,
     subscription_rows,
@@ -182,6 +183,12 @@ _RELATIONS: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterabl
         "id text, oid oid, schema_id text, name text, position mz_timestamp?, behind_ms int8?,"
         "definition text, owner_id text, create_sql text",
         subscription_rows,
+    ),
+    (
+        "mz_catalog",
+        "mz_secrets",
+        "id text, oid oid, schema_id text, name text, owner_id text",
+        secret_rows,
     ),
     (
         "mz_internal",

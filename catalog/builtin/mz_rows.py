@@ -9,7 +9,7 @@ from foreshore.catalog.builtin.definitions import (
     key_definition,
 )
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
-from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
+from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
 from foreshore.types import format_type, oid_of
 
 
@@ -139,6 +139,18 @@ def subscription_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, "subscription"):
         position, behind_ms = snapshot.subscription_state_of(item.id) or (None, None)
         yield {**_view_row(snapshot, item), "position": position, "behind_ms": behind_ms}
+
+
+def secret_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rows of mz_secrets, which have no values."""
+    for each in snapshot.state.all(Secret):
+        yield {
+            "id": each.id,
+            "oid": each.oid,
+            "schema_id": each.schema,
+            "name": each.name,
+            "owner_id": each.owner,
+        }
 
 
 def index_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

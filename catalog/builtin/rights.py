@@ -6,7 +6,7 @@ import msgspec
 
 from foreshore.catalog import acl
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
-from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
+from foreshore.catalog.item import Cluster, Database, Item, Role, Schema, Secret
 from foreshore.catalog.rights import (
     FOR_SUPERUSERS,
     grants_on,
@@ -21,7 +21,7 @@ SUPERUSER_OID = 10  # owns the system objects; no one can connect as it
 
 
 def shown(
-    snapshot: IntrospectionSnapshot, each: Database | Schema | Cluster | Item
+    snapshot: IntrospectionSnapshot, each: Database | Schema | Secret | Cluster | Item
 ) -> list[str] | None:
     """Return the list of rights of an object as text; None if it has none of its own."""
     if each.grants is msgspec.UNSET or is_system(each.id):
@@ -42,7 +42,7 @@ def object_rights(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """
     state = snapshot.state
     for each in state.objects.values():
-        if not isinstance(each, Database | Schema | Cluster | Item):
+        if not isinstance(each, Database | Schema | Secret | Cluster | Item):
             continue
         if isinstance(each, Item) and each.type in ("index", "subscription"):
             continue

@@ -22,6 +22,7 @@ from foreshore.sql.ast.expressions import *
 from foreshore.sql.ast.functions import *
 from foreshore.sql.ast.query import *
 from foreshore.sql.ast.roles import *
+from foreshore.sql.ast.secrets import *
 from foreshore.sql.ast.session import *
 
 StatementSyntax: TypeAlias = (
@@ -48,6 +49,8 @@ StatementSyntax: TypeAlias = (
     | CreateFunctionStatement
     | DropFunctionStatement
     | AlterFunctionStatement
+    | CreateSecretStatement
+    | AlterSecretStatement
     | CreateSequenceStatement
     | AlterSequenceStatement
     | CreateViewStatement

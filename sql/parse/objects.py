@@ -24,6 +24,7 @@ _KINDS = (
     ("type",),
     ("domain",),
     ("subscription",),
+    ("secret",),
     ("schema",),
     ("database",),
 )
@@ -36,6 +37,7 @@ _SHOWN = (
     ("views",),
     ("indexes",),
     ("subscriptions",),
+    ("secrets",),
     ("clusters",),
     ("columns",),
     ("objects",),
@@ -87,6 +89,9 @@ class ObjectParser(
             return self._create_type()
         if self.accept("domain"):
             return self._create_domain()
+        if self.accept("secret"):
+            if_not_exists = self._if_not_exists()
+            return ast.CreateSecretStatement(*self._secret(), if_not_exists)
         if self.accept("subscription"):
             return self.create_subscription()
         if self.at_words("unique", "index"):
@@ -118,6 +123,11 @@ class ObjectParser(
         if self.at_word("authorization", "with", "owner", "template", "encoding"):
             self.unsupported(f"CREATE {kind.upper()} with options")
         return ast.CreateNamespaceStatement(kind, name, if_not_exists, at)
+
+    def _secret(self) -> tuple[ast.TableRef, ast.Expression]:
+        name = self.table_name()
+        self.expect("as")
+        return name, self.expression()
 
     def _temporary(self) -> bool:
         """Parse `[[LOCAL | GLOBAL] TEMP[ORARY]]`; return whether it was present."""
@@ -347,6 +357,8 @@ class ObjectParser(
                 return ast.RetainStatement(kind, name, None, if_exists)
         if kind == "table":
             return self._alter_table(name, if_exists)
+        if kind == "secret" and self.accept("as"):
+            return ast.AlterSecretStatement(name, self.expression(), if_exists)
         if kind == "type":
             return self._alter_type(name)
         if kind == "sequence":

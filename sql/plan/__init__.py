@@ -18,6 +18,7 @@ from foreshore.sql.plan.changes import *
 from foreshore.sql.plan.definitions import *
 from foreshore.sql.plan.query import *
 from foreshore.sql.plan.roles import *
+from foreshore.sql.plan.secrets import *
 from foreshore.sql.plan.session import *
 from foreshore.types import RelationDesc
 
@@ -49,6 +50,8 @@ Plan: TypeAlias = (
     | CreateFunction
     | DropFunction
     | AlterFunction
+    | CreateSecret
+    | AlterSecret
     | CreateSequence
     | AlterSequence
     | AlterTable

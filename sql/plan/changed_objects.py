@@ -10,6 +10,7 @@ from foreshore.sql.plan import (
     AlterDefaultRights,
     AlterEnum,
     AlterFunction,
+    AlterSecret,
     AlterSequence,
     AlterTable,
     Comment,
@@ -22,6 +23,7 @@ from foreshore.sql.plan import (
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
+    CreateSecret,
     CreateSequence,
     CreateStructured,
     CreateSubscription,
@@ -135,6 +137,8 @@ def changed_objects(plan: Plan) -> Changed | None:
             | DropFunction()
             | AlterFunction()
             | AlterCluster()
+            | CreateSecret()
+            | AlterSecret()
             | Swap()
             | SetCluster()
             | Drop()

@@ -66,6 +66,7 @@ ObjectKind = OneOf[
     "cluster",
     "cluster replica",
     "role",
+    "secret",
     "column",  # COMMENT ON only
     "constraint",  # COMMENT ON only
 ]

@@ -17,6 +17,11 @@ from foreshore.redaction import redacted
         ("ALTER ROLE a PASSWORD 'se'\n'cret'", "ALTER ROLE a PASSWORD '...'"),
         ("SELECT 1; ALTER ROLE a PASSWORD 'secret'", "SELECT 1; ALTER ROLE a PASSWORD '...'"),
         ("ALTER ROLE a PASSWORD NULL", "ALTER ROLE a PASSWORD NULL"),
+        ("CREATE SECRET a AS 'secret'", "CREATE SECRET a AS '...'"),
+        ("alter /* */ secret a as E'secret' || 'b'", "alter /* */ secret a as '...'"),
+        ("CREATE SECRET a AS decode($t$secret$t$", "CREATE SECRET a AS decode('...'"),
+        ("CREATE SECRET a AS 'secret", "CREATE SECRET a AS '...'"),
+        ("SELECT 'x' AS secret", "SELECT 'x' AS secret"),
         ("SELECT password, 'b' FROM t", "SELECT password, 'b' FROM t"),
     ],
 )

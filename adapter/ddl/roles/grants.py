@@ -8,7 +8,7 @@ from foreshore.adapter.ddl.roles.names import current_role, grantee_of, role_of
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog import roles
 from foreshore.catalog.granting import Giving, Grantable, change_column_rights, change_rights
-from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
+from foreshore.catalog.item import Cluster, Database, Item, Role, Schema, Secret
 from foreshore.catalog.names import with_article
 from foreshore.errors import (
     FeatureNotSupported,
@@ -97,7 +97,7 @@ def _object(context: StatementContext, kind: str, name: Name) -> Grantable:
     if kind in ("table", "sequence"):
         return _relation(context, kind, name)
     found = reader.object_called(kind, name.parts)
-    assert isinstance(found, Database | Schema | Cluster | Item), found
+    assert isinstance(found, Database | Schema | Secret | Cluster | Item), found
     return found
 
 

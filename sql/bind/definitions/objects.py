@@ -77,6 +77,7 @@ _KINDS: dict[str, ObjectKind] = {
     "cluster": "cluster",
     "cluster replica": "cluster replica",
     "role": "role",
+    "secret": "secret",
     "column": "column",
 }
 

@@ -109,6 +109,10 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
             return "SELECT o.name, o.position, o.behind_ms" + _IN_SCHEMA.format(
                 relation="mz_subscriptions", where=_schema(planning, within)
             )
+        case "secrets":
+            return "SELECT o.name" + _IN_SCHEMA.format(
+                relation="mz_secrets", where=_schema(planning, within)
+            )
         case "clusters":
             return (
                 "SELECT c.name, (SELECT string_agg(r.name || ' (' || r.size || CASE r.workers "
