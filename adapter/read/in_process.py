@@ -25,6 +25,7 @@ from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.compute.engine import Cancellation, Evaluations, Input
 from foreshore.compute.finish import engine_order, finished_parts, whole
 from foreshore.compute.local.recursion import Evaluation, Steps, in_slices
+from foreshore.compute.local.small.first import SmallFirst
 from foreshore.compute.result import LARGE_RESULT, Result, collected
 from foreshore.errors import TableAltered
 from foreshore.expr.cost import LONG, has_growing_call, is_heavy
@@ -88,13 +89,17 @@ async def _evaluate(
     cancellation = Cancellation()
 
     def steps() -> Steps[T]:
+        evaluations: Evaluations
         engine: AbstractContextManager[Evaluations] = (
             coordinator.isolated.evaluations(cancellation)
             if _is_heavy(bound)
             else coordinator.engine.evaluations(cancellation)
         )
         with ExitStack() as stack:
-            evaluations = stack.enter_context(engine)
+            if inputs.keys() <= BUILTINS.keys():
+                evaluations = SmallFirst(lambda: stack.enter_context(engine), cancellation.check)
+            else:
+                evaluations = stack.enter_context(engine)
             for each in snapshots:  # whose files stay until the evaluation has ended
                 files = stack.enter_context(each.paths())
                 inputs[each.id] = replace(inputs[each.id], files=files)

@@ -59,6 +59,12 @@ def _plan(call: Call) -> tuple[ScalarFunction, Signature]:
     return scalar_function(call.function), signature(call)
 
 
+@lru_cache(65_536)
+def _is_constant(scalar: Scalar) -> bool:
+    """Whether all parts of a scalar are literals, or calls of them."""
+    return isinstance(scalar, Literal | Call) and all(map(_is_constant, operands_of(scalar)))
+
+
 class Columns(Protocol):
     """The columns that an evaluation needs."""
 
@@ -106,6 +112,8 @@ class _Evaluation:
             if failed is not None:
                 found = pc.if_else(failed.is_null(), found, pa.scalar(None, pa.bool_()))
             return found, failed
+        if self.rows > 1 and call.args and _is_constant(call):
+            return self.repeated(call)
         function, types = _plan(call)
         errors: Errors = None
         arrays = []
@@ -124,6 +132,12 @@ class _Evaluation:
         if not function.strict:
             values = pc.if_else(errors.is_null(), values, pa.scalar(None, values.type))
         return values, errors if failed is None else _first(errors, failed)
+
+    def repeated(self, call: Call) -> tuple[pa.Array, Errors]:
+        """Return the value of a call without columns, which is computed once."""
+        values, errors = _Evaluation((), 1).run(call)
+        failed = None if errors is None else pa.repeat(errors[0], self.rows)
+        return pa.repeat(values[0], self.rows), failed
 
     def junction(self, args: Sequence[Scalar], decisive: bool) -> tuple[pa.Array, Errors]:
         combine = pc.or_kleene if decisive else pc.and_kleene

@@ -13,7 +13,7 @@ import pyarrow as pa
 from foreshore.compute.engine import result_schema
 from foreshore.compute.finish import places_in_order
 from foreshore.compute.linear import Rows, applied, elements_of
-from foreshore.compute.local.small.join import Values, join
+from foreshore.compute.local.small.join import FEW_CALLS, Values, join
 from foreshore.compute.local.small.reduce import reduce
 from foreshore.compute.local.small.rows import (
     NotSmall,
@@ -56,7 +56,7 @@ _KNOWN = (
     Constant, Filter, FlatMap, Get, Join, Let, LocalGet, Map, Negate, Project, Reduce, Threshold,
     TopK, Union,
 )  # fmt: skip
-_AGGREGATES = frozenset(["count", "sum", "min", "max", "sum_float"])
+_AGGREGATES = frozenset(["count", "sum", "min", "max", "sum_float", "array_agg", "string_agg"])
 MOST_NODES = 200
 MOST_SIZE = 1 << 13  # of a value, as estimated
 MOST_POSITION = 1 << 62
@@ -86,15 +86,19 @@ is_known_small_plan = lru_cache(64)(is_small_plan)  # few, as a plan may have lo
 
 
 def evaluate_small(
-    relation: Relation, contents: Contents, check: Callable[[], None] = lambda: None
+    relation: Relation,
+    contents: Contents,
+    check: Callable[[], None] = lambda: None,
+    few_calls: int = FEW_CALLS,
 ) -> pa.Table:
     """Return the rows of a lowered plan, with multiplicities; raises NotSmall.
 
     `contents` returns the rows of a collection, each with a positive multiplicity. `check` is
-    called now and then, and raises if the query has been cancelled.
+    called now and then, and raises if the query has been cancelled. Calls over values that may be
+    long are made for at most `few_calls` rows.
     """
     try:
-        rows = _Evaluation(contents, check).run(relation)
+        rows = _Evaluation(contents, Values(check, few_calls), check).run(relation)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
         raise NotSmall(str(error)) from error
     if (rows.diffs < 1).any():
@@ -106,11 +110,11 @@ def evaluate_small(
 
 
 class _Evaluation:
-    def __init__(self, contents: Contents, check: Callable[[], None]) -> None:
+    def __init__(self, contents: Contents, values: Values, check: Callable[[], None]) -> None:
         self._contents = contents
         self._locals: dict[int, SmallRows] = {}
         self._check = check
-        self._values = Values(check)
+        self._values = values
 
     def run(self, relation: Relation) -> SmallRows:
         """Return the rows of a plan."""

@@ -41,13 +41,16 @@ class Values:
     `check` raises if the query has been cancelled.
     """
 
-    def __init__(self, check: Callable[[], None]) -> None:
+    def __init__(self, check: Callable[[], None], few_calls: int = FEW_CALLS) -> None:
         self._check = check
+        self._few_calls = few_calls
+        self._few_searches = few_calls * FEW_SEARCHES // FEW_CALLS
 
     def __call__(self, scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         """Return the values of a scalar."""
         self._check()
-        if rows > FEW_SEARCHES and (rows > FEW_CALLS or is_searching(scalar)) and is_long(scalar):
+        few = self._few_searches
+        if rows > few and (rows > self._few_calls or is_searching(scalar)) and is_long(scalar):
             raise NotSmall("calls over many rows")
         found, failed = outcome(scalar, columns, rows)
         if failed is not None and failed.null_count < rows:

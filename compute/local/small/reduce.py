@@ -17,12 +17,14 @@ from foreshore.compute.local.small.rows import (
     SmallRows,
     canonical,
     codes_of,
+    require_few,
+    size_at,
     starts_of,
 )
 from foreshore.expr.columns import type_of
 from foreshore.expr.functions.decimals import magnitude, pack, unscaled, widen
 from foreshore.expr.ir import Aggregate, Column, OrderKey, Reduce
-from foreshore.types import arrow_type
+from foreshore.types import INT8, array_of, arrow_type, is_float
 
 
 def reduce(node: Reduce, rows: SmallRows, values: Values) -> SmallRows:
@@ -68,7 +70,8 @@ def _aggregate(aggregate: Aggregate, rows: SmallRows, groups: _Groups, values: V
     if aggregate.filter is not None:
         passed = values(aggregate.filter, rows.columns, rows.count)
         counted &= passed.fill_null(False).to_numpy(zero_copy_only=False)
-    for arg in args[:1] if aggregate.function != "count" else args:
+    skipping = {"count": args, "array_agg": []}.get(aggregate.function, args[:1])
+    for arg in skipping:
         if arg.null_count:
             counted &= arg.is_valid().to_numpy(zero_copy_only=False)
     places = np.flatnonzero(counted)
@@ -86,6 +89,13 @@ def _aggregate(aggregate: Aggregate, rows: SmallRows, groups: _Groups, values: V
             return _extreme(aggregate, args[0], places, groups, present)
         case "sum_float":
             return _sum_float(args[0], places, diffs, groups)
+        case "array_agg":
+            return _listed(aggregate, args, rows, places, diffs, groups, values)
+        case "string_agg":
+            lists = _listed(aggregate, args, rows, places, diffs, groups, values)
+            delimiters = _listed(aggregate, args, rows, places, diffs, groups, values, 1)
+            pairs = zip(lists.to_pylist(), delimiters.to_pylist(), strict=True)
+            return pa.array([_joined(*pair) for pair in pairs], arrow_type(aggregate.type))
         case _:
             raise NotSmall(aggregate.function)
 
@@ -137,6 +147,59 @@ def _extreme(
         at[numbers[order][starts]] = order[starts]
     indices = pa.array(at, mask=~present)
     return found.take(indices).cast(arrow_type(aggregate.type))
+
+
+def _listed(
+    aggregate: Aggregate,
+    args: Sequence[pa.Array],
+    rows: SmallRows,
+    places: Ints,
+    diffs: Ints,
+    groups: _Groups,
+    values: Values,
+    number: int = 0,
+) -> pa.Array:
+    """Return one of the arguments at `places` as a list for each group, NULL if there are none.
+
+    Rows of one list are in the aggregate's order, then in that of all arguments.
+    """
+    taken = [arg.take(pa.array(places)) for arg in args]
+    columns = [pa.array(groups.of_row[places])]
+    keys = [OrderKey(Column(0, INT8))]
+    for key in aggregate.order_by:
+        computed = values(key.expr, rows.columns, rows.count).take(pa.array(places))
+        column = Column(len(columns), type_of(key.expr))
+        keys.append(OrderKey(column, key.descending, key.nulls_first))
+        columns.append(computed)
+    for arg, found in zip(aggregate.args, taken, strict=True):
+        canonical(
+            found, type_of(arg)
+        )  # refuses types whose equal values have an order of their own
+        if is_float(type_of(arg)):
+            raise NotSmall("lists of floats")
+        keys.append(OrderKey(Column(len(columns), type_of(arg))))
+        columns.append(found)
+    batch = pa.RecordBatch.from_arrays(columns, names=[""] * len(columns))
+    order = np.asarray(places_in_order(batch, tuple(keys)), np.int64)
+    require_few(int(diffs.sum()), 0)
+    order = np.repeat(order, diffs[order])
+    numbers = groups.of_row[places][order]
+    require_few(len(order), size_at(taken[number], order))
+    counts = np.bincount(numbers, minlength=groups.count)
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    found = taken[number].take(pa.array(order))
+    lists = pa.ListArray.from_arrays(pa.array(ends), found, mask=pa.array(counts == 0))
+    return lists.cast(arrow_type(array_of(type_of(aggregate.args[number]))))
+
+
+def _joined(texts: Sequence[str] | None, delimiters: Sequence[str | None]) -> str | None:
+    """Return texts with the delimiter of each but the first before it."""
+    if texts is None:
+        return None
+    parts = [texts[0]]
+    for text, delimiter in zip(texts[1:], delimiters[1:], strict=True):
+        parts += (delimiter or "", text)
+    return "".join(parts)
 
 
 def _sum_float(arg: pa.Array, places: Ints, diffs: Ints, groups: _Groups) -> pa.Array:

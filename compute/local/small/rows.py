@@ -38,7 +38,7 @@ class SmallRows:
         """Return the rows at `places`, numbers or a mask."""
         if places.dtype == np.bool_:
             places = np.flatnonzero(places)
-        require_few(len(places), sum(_size(column, places) for column in self.columns))
+        require_few(len(places), sum(size_at(column, places) for column in self.columns))
         indices = pa.array(places)
         return SmallRows(tuple(c.take(indices) for c in self.columns), self.diffs[places])
 
@@ -55,7 +55,7 @@ def require_countable(diffs: Any) -> None:
         raise NotSmall("too many copies")
 
 
-def _size(column: pa.Array, places: Ints) -> int:
+def size_at(column: pa.Array, places: Ints) -> int:
     """Return about how many bytes the values at `places` take."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
@@ -71,8 +71,11 @@ def canonical(column: pa.Array, type: SqlType) -> pa.Array:
         values[np.isnan(values)] = np.nan
         mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         return pa.array(values, column.type, mask=mask)
-    if type.element is not None or type.name in ("interval", "jsonb", "number"):
+    plain = type if type.element is None else type.element
+    if plain.element is not None or plain.name in ("interval", "jsonb", "number"):
         raise NotSmall(f"equality of {type.name}")
+    if plain is not type and is_float(plain):
+        raise NotSmall("equality of lists of floats")
     return column
 
 
@@ -98,10 +101,23 @@ def _codes(column: pa.Array) -> tuple[Ints, int]:
         wide = column.cast(pa.float64())
         column = pa.Array.from_buffers(pa.int64(), len(wide), wide.buffers(), offset=wide.offset)
     if pa.types.is_nested(column.type):
-        raise NotSmall(str(column.type))
+        return _codes_of_lists(column)
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return found, len(encoded.dictionary)
+
+
+def _codes_of_lists(column: pa.Array) -> tuple[Ints, int]:
+    """Return the codes of lists of plain values, which are equal if their elements are."""
+    if not pa.types.is_list(column.type):
+        raise NotSmall(str(column.type))
+    inner = column.type.value_type
+    if pa.types.is_nested(inner) or pa.types.is_floating(inner):
+        raise NotSmall(str(column.type))
+    known: dict[tuple[object, ...] | None, int] = {}
+    lists = (None if each is None else tuple(each) for each in column.to_pylist())
+    codes = [known.setdefault(each, len(known)) for each in lists]
+    return np.array(codes, np.int64), len(known)
 
 
 def consolidated(rows: SmallRows) -> SmallRows:

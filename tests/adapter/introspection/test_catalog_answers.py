@@ -4,8 +4,7 @@ A pool of asyncpg looks types up on each connection; the second look computes no
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from foreshore.catalog.builtin.answers import (
     Question,
 )
 from foreshore.catalog.state import State
-from foreshore.compute.engine import Cancellation
+from foreshore.compute.local.small.first import SmallFirst
 from foreshore.expr.block import Block
 from foreshore.expr.ir import Constant
 from foreshore.types import Datum
@@ -30,26 +29,17 @@ NAMES = "SELECT relname FROM pg_class WHERE relname LIKE 'seen%' ORDER BY 1"
 
 
 @pytest.fixture
-def evaluated(env: TestEnvironment, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The relations that the environment's engine was given, one for each time."""
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The relations over the catalog that were evaluated, one for each time."""
     found: list[object] = []
-    engine = env.environment.coordinator.engine
-    evaluations = engine.evaluations
+    for name in ("rows", "parts"):
+        method = getattr(SmallFirst, name)
 
-    @contextmanager
-    def counted(cancellation: Cancellation) -> Iterator[Any]:
-        with evaluations(cancellation) as evaluating, monkeypatch.context() as patched:
-            for name in ("rows", "parts"):
-                method = getattr(evaluating, name)
+        def evaluate(self: Any, relation: Any, *args: Any, method: Any = method) -> Any:
+            found.append(relation)
+            return method(self, relation, *args)
 
-                def evaluate(relation: Any, *args: Any, method: Any = method) -> Any:
-                    found.append(relation)
-                    return method(relation, *args)
-
-                patched.setattr(evaluating, name, evaluate)
-            yield evaluating
-
-    monkeypatch.setattr(engine, "evaluations", counted)
+        monkeypatch.setattr(SmallFirst, name, evaluate)
     return found
 
 

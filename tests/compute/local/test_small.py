@@ -50,6 +50,7 @@ LEFT_TO_ENGINES = {  # whose rows have lists, equal floats that differ, or are n
     "top by a float",
     "except of floats",
     "lists of floats as keys",
+    "floats in lists, and the least of them",
     "negative multiplicities",
 }
 
