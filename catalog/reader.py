@@ -19,6 +19,7 @@ from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
+from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.names import Names
 from foreshore.catalog.state import is_system
 from foreshore.constraint import Unique
@@ -54,7 +55,12 @@ class Reader(Names, ABC):
     own: Callable[[GlobalId], bool] | None = None
     unexpanded_views: set[GlobalId] = field(default_factory=set)
     used: set[GlobalId] = field(default_factory=set)  # the items that were looked up
+    lookups: Lookups = field(init=False)
     _own_definitions: dict[GlobalId, Relation | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin to note the names that are looked up."""
+        self.lookups = Lookups(self.search_path)
 
     @property
     def keeps_digits(self) -> bool:
@@ -76,13 +82,15 @@ class Reader(Names, ABC):
     def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
         """Return the item `[[database.]schema.]name`."""
         found = self.find(parts)
+        self.lookups.relations[parts] = None if found is None else found.id
+        self.lookups.only_system &= not isinstance(found, Item)
         if found is None:
             raise UndefinedTable(f'relation "{".".join(parts)}" does not exist')
         return self._view(found)
 
     def type_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, SqlType] | None:
         """Return the type `[[database.]schema.]name` of the catalog, or None."""
-        found = self.find_type(parts)
+        found = self._found_type(parts)
         if found is None or found.type != "type":
             return None
         self.used.add(found.id)
@@ -91,17 +99,26 @@ class Reader(Names, ABC):
 
     def domain_named(self, parts: tuple[str, ...]) -> tuple[GlobalId, Domain] | None:
         """Return the domain `[[database.]schema.]name`, or None."""
-        found = self.find_type(parts)
+        found = self._found_type(parts)
         domain = None if found is None else self.planned[found.id].domain
         if found is None or domain is None:
             return None
         self.used.add(found.id)
         return found.id, replace(domain, parts=self.state.full_name(found))
 
+    def _found_type(self, parts: tuple[str, ...]) -> Item | None:
+        found = self.find_type(parts)
+        self.lookups.types.add(parts)
+        self.lookups.only_system &= found is None
+        return found
+
     def functions_named(self, parts: tuple[str, ...]) -> list[tuple[GlobalId, SqlFunction]]:
         """Return the functions that `[[database.]schema.]name` may mean, the nearest first."""
         found = []
-        for item in self.find_functions(parts):
+        items = self.find_functions(parts)
+        self.lookups.functions.add(parts)
+        self.lookups.only_system &= not items
+        for item in items:
             function = self.planned[item.id].function
             assert function is not None, item
             self.used.add(item.id)
@@ -117,6 +134,8 @@ class Reader(Names, ABC):
         """Return `type` with its present definition, if it is one of the catalog."""
         if type.element is not None:
             return array_of(self.present_type(type.element))
+        if type.defined is not None:
+            self.lookups.only_system = False
         item = None if type.defined is None else self.state.item_with(type.defined.oid)
         if item is not None:
             type = type_of_item(item, self.state.full_name(item), self.planned[item.id])
@@ -132,6 +151,7 @@ class Reader(Names, ABC):
         """Return the item bound to `id`."""
         if id in BUILTINS:
             return self._view(BUILTINS[id])
+        self.lookups.only_system = False
         if self.state.get(id) is None:
             raise UndefinedTable(f"relation {id} was dropped")
         return self._view(self.state.item(id))
@@ -206,6 +226,7 @@ class Reader(Names, ABC):
 
     def find_key(self, parts: tuple[str, ...]) -> tuple[ItemView, Unique] | None:
         """Return the table with a key whose index is called `parts`, and the key."""
+        self.lookups.only_system = False
         table = self.table_with_key(parts)
         if table is None:
             return None
@@ -215,4 +236,5 @@ class Reader(Names, ABC):
 
     def cluster_exists(self, name: str) -> bool:
         """Return whether cluster `name` exists."""
+        self.lookups.only_system = False
         return self.state.cluster(name) is not None

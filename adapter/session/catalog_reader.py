@@ -35,6 +35,7 @@ class SessionCatalog(Reader):
 
     def within(self, id: GlobalId) -> "DefinitionCatalog":
         """Return the catalog as the statement of item `id` sees it."""
+        self.lookups.only_system = False
         reader = DefinitionCatalog(self.state, self.planned, self.state.item(id), own=self.own)
         reader.arranged, reader.used = self.arranged, self.used
         reader.unexpanded_views = self.unexpanded_views

@@ -158,14 +158,24 @@ class SessionPlanner:
     def _is_valid_if_shared(self, prepared: Prepared) -> bool:
         """Return whether a plan is valid, given that its variables are those of the session.
 
-        A plan that uses tables only does not depend on maintained collections over them.
+        A plan that uses tables only does not depend on maintained collections over them. A query
+        of system relations depends on what its names mean, and on no object.
         """
         basis = prepared.basis
         if basis is None:
             return False
+        if self._is_present(basis, tables_only=prepared.tables_only):
+            return True
+        lookups = prepared.lookups
+        if lookups is None or not lookups.hold_in(self.reader()):
+            return False
+        prepared.basis = self.basis()  # compared faster from now on
+        return True
+
+    def _is_present(self, basis: Basis, *, tables_only: bool) -> bool:
         if basis.seen != self.state.parts_seen_with(self._session.temporary_schema):
             return False
-        if prepared.tables_only:
+        if tables_only:
             return True
         arranged, own = self._collections()
         return basis.arranged is arranged and basis.own == own
@@ -204,6 +214,8 @@ class SessionPlanner:
         prepared.used = frozenset(reader.used)
         named = (Need(each, "USAGE") for each in sorted(reader.schemas_named))
         prepared.needs = (*named, *needs.all())
+        is_of_system = isinstance(plan, Select) and reader.lookups.only_system and not init_plans
+        prepared.lookups = reader.lookups if is_of_system else None
         for _, each in (*init_plans, *parts):
             each.used = prepared.used
         prepared.parameters = types.resolved()

@@ -22,6 +22,7 @@ from foreshore.adapter.read.keys.at_hand import AtHand
 from foreshore.adapter.read.keys.index_point import IndexPoint
 from foreshore.adapter.read.keys.point import PointPlan
 from foreshore.adapter.write.stage import RowRules
+from foreshore.catalog.lookups import Lookups
 from foreshore.catalog.state import Part, State
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
@@ -61,6 +62,7 @@ class Prepared(Struct, eq=False):
     variables: int = -1  # the version of the session's variables for which it is known to be valid
     used: frozenset[GlobalId] = frozenset()  # the items that its names were resolved to
     needs: tuple[Need, ...] = ()  # the rights that it needs
+    lookups: Lookups | None = None  # the names in a query of system relations and nothing else
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
     rules: RowRules | None = None  # of the table that it writes tuples to, compiled

@@ -124,3 +124,27 @@ def test_only_zone_dependent_plans_are_kept_by_zone(
     ask("there", "PREPARE kept AS SELECT at::date FROM shown")
     ask("there", "SET TIME ZONE -4")
     assert ask("there", "EXECUTE kept") == "2013-03-09"
+
+
+def test_query_of_system_relations_outlives_catalog_changes(
+    runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
+) -> None:
+    def ask(name: str, sql: str) -> str:
+        return last(runner.run(env.query(name, sql)))
+
+    select = "SELECT count(*) FROM pg_class WHERE relname = 'made' AND pg_table_is_visible(oid)"
+    planned.clear()
+    assert ask("x", select) == "0"
+    ask("x", "CREATE TABLE made (i int)")
+    assert (ask("x", select), ask("y", select)) == ("1", "1")
+    assert planned.count(select) == 1
+    ask("x", "CREATE TABLE public.pg_class (relname text, oid oid)")
+    assert (ask("x", select), planned.count(select)) == ("1", 1)
+    ask("x", "SET search_path = public, pg_catalog")
+    assert (ask("x", select), ask("y", select)) == ("0", "1")
+    ask("x", "DROP TABLE public.pg_class")
+    assert (ask("x", select), ask("y", select)) == ("1", "1")
+    named = "SELECT count(*) FROM pg_class WHERE oid = 'made'::regclass"
+    assert ask("y", named) == "1"
+    ask("y", "DROP TABLE made; CREATE TABLE made (i int)")
+    assert (ask("y", named), ask("x", select), ask("y", select)) == ("1", "1", "1")
