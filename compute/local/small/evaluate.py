@@ -164,6 +164,18 @@ class _Evaluation:
         return rows.take(rows.diffs > 0)
 
     def _linear(self, node: Map | Filter | Project | FlatMap, rows: SmallRows) -> SmallRows:
+        """Return the rows of a linear node.
+
+        A row that fails may cancel with another, as those of outer joins without a partner do.
+        """
+        try:
+            return self._computed(node, rows)
+        except NotSmall:
+            if not (rows.diffs < 1).any():
+                raise
+            return self._computed(node, consolidated(rows))
+
+    def _computed(self, node: Map | Filter | Project | FlatMap, rows: SmallRows) -> SmallRows:
         if isinstance(node, FlatMap):
             parents, added = elements_of(node, rows.columns, rows.count, self._values)
             repeated = rows.take(parents)

@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     Literal,
     LocalGet,
     Map,
+    Negate,
     OrderKey,
     Project,
     Reduce,
@@ -176,3 +177,18 @@ def test_plan_over_long_arrays_is_small_only_if_they_are_rows() -> None:
     assert found.column(1).null_count == 999
     assert not is_small_plan(FlatMap(U1, IN_STEP, arrays, added)), "they would be copied into rows"
     assert not is_small_plan(Map(U1, arrays))
+
+
+def test_rows_that_fail_and_cancel() -> None:
+    one, column = Literal(1, INT4), Column(0, INT4)
+    quotient = Map(Project(KV, (0,)), (Call("divide(int4,int4)", (one, column), INT4),))
+    zero = kv([0, 2], ["a", "b"], [1, 1])
+    assert refused(quotient, zero)
+    without = Union(
+        (
+            Project(KV, (0,)),
+            Negate(Filter(Project(KV, (0,)), (Call("eq", (column, Literal(0, INT4)), BOOL),))),
+        )
+    )
+    found = evaluate_small(Map(without, quotient.scalars), lambda _: zero)
+    assert found.column(1).to_pylist() == [0]
