@@ -16,15 +16,14 @@ from foreshore.datetime_text import parse_datetime
 from foreshore.errors import DataError, FeatureNotSupported, NumericValueOutOfRange
 from foreshore.input_errors import invalid_syntax
 from foreshore.output_style import OutputStyle
-from foreshore.types import NUMERIC_DIGITS, Datum, SqlType
+from foreshore.types import NUMERIC_DIGITS, REG_NAMES, Datum, SqlType
 
 INTEGERS = {  # the least and the greatest value
     "int2": (-(2**15), 2**15 - 1),
     "int4": (-(2**31), 2**31 - 1),
     "int8": (-(2**63), 2**63 - 1),
 }
-OID_NAMES = frozenset(("oid", "regclass", "regtype", "regproc", "regnamespace"))
-REG_NAMES = OID_NAMES - {"oid"}
+OID_NAMES = frozenset(("oid", "xid", "cid", *REG_NAMES))
 
 _INTEGER = re.compile(r"([+-]?)([0-9]+)\Z")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")

@@ -1,20 +1,29 @@
 """The session's settings and names that decide how values are shown."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from foreshore.types import SqlType
 
 
 class ObjectNames:
-    """The names that stand for values of type regclass, regtype, ..., by type and oid."""
+    """The names that stand for values of type regclass, regtype, ..., by type and oid.
 
-    def __init__(self, names: Mapping[str, Mapping[int, str]]) -> None:
-        self._names = names
+    Those of a type are looked up when its first value is shown.
+    """
+
+    def __init__(self, names: Mapping[str, Callable[[], Mapping[int, str]]]) -> None:
+        self._find = names
+        self._names: dict[str, Mapping[int, str]] = {}
 
     def name_of(self, type: SqlType, oid: int) -> str:
         """Return the name; `-` of 0, the number itself of what is not there."""
-        return self._names[type.name].get(oid, str(oid)) if oid else "-"
+        if not oid:
+            return "-"
+        names = self._names.get(type.name)
+        if names is None:
+            names = self._names[type.name] = self._find[type.name]()
+        return names.get(oid, str(oid))
 
 
 class OutputStyle(NamedTuple):

@@ -150,6 +150,8 @@ TYPES: dict[str, TypeInfo] = {
     "regproc": TypeInfo(24, 1008, "N", False, 4, pa.int64(), "regproc"),
     "text": TypeInfo(25, 1009, "S", True, -1, pa.string(), "text"),
     "oid": TypeInfo(26, 1028, "N", True, 4, pa.int64(), "oid"),
+    "xid": TypeInfo(28, 1011, "U", False, 4, pa.int64(), "xid"),
+    "cid": TypeInfo(29, 1012, "U", False, 4, pa.int64(), "cid"),
     "oidvector": TypeInfo(30, 1013, "A", False, -1, pa.list_(pa.int64()), "oidvector"),
     "json": TypeInfo(114, 199, "U", False, -1, pa.string(), "json"),
     "cidr": TypeInfo(650, 651, "I", False, -1, pa.binary(), "cidr"),
@@ -188,7 +190,19 @@ TYPES: dict[str, TypeInfo] = {
     "bit": TypeInfo(1560, 1561, "V", False, -1, pa.binary(), "bit"),
     "varbit": TypeInfo(1562, 1563, "V", True, -1, pa.binary(), "bit varying"),
     "jsonpath": TypeInfo(4072, 4073, "U", False, -1, pa.string(), "jsonpath"),
-    "regnamespace": TypeInfo(4089, 4090, "N", False, 4, pa.int64(), "regnamespace"),
+    **{
+        name: TypeInfo(oid, array_oid, "N", False, 4, pa.int64(), name)
+        for name, oid, array_oid in (
+            ("regprocedure", 2202, 2207),
+            ("regoper", 2203, 2208),
+            ("regoperator", 2204, 2209),
+            ("regconfig", 3734, 3735),
+            ("regdictionary", 3769, 3770),
+            ("regnamespace", 4089, 4090),
+            ("regrole", 4096, 4097),
+            ("regcollation", 4191, 4192),
+        )
+    },
     **{
         name: TypeInfo(oid, array_oid, "R", False, -1, pa.binary(), name)
         for name, oid, array_oid in (
@@ -242,6 +256,13 @@ REGCLASS = SqlType("regclass")
 REGTYPE = SqlType("regtype")
 REGPROC = SqlType("regproc")
 REGNAMESPACE = SqlType("regnamespace")
+XID = SqlType("xid")
+CID = SqlType("cid")
+# The types whose values are oids, shown as the names of what these are of.
+REG_NAMES = (
+    *("regclass", "regtype", "regproc", "regprocedure", "regoper", "regoperator"),
+    *("regnamespace", "regrole", "regcollation", "regconfig", "regdictionary"),
+)
 INT2VECTOR = SqlType("int2vector")
 OIDVECTOR = SqlType("oidvector")
 UNKNOWN = SqlType("unknown")
@@ -254,14 +275,13 @@ MZ_TIMESTAMP = SqlType("mz_timestamp")
 
 # PostgreSQL's types that no value has here, by their names: clients compare oids with them.
 OTHER_TYPES = {
-    "tid": 27, "xid": 28, "cid": 29, "xml": 142, "point": 600, "lseg": 601,
+    "tid": 27, "xml": 142, "point": 600, "lseg": 601,
     "path": 602, "box": 603, "polygon": 604, "line": 628, "circle": 718,
-    "refcursor": 1790,
-    "regprocedure": 2202, "regoper": 2203, "regoperator": 2204, "cstring": 2275, "any": 2276,
+    "refcursor": 1790, "cstring": 2275, "any": 2276,
     "trigger": 2279, "language_handler": 2280, "internal": 2281, "anyelement": 2283,
     "anynonarray": 2776, "pg_lsn": 3220, "tsvector": 3614, "tsquery": 3615,
-    "regconfig": 3734, "regdictionary": 3769, "anyrange": 3831, "event_trigger": 3838,
-    "anymultirange": 4537, "regrole": 4096, "regcollation": 4191,
+    "anyrange": 3831, "event_trigger": 3838,
+    "anymultirange": 4537,
 }  # fmt: skip
 
 # The catalog's array types by element. Their subscripts start at 0.

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from foreshore.errors import ProtocolViolation
 from foreshore.expr.datum import from_array
-from foreshore.number_text import REG_NAMES
 from foreshore.output_style import OutputStyle
 from foreshore.server import bulk_rows, message
 from foreshore.server.binary_columns import binary_column
@@ -22,7 +21,7 @@ from foreshore.server.cells import Cell, binary_cell, text_cell
 from foreshore.server.row_messages import field_messages
 from foreshore.server.text_columns import text_column, text_pieces
 from foreshore.table_rows import Row
-from foreshore.types import NO_ORIGIN, TYPES, RelationDesc, SqlType, oid_of, typmod_of
+from foreshore.types import NO_ORIGIN, REG_NAMES, TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
 TEXT_FORMAT = 0
 BINARY_FORMAT = 1

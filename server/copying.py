@@ -15,7 +15,6 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.errors import QueryCanceled
-from foreshore.number_text import REG_NAMES
 from foreshore.output_style import OutputStyle
 from foreshore.server import message
 from foreshore.server.binary_copy import BinaryCopyParser
@@ -24,6 +23,7 @@ from foreshore.server.copy_in import Bulk, CopyParser
 from foreshore.server.copy_out import CopyFormatter
 from foreshore.server.encodings import ENCODINGS
 from foreshore.server.wire import Wire
+from foreshore.types import REG_NAMES
 
 MESSAGES_PER_TURN = 1000  # CopyData handled in one turn of the event loop
 PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # of one COPY, parsed concurrently

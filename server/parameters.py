@@ -19,7 +19,7 @@ from foreshore.errors import (
 )
 from foreshore.json_text import canonical_json, written_json
 from foreshore.network import Address, stored_address
-from foreshore.number_text import OID_NAMES, REG_NAMES, numeric_text
+from foreshore.number_text import OID_NAMES, numeric_text
 from foreshore.ranges import (
     BOUNDS,
     MULTIRANGES,
@@ -33,7 +33,7 @@ from foreshore.ranges import (
 from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
 from foreshore.server.message import PIECE, Bind, Bytes, decode_text
 from foreshore.text import limit_length, parse_text, truncate_name
-from foreshore.types import Datum, SqlType, oid_of
+from foreshore.types import REG_NAMES, Datum, SqlType, oid_of
 from foreshore.zoned_times import stored_zoned_time
 
 

@@ -12,13 +12,14 @@ from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.sql.bind.sql_functions import sql_function_names
+from foreshore.types import REG_NAMES
 
 LONG_TEXT = 512  # characters: some ten milliseconds of parsing and planning at worst
 
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _DEFINING = frozenset(("create", "alter", "drop", "comment", "explain", "show", "subscribe"))
 _CATALOG = frozenset(each.name for each in BUILTINS.values())
-_REFERENCES = frozenset(("regclass", "regtype", "regproc", "regnamespace", "regrole"))
+_REFERENCES = frozenset(REG_NAMES)
 _COSTLY = _DEFINING | _CATALOG | _REFERENCES | sql_function_names()
 
 

@@ -5,12 +5,12 @@ only for results with such columns.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from foreshore.catalog.builtin.functions import functions
+from foreshore.catalog.builtin.functions import SYSTEM_NAMESPACE
 from foreshore.catalog.builtin.registry import builtins_by_name
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.expr.functions.text import quote_ident
@@ -20,46 +20,98 @@ from foreshore.types import OTHER_TYPES, TYPES, type_of_oid
 
 def object_names(rows_of: Callable[[Builtin], pa.Table]) -> ObjectNames:
     """Return the names that a session shows, by type and oid; `rows_of` returns a relation."""
-
-    def columns(schema: str, name: str, *names: str) -> list[list[Any]]:
-        rows = rows_of(builtins_by_name()[schema, name])
-        return [rows.column(column).to_pylist() for column in names]
-
-    oids, names = columns("pg_catalog", "pg_namespace", "oid", "nspname")
-    namespaces = {oid: quote_ident(name) for oid, name in zip(oids, names, strict=True)}
-    seen = columns("mz_internal", "pg_relation_visibility", "oid", "visible")
-    visible = {oid for oid, is_visible in zip(*seen, strict=True) if is_visible}
-    relations = {}
-    found = columns("pg_catalog", "pg_class", "oid", "relname", "relnamespace")
-    for oid, name, namespace in zip(*found, strict=True):
-        schema = "" if oid in visible else namespaces.get(namespace, "") + "."
-        relations[oid] = schema + quote_ident(name)
-    types = {}
-    wanted = ("oid", "typname", "typnamespace", "typtype", "typarray")
-    for oid, name, namespace, kind, array in zip(
-        *columns("pg_catalog", "pg_type", *wanted), strict=True
-    ):
-        if kind in ("d", "e"):
-            schema = "" if oid in visible else namespaces.get(namespace, "") + "."
-            types[oid] = schema + quote_ident(name)
-            types[array] = types[oid] + "[]"
+    catalog = _Catalog(rows_of)
     return ObjectNames(
         {
-            "regclass": relations,
-            "regnamespace": namespaces,
-            "regproc": _functions(),
-            "regtype": _types() | types,
+            "regclass": catalog.relations,
+            "regnamespace": catalog.namespaces,
+            "regproc": lambda: catalog.functions(with_types=False),
+            "regprocedure": lambda: catalog.functions(with_types=True),
+            "regoper": lambda: catalog.operators(with_types=False),
+            "regoperator": lambda: catalog.operators(with_types=True),
+            "regtype": catalog.types,
+            "regrole": lambda: catalog.named("pg_roles", "rolname"),
+            "regcollation": lambda: catalog.named("pg_collation", "collname"),
+            "regconfig": lambda: catalog.named("pg_ts_config", "cfgname"),
+            "regdictionary": lambda: catalog.named("pg_ts_dict", "dictname"),
         }
     )
 
 
-def _functions() -> dict[int, str]:
-    """Return the names of functions, with the schema if a name is ambiguous."""
-    count = Counter(function.name for function in functions())
-    return {
-        function.oid: function.name if count[function.name] == 1 else f"pg_catalog.{function.name}"
-        for function in functions()
-    }
+class _Catalog:
+    def __init__(self, rows_of: Callable[[Builtin], pa.Table]) -> None:
+        self._rows_of = rows_of
+
+    def _rows(self, schema: str, name: str, *names: str) -> Iterator[tuple[Any, ...]]:
+        rows = self._rows_of(builtins_by_name()[schema, name])
+        return zip(*(rows.column(column).to_pylist() for column in names), strict=True)
+
+    def namespaces(self) -> dict[int, str]:
+        """Return the schemas."""
+        rows = self._rows("pg_catalog", "pg_namespace", "oid", "nspname")
+        return {oid: quote_ident(name) for oid, name in rows}
+
+    def _visible(self) -> set[int]:
+        rows = self._rows("mz_internal", "pg_relation_visibility", "oid", "visible")
+        return {oid for oid, visible in rows if visible}
+
+    def relations(self) -> dict[int, str]:
+        """Return the relations, with the schema where the search path does not find them."""
+        namespaces, visible = self.namespaces(), self._visible()
+        return {
+            oid: ("" if oid in visible else namespaces.get(namespace, "") + ".") + quote_ident(name)
+            for oid, name, namespace in self._rows(
+                "pg_catalog", "pg_class", "oid", "relname", "relnamespace"
+            )
+        }
+
+    def types(self) -> dict[int, str]:
+        """Return the types, and the arrays of them."""
+        namespaces, visible, types = self.namespaces(), self._visible(), _types()
+        wanted = ("oid", "typname", "typnamespace", "typtype", "typarray")
+        for oid, name, namespace, kind, array in self._rows("pg_catalog", "pg_type", *wanted):
+            if kind in ("d", "e", "c") and namespace != SYSTEM_NAMESPACE:
+                schema = "" if oid in visible else namespaces.get(namespace, "") + "."
+                types[oid] = schema + quote_ident(name)
+                types[array] = types[oid] + "[]"
+        return types
+
+    def functions(self, *, with_types: bool) -> dict[int, str]:
+        """Return the functions, with the schema if a name alone is ambiguous."""
+        namespaces = self.namespaces()
+        wanted = ("oid", "proname", "pronamespace", "proargtypes")
+        rows = [*self._rows("pg_catalog", "pg_proc", *wanted)]
+        if with_types:
+            types = self.types()
+            shown = {oid: f"{quote_ident(n)}({_listed(types, args)})" for oid, n, _, args in rows}
+        else:
+            shown = {oid: quote_ident(name) for oid, name, _, _ in rows}
+        count = Counter(shown.values())
+        return {
+            oid: shown[oid]
+            if count[shown[oid]] == 1
+            else f"{namespaces.get(namespace, '')}.{shown[oid]}"
+            for oid, _, namespace, _ in rows
+        }
+
+    def operators(self, *, with_types: bool) -> dict[int, str]:
+        """Return the operators, with the schema if a name alone is ambiguous."""
+        wanted = ("oid", "oprname", "oprleft", "oprright")
+        rows = [*self._rows("pg_catalog", "pg_operator", *wanted)]
+        if with_types:
+            types = {**self.types(), 0: "NONE"}
+            return {oid: f"{name}({_listed(types, sides)})" for oid, name, *sides in rows}
+        count = Counter(name for _, name, _, _ in rows)
+        return {oid: name if count[name] == 1 else f"pg_catalog.{name}" for oid, name, _, _ in rows}
+
+    def named(self, relation: str, column: str) -> dict[int, str]:
+        """Return objects of which each name is there once."""
+        rows = self._rows("pg_catalog", relation, "oid", column)
+        return {oid: quote_ident(name) for oid, name in rows}
+
+
+def _listed(types: Mapping[int, str], oids: Sequence[int]) -> str:
+    return ",".join(types.get(oid, str(oid)) for oid in oids)
 
 
 def _types() -> dict[int, str]:

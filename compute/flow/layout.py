@@ -22,13 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from foreshore.compute.flow.shared import Shared
-from foreshore.types import SORTED_BYTES, ColumnType, SqlType
+from foreshore.types import REG_NAMES, SORTED_BYTES, ColumnType, SqlType
 
 Kind = OneOf["int", "float", "wide", "bytes", "uuid", "interval", "value"]
 
 _INTEGERS = frozenset(
-    "bool int2 int4 int8 oid regproc regclass regtype regnamespace"
-    " date time timestamp timestamptz mz_timestamp uint2 uint4 money".split()
+    (
+        *"bool int2 int4 int8 oid xid cid date time timestamp timestamptz".split(),
+        *("mz_timestamp", "uint2", "uint4", "money", *REG_NAMES),
+    )
 )
 _BYTES = frozenset(
     "text varchar bpchar name char unknown record void bytea json jsonb jsonpath enum".split()

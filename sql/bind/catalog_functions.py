@@ -211,6 +211,14 @@ def _environment() -> Iterator[Definition]:
     yield ("getdatabaseencoding pg_client_encoding", "", NAME, "'UTF8'")
     yield ("age", "timestamp", INTERVAL, "age(current_date::timestamp, $1)")
     yield ("age", "timestamptz", INTERVAL, "age(current_date::timestamptz, $1)")
+    # The transactions of rows are long ended, which PostgreSQL shows as the xid 2 of this age.
+    yield (
+        "age",
+        "xid",
+        INT4,
+        """CASE WHEN $1::text::int8 < 3 THEN 2147483647
+        ELSE ((mz_now()::text::int8 - $1::text::int8) % 2147483647)::int4 END""",
+    )
     yield ("mz_is_superuser", "", BOOL, "current_setting('is_superuser') = 'on'")
     yield ("txid_current", "", INT8, "mz_now()::int8")
     yield ("pg_tablespace_location", "oid", TEXT, "''")

@@ -22,7 +22,7 @@ from foreshore.expr.functions.registry import (
     without_modifiers,
 )
 from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar
-from foreshore.number_text import INTEGERS, REG_NAMES
+from foreshore.number_text import INTEGERS
 from foreshore.shaped import has_shape
 from foreshore.sql.planning import Planning, located
 from foreshore.text import parse_text
@@ -32,6 +32,7 @@ from foreshore.types import (
     INT4,
     NUMBER,
     NUMERIC,
+    REG_NAMES,
     TEXT,
     TIMESTAMPTZ,
     UNKNOWN,

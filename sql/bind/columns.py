@@ -10,10 +10,17 @@ from foreshore.sql.bind.scope import Scope, Table, reference, resolve_column, re
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning
-from foreshore.types import BOOL, OID
+from foreshore.types import BOOL, CID, OID, XID, SqlType
 
 if TYPE_CHECKING:
     from foreshore.sql.bind.expression import ExpressionBinder
+
+
+FIRST_NORMAL_OID = 16_384  # as in PostgreSQL: the system's objects have lower ones
+FROZEN = 2  # the transaction of rows that are visible to all, in PostgreSQL
+_SYSTEM: dict[str, SqlType | None] = {
+    "tableoid": OID, "xmin": XID, "xmax": XID, "cmin": CID, "cmax": CID, "ctid": None,
+}  # fmt: skip
 
 
 def bind_column(binder: "ExpressionBinder", expr: ast.ColumnRef) -> "Scalar | RowValue":
@@ -32,8 +39,8 @@ def bind_column(binder: "ExpressionBinder", expr: ast.ColumnRef) -> "Scalar | Ro
             resolve_qualifier(binder.planning, binder.scope, expr.parts[:-1], expr.at)
         return found
     except UndefinedColumn:
-        if parts[-1] == "tableoid":
-            return _tableoid(binder, parts[:-1], expr.at)
+        if parts[-1] in _SYSTEM:
+            return _system_column(binder, parts, expr.at)
         if len(parts) > 1:
             raise
         try:
@@ -45,32 +52,46 @@ def bind_column(binder: "ExpressionBinder", expr: ast.ColumnRef) -> "Scalar | Ro
         raise
 
 
-def _tableoid(binder: "ExpressionBinder", qualifier: tuple[str, ...], at: int) -> Scalar:
-    """Return the oid of the table that a row is of."""
+def _system_column(binder: "ExpressionBinder", parts: tuple[str, ...], at: int) -> Scalar:
+    """Return the oid of the table that a row is of, or a number of the transaction that wrote it.
+
+    Rows of system relations were written long ago, as PostgreSQL shows by 2. In tables such a
+    number tells applications whether a row has changed, for which there is none here.
+    """
+    name, qualifier = parts[-1], parts[:-1]
     level, scope = 0, binder.scope
     if qualifier:
         table, level, scope = resolve_table(binder.scope, qualifier, at)
     else:
         tables = [table for table in binder.scope.tables if table.oid is not None]
         if len(tables) > 1:
-            raise AmbiguousColumn('column reference "tableoid" is ambiguous', position=at + 1)
+            raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=at + 1)
         if not tables:
-            raise UndefinedColumn('column "tableoid" does not exist', position=at + 1)
+            raise UndefinedColumn(f'column "{name}" does not exist', position=at + 1)
         table = tables[0]
     if table.oid is None:
-        shown = ".".join((*qualifier[-1:], "tableoid"))
+        shown = ".".join((*qualifier[-1:], name))
         raise UndefinedColumn(f"column {shown} does not exist", position=at + 1)
-    oid = Literal(table.oid, OID)
+    type = _SYSTEM[name]
+    if name != "tableoid" and (type is None or table.oid >= FIRST_NORMAL_OID):
+        raise FeatureNotSupported(
+            f"system column {name} of tables is not supported",
+            hint="Tell rows apart by a key, and versions of a row by a column of your own.",
+            position=at + 1,
+        )
+    assert type is not None, name
+    found = {"tableoid": table.oid, "xmin": FROZEN}.get(name, 0)
+    oid = Literal(found, type)
     if not table.outer:
         return oid
     if table.present is None:
         raise FeatureNotSupported(
-            "tableoid of the nullable side of an outer join is not supported",
+            f"{name} of the nullable side of an outer join is not supported",
             hint="Declare a column of the table NOT NULL.",
             position=at + 1,
         )
-    row = reference(scope, level, table.present, "tableoid", at)
-    return Case(((Call("is_null", (row,), BOOL), Literal(None, OID)),), oid, OID)
+    row = reference(scope, level, table.present, name, at)
+    return Case(((Call("is_null", (row,), BOOL), Literal(None, type)),), oid, type)
 
 
 def resolve_qualifier(

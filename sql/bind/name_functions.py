@@ -7,7 +7,6 @@ from foreshore.types import (
     OID,
     REGCLASS,
     REGNAMESPACE,
-    REGPROC,
     REGTYPE,
     TEXT,
 )
@@ -88,14 +87,6 @@ def _oids_of_names() -> Iterator[Definition]:
         REGNAMESPACE,
         "(SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = $1)",
     )
-    yield (
-        "to_regproc",
-        "text",
-        REGPROC,
-        """CASE WHEN $1 ~ '^[0-9]+$' THEN $1::oid ELSE (
-        SELECT CASE count(*) WHEN 1 THEN min(p.oid) END FROM pg_catalog.pg_proc p
-        WHERE p.proname = regexp_replace($1, '^pg_catalog[.]', '')) END""",
-    )
 
 
 def _casts_of_text() -> Iterator[Definition]:
@@ -107,14 +98,6 @@ def _casts_of_text() -> Iterator[Definition]:
             "regnamespace",
             REGNAMESPACE,
             "_raised('3F000', 'schema \"' || $1 || '\" does not exist')",
-        ),
-        (
-            "regproc",
-            REGPROC,
-            """CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_proc p
-                WHERE p.proname = regexp_replace($1, '^pg_catalog[.]', ''))
-            THEN _raised('42725', 'more than one function named "' || $1 || '"')
-            ELSE _raised('42883', 'function "' || $1 || '" does not exist') END""",
         ),
     ):
         schema = "NULL::text" if reg == "regnamespace" else "_missing_schema($1)"
@@ -168,12 +151,5 @@ def _names_of_oids() -> Iterator[Definition]:
         "oid",
         TEXT,
         """coalesce((SELECT quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = $1),
-        CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
-    )
-    yield (
-        "_regproc_name",
-        "oid",
-        TEXT,
-        """coalesce((SELECT p.proname::text FROM pg_catalog.pg_proc p WHERE p.oid = $1),
         CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
     )

@@ -31,6 +31,7 @@ from foreshore.sql.bind.acl_functions import acl_functions
 from foreshore.sql.bind.catalog_functions import catalog_functions
 from foreshore.sql.bind.name_functions import name_functions
 from foreshore.sql.bind.privilege_functions import privilege_functions
+from foreshore.sql.bind.reg_functions import reg_functions
 from foreshore.sql.bind.server_functions import server_functions
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar, push_down
@@ -51,6 +52,7 @@ from foreshore.types import (
     TIMESTAMP,
     TIMESTAMPTZ,
     TIMETZ,
+    XID,
     ColumnType,
     SqlType,
     array_of,
@@ -72,6 +74,7 @@ _TYPES = {
     "name": NAME,
     "regclass": REGCLASS,
     "regtype": REGTYPE,
+    "xid": XID,
     "timestamp": TIMESTAMP,
     "timestamptz": TIMESTAMPTZ,
     "date": DATE,
@@ -107,6 +110,7 @@ def _define(names: str, parameters: str, result: SqlType, body: str) -> None:
 for _definition in chain(
     acl_functions(),
     name_functions(),
+    reg_functions(),
     catalog_functions(),
     privilege_functions(),
     server_functions(),

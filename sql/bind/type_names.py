@@ -50,8 +50,6 @@ _UNSUPPORTED_TYPES = frozenset(
         "tsvector",
         "txid_snapshot",
         "xml",
-        "xid",
-        "cid",
         "tid",
     ]
 )

@@ -42,7 +42,16 @@ from foreshore.expr.functions.quotients import either_error, with_errors
 from foreshore.expr.functions.rows import Failure, collect, out_of_range, rowwise
 from foreshore.network import address_of, address_text
 from foreshore.text import format_text, limit_length, parse_text, truncate_name
-from foreshore.types import BIT_TYPES, NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
+from foreshore.types import (
+    BIT_TYPES,
+    NUMERIC_DIGITS,
+    REG_NAMES,
+    TYPES,
+    Datum,
+    SqlType,
+    array_of,
+    arrow_type,
+)
 
 INTEGERS = ("int2", "int4", "int8")
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
@@ -355,7 +364,7 @@ def _oid(types: Signature, a: pa.Array) -> Outcome:
     return pa.array(values, pa.int64(), mask=missing), errors
 
 
-for _other in ("oid", "regclass", "regtype", "regproc", "regnamespace"):
+for _other in ("oid", *REG_NAMES):
     for _t in ("int2", "int4"):
         hidden(
             f"cast({_t},{_other})", _t, _other, _wrapping, duckdb=_wrapping_sql, spark=_wrapping_sql
@@ -436,8 +445,15 @@ def _limit(type: SqlType) -> Callable[[str], str]:
     return lambda text: limit_length(text, type)
 
 
+LONGEST_NAME = 63  # bytes
+
+
 def _to_string(fit: Callable[[SqlType], Callable[[str], str]]) -> Kernel:
     def kernel(types: Signature, a: pa.Array) -> Outcome:
+        if types.result.name == "name" and types.args[0].name in STRINGS:
+            longest = pc.max(pc.binary_length(a)).as_py()
+            if longest is None or longest <= LONGEST_NAME:
+                return a.cast(pa.string())
         texts = text_of(a, types.args[0]) if types.args[0].name not in STRINGS else a.to_pylist()
         if types.result.name == "text":
             return pa.array(texts, pa.string())

@@ -16,7 +16,16 @@ from foreshore.expr.functions.function import (
     type_key,
 )
 from foreshore.ranges import MULTIRANGES
-from foreshore.types import BIT_TYPES, NUMBER, NUMERIC, STRUCTURED, SqlType, array_of, item_of
+from foreshore.types import (
+    BIT_TYPES,
+    NUMBER,
+    NUMERIC,
+    REG_NAMES,
+    STRUCTURED,
+    SqlType,
+    array_of,
+    item_of,
+)
 
 _PLANNED_SOURCES = (
     *("numeric", "int2", "int4", "int8", "oid", "uint2", "uint4", "uint8", "money"),
@@ -25,7 +34,7 @@ Context = OneOf["implicit", "assignment", "explicit"]
 _RANK = {"implicit": 0, "assignment": 1, "explicit": 2}
 
 STRINGS = frozenset({"text", "varchar", "bpchar", "name", "char"})
-_REGS = ("regclass", "regtype", "regproc", "regnamespace")
+_REGS = REG_NAMES
 _INTS = ("int2", "int4", "int8")
 
 _TABLE: dict[tuple[str, str], Context] = {}
@@ -58,6 +67,8 @@ _add("implicit", "uint4>uint8,int8,numeric,float4,float8 uint8>numeric,float4,fl
 _add("explicit", "uint2>bool uint4>bool uint8>bool")
 for _many, _one in MULTIRANGES.items():
     _add("explicit", f"{_one}>{_many}")
+_add("implicit", "regproc>regprocedure regprocedure>regproc")
+_add("implicit", "regoper>regoperator regoperator>regoper")
 _add("implicit", "cidr>inet bit>varbit varbit>bit")
 _add("explicit", "int4>bit int8>bit bit>int4,int8")
 _add("assignment", "inet>cidr")
