@@ -1,7 +1,7 @@
 """The columns of PostgreSQL 15's catalog relations.
 
 For each relation its oid, then its columns as `name type`; a `?` marks nullable columns. Types that
-Foreshore lacks are replaced by the nearest one (xid by oid, node trees by text).
+Foreshore lacks are replaced by the nearest one (node trees by text).
 """
 
 PG_CATALOG: dict[str, tuple[int, str]] = {
@@ -13,7 +13,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
         "relpersistence char, relkind char, relnatts int2, relchecks int2, relhasrules bool, "
         "relhastriggers bool, relhassubclass bool, relrowsecurity bool, relforcerowsecurity "
         "bool, relispopulated bool, relreplident char, relispartition bool, relrewrite oid, "
-        "relfrozenxid oid, relminmxid oid, relacl text[]?, reloptions text[]?, relpartbound "
+        "relfrozenxid xid, relminmxid xid, relacl text[]?, reloptions text[]?, relpartbound "
         "text?",
     ),
     "pg_namespace": (2615, "oid oid, nspname name, nspowner oid, nspacl text[]?"),
@@ -47,7 +47,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
     "pg_database": (
         1262,
         "oid oid, datname name, datdba oid, encoding int4, datlocprovider char, datistemplate "
-        "bool, datallowconn bool, datconnlimit int4, datfrozenxid oid, datminmxid oid, "
+        "bool, datallowconn bool, datconnlimit int4, datfrozenxid xid, datminmxid xid, "
         "dattablespace oid, datcollate text, datctype text, daticulocale text?, "
         "datcollversion text?, datacl text[]?",
     ),
@@ -64,7 +64,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
         "prorows float4, provariadic oid, prosupport regproc, prokind char, prosecdef bool, "
         "proleakproof bool, proisstrict bool, proretset bool, provolatile char, proparallel "
         "char, pronargs int2, pronargdefaults int2, prorettype oid, proargtypes oidvector, "
-        "proallargtypes oid[]?, proargmodes text[]?, proargnames text[]?, proargdefaults "
+        "proallargtypes oid[]?, proargmodes char[]?, proargnames text[]?, proargdefaults "
         "text?, protrftypes oid[]?, prosrc text, probin text?, prosqlbody text?, proconfig "
         "text[]?, proacl text[]?",
     ),
@@ -266,7 +266,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
         "name?, application_name text?, client_addr text?, client_hostname text?, client_port "
         "int4?, backend_start timestamptz?, xact_start timestamptz?, query_start "
         "timestamptz?, state_change timestamptz?, wait_event_type text?, wait_event text?, "
-        "state text?, backend_xid oid?, backend_xmin oid?, query_id int8?, query text?, "
+        "state text?, backend_xid xid?, backend_xmin xid?, query_id int8?, query text?, "
         "backend_type text?",
     ),
     "pg_stat_user_tables": (
@@ -298,7 +298,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
     "pg_locks": (
         12073,
         "locktype text?, database oid?, relation oid?, page int4?, tuple int2?, virtualxid "
-        "text?, transactionid oid?, classid oid?, objid oid?, objsubid int2?, "
+        "text?, transactionid xid?, classid oid?, objid oid?, objsubid int2?, "
         "virtualtransaction text?, pid int4?, mode text?, granted bool?, fastpath bool?, "
         "waitstart timestamptz?",
     ),
@@ -325,7 +325,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
     "pg_replication_slots": (
         12257,
         "slot_name name?, plugin name?, slot_type text?, datoid oid?, database name?, "
-        "temporary bool?, active bool?, active_pid int4?, xmin oid?, catalog_xmin oid?, "
+        "temporary bool?, active bool?, active_pid int4?, xmin xid?, catalog_xmin xid?, "
         "restart_lsn text?, confirmed_flush_lsn text?, wal_status text?, safe_wal_size int8?, "
         "two_phase bool?",
     ),
@@ -333,7 +333,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
         12227,
         "pid int4?, usesysid oid?, usename name?, application_name text?, client_addr text?, "
         "client_hostname text?, client_port int4?, backend_start timestamptz?, backend_xmin "
-        "oid?, state text?, sent_lsn text?, write_lsn text?, flush_lsn text?, replay_lsn "
+        "xid?, state text?, sent_lsn text?, write_lsn text?, flush_lsn text?, replay_lsn "
         "text?, write_lag interval?, flush_lag interval?, replay_lag interval?, sync_priority "
         "int4?, sync_state text?, reply_time timestamptz?",
     ),

@@ -1,8 +1,8 @@
 """pg_proc: the functions of PostgreSQL that Foreshore has, with PostgreSQL's oids.
 
-`functions.tsv` has one line for each: oid, name, kind, strict, set-returning, volatility, and the
-types of the result and of the arguments. The input and output functions of types are among them, as
-drivers tell arrays by `typinput = 'array_in'::regproc`; they cannot be called.
+`functions.tsv` has one line for each, as `tests/catalog/record.py` writes it. The input and output
+functions of types are among them, as drivers tell arrays by `typinput = 'array_in'::regproc`; they
+cannot be called.
 """
 
 from collections.abc import Iterator
@@ -26,20 +26,51 @@ class Function(NamedTuple):
     volatility: str
     result: int
     arguments: tuple[int, ...]
+    all_arguments: tuple[int, ...] | None  # with those of results
+    modes: tuple[str, ...] | None
+    names: tuple[str, ...] | None
+    variadic: int
+    defaults: int
+    default_texts: str | None
+    rows: float
+    parallel: str
+    source: str
+
+
+def recorded(name: str) -> list[list[str]]:
+    """Return the fields of each line of a file that `tests/catalog/record.py` wrote."""
+    text = files("foreshore.catalog.builtin").joinpath(f"{name}.tsv").read_text()
+    return [line.split("\t") for line in text.split("\n") if line]
 
 
 @cache
 def functions() -> tuple[Function, ...]:
     """Return all functions, in the order of their oids."""
-    text = files("foreshore.catalog.builtin").joinpath("functions.tsv").read_text()
-    return tuple(_function(*line.split("\t")) for line in text.splitlines())
+    return tuple(_function(*line) for line in recorded("functions"))
 
 
 def _function(oid: str, name: str, kind: str, *rest: str) -> Function:
-    strict, returns_set, volatility, result, arguments = rest
-    types = tuple(map(int, arguments.split()))
-    is_set = returns_set == "t"
-    return Function(int(oid), name, kind, strict == "t", is_set, volatility, int(result), types)
+    strict, returns_set, volatility, result, arguments, everything, modes, names, *more = rest
+    variadic, defaults, texts, rows, parallel, source = more
+    return Function(
+        int(oid),
+        name,
+        kind,
+        strict == "t",
+        returns_set == "t",
+        volatility,
+        int(result),
+        tuple(map(int, arguments.split())),
+        tuple(map(int, everything.split())) or None,
+        tuple(modes.split()) or None,
+        tuple(names.split(" ")) if names else None,
+        int(variadic),
+        int(defaults),
+        texts or None,
+        float(rows),
+        parallel,
+        source or name,
+    )
 
 
 @cache
@@ -69,14 +100,20 @@ def pg_proc_rows() -> Iterator[dict[str, object]]:
             "proowner": SYSTEM_OWNER,
             "prolang": INTERNAL_LANGUAGE,
             "procost": 1.0,
-            "prorows": 1000.0 if function.returns_set else 0.0,
+            "prorows": function.rows,
+            "provariadic": function.variadic,
             "prokind": function.kind,
             "proisstrict": function.strict,
             "proretset": function.returns_set,
             "provolatile": function.volatility,
-            "proparallel": "s",
+            "proparallel": function.parallel,
             "pronargs": len(function.arguments),
+            "pronargdefaults": function.defaults,
             "prorettype": function.result,
             "proargtypes": function.arguments,
-            "prosrc": function.name,
+            "proallargtypes": function.all_arguments,
+            "proargmodes": function.modes,
+            "proargnames": function.names,
+            "proargdefaults": function.default_texts,
+            "prosrc": function.source,
         }

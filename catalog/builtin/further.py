@@ -44,7 +44,7 @@ def standard_relations() -> Iterator[Declaration]:
         **granted.INFORMATION_SCHEMA,
     }
     for name, (oid, columns) in STANDARD_VIEWS.items():
-        nullable = columns.replace(",", "?,").rstrip() + "?"
+        nullable = columns.replace(" text", " varchar").replace(",", "?,").rstrip() + "?"
         yield Declaration(oid, "information_schema", name, nullable, rows.get(name, nothing))
 
 

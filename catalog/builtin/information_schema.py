@@ -39,7 +39,8 @@ def relations() -> Iterator[Declaration]:
         **granted.INFORMATION_SCHEMA,
     }
     for name, (oid, columns) in INFORMATION_SCHEMA.items():
-        nullable = columns.replace(",", "?,").rstrip() + "?"
+        # Its domains are over varchar, name, int4 and timestamptz.
+        nullable = columns.replace(" text", " varchar").replace(",", "?,").rstrip() + "?"
         yield Declaration(oid, "information_schema", name, nullable, rows.get(name, nothing))
 
 

@@ -7,6 +7,7 @@ from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.dependencies import attrdef, depend
 from foreshore.catalog.builtin.extension import extensions
 from foreshore.catalog.builtin.granted import default_acl, role_settings
+from foreshore.catalog.builtin.operators import operator_class_of, operator_relations
 from foreshore.catalog.builtin.pg_types import (
     ALIGN,
     BY_VALUE,
@@ -30,7 +31,7 @@ from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
-from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
+from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, SqlType, oid_of, typmod_of
 from foreshore.zone_rows import abbreviations
 
 PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
@@ -80,6 +81,7 @@ def relations() -> Iterator[Declaration]:
         "pg_cursors": lambda snapshot: snapshot.live("pg_cursors"),
         "pg_type": type_rows,
     }
+    rows |= operator_relations()
     for name, (oid, columns) in PG_CATALOG.items():
         yield Declaration(oid, "pg_catalog", name, columns, rows.get(name, nothing))
     yield from VIEWS
@@ -254,6 +256,8 @@ def _index(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             continue
         key = snapshot.index_key_of(item.id)
         texts = [text for position, text in key if not position]
+        columns = snapshot.desc_of(item.on).columns
+        types = [columns[position - 1].type if position else TEXT for position, _ in key]
         yield {
             "indexrelid": item.oid,
             "indrelid": snapshot.oid(item.on),
@@ -264,14 +268,16 @@ def _index(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "indisready": True,
             "indislive": True,
             "indkey": [position for position, _ in key],
-            "indcollation": [0] * len(key),
-            "indclass": [0] * len(key),
+            "indcollation": _collations(types),
+            "indclass": list(map(operator_class_of, types)),
             "indoption": [0] * len(key),
             "indexprs": ", ".join(texts) or None,
         }
 
     for item, named, unique in snapshot.keys:
         places = [i + 1 for i in unique.columns]
+        columns = snapshot.desc_of(item.id).columns
+        types = [columns[i].type for i in unique.columns]
         yield {
             "indexrelid": named.oid,
             "indrelid": item.oid,
@@ -285,10 +291,15 @@ def _index(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "indisready": True,
             "indislive": True,
             "indkey": places,
-            "indcollation": [0] * len(places),
-            "indclass": [0] * len(places),
+            "indcollation": _collations(types),
+            "indclass": list(map(operator_class_of, types)),
             "indoption": [0] * len(places),
         }
+
+
+def _collations(types: Iterable[SqlType]) -> list[int]:
+    """Return the collation of each column of an index, 0 where its type has none."""
+    return [DEFAULT_COLLATION if type.name in COLLATED else 0 for type in types]
 
 
 def _constraint(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
