@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from foreshore.errors import data_error
 from foreshore.expr.datum import from_array
-from foreshore.expr.functions.casts import STRINGS, Context, exact_cast, resolve_cast
+from foreshore.expr.functions.casts import REGS, STRINGS, Context, exact_cast, resolve_cast
 from foreshore.expr.functions.conditional import template
 from foreshore.expr.functions.decimals import (
     divide_half_up,
@@ -42,18 +42,10 @@ from foreshore.expr.functions.quotients import either_error, with_errors
 from foreshore.expr.functions.rows import Failure, collect, out_of_range, rowwise
 from foreshore.network import address_of, address_text
 from foreshore.text import format_text, limit_length, parse_text, truncate_name
-from foreshore.types import (
-    BIT_TYPES,
-    NUMERIC_DIGITS,
-    REG_NAMES,
-    TYPES,
-    Datum,
-    SqlType,
-    array_of,
-    arrow_type,
-)
+from foreshore.types import BIT_TYPES, NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
 
 INTEGERS = ("int2", "int4", "int8")
+_NAME = range(64)  # the bytes of a name
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
 _BOUNDS = {n: (-(1 << (b - 1)), (1 << (b - 1)) - 1) for n, b in _BITS.items()} | {
     "oid": (0, 2**32 - 1),
@@ -364,19 +356,18 @@ def _oid(types: Signature, a: pa.Array) -> Outcome:
     return pa.array(values, pa.int64(), mask=missing), errors
 
 
-for _other in ("oid", *REG_NAMES):
+for _other in ("oid", *REGS):
     for _t in ("int2", "int4"):
         hidden(
             f"cast({_t},{_other})", _t, _other, _wrapping, duckdb=_wrapping_sql, spark=_wrapping_sql
         )
     hidden(f"cast(int8,{_other})", "int8", _other, _oid, fallible=True, error=OID_RANGE)
-    for _t in ("int4",):
-        hidden(
-            f"cast({_other},{_t})",
-            _other,
-            _t,
-            lambda types, a: pa.array(unscaled(a).astype(np.int32), pa.int32(), mask=_mask(a)),
-        )
+    hidden(
+        f"cast({_other},int4)",
+        _other,
+        "int4",
+        lambda types, a: pa.array(unscaled(a).astype(np.int32), pa.int32(), mask=_mask(a)),
+    )
 for _t in INTEGERS:
     hidden(
         f"cast({_t},mz_timestamp)",
@@ -445,16 +436,12 @@ def _limit(type: SqlType) -> Callable[[str], str]:
     return lambda text: limit_length(text, type)
 
 
-LONGEST_NAME = 63  # bytes
-
-
 def _to_string(fit: Callable[[SqlType], Callable[[str], str]]) -> Kernel:
     def kernel(types: Signature, a: pa.Array) -> Outcome:
-        if types.result.name == "name" and types.args[0].name in STRINGS:
-            longest = pc.max(pc.binary_length(a)).as_py()
-            if longest is None or longest <= LONGEST_NAME:
-                return a.cast(pa.string())
-        texts = text_of(a, types.args[0]) if types.args[0].name not in STRINGS else a.to_pylist()
+        is_text = types.args[0].name in STRINGS
+        if is_text and types.result.name == "name" and pc.max(pc.binary_length(a)).as_py() in _NAME:
+            return a
+        texts = a.to_pylist() if is_text else text_of(a, types.args[0])
         if types.result.name == "text":
             return pa.array(texts, pa.string())
         return collect(types, fit(types.result), ((t,) for t in texts))

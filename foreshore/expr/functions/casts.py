@@ -34,7 +34,7 @@ Context = OneOf["implicit", "assignment", "explicit"]
 _RANK = {"implicit": 0, "assignment": 1, "explicit": 2}
 
 STRINGS = frozenset({"text", "varchar", "bpchar", "name", "char"})
-_REGS = REG_NAMES
+REGS = REG_NAMES
 _INTS = ("int2", "int4", "int8")
 
 _TABLE: dict[tuple[str, str], Context] = {}
@@ -86,7 +86,7 @@ for (_source, _target), _context in _PLANNED:
     _TABLE[_source.replace("numeric", "number"), _target.replace("numeric", "number")] = _context
 _add("implicit", "numeric>number")
 _add("assignment", "number>numeric")
-for _reg in _REGS:
+for _reg in REGS:
     _add("implicit", f"{_reg}>oid oid>{_reg} int2>{_reg} int4>{_reg} int8>{_reg}")
     _add("assignment", f"{_reg}>int4,int8")
 
@@ -241,7 +241,7 @@ def _only_relabels(source: SqlType, target: SqlType) -> bool:
         return True
     if s in ("text", "unknown") and t == "unknown":
         return True
-    kinds = ("oid", *_REGS)
+    kinds = ("oid", *REGS)
     return s in kinds and (t in kinds or t == "int8")
 
 
