@@ -45,7 +45,6 @@ from foreshore.text import format_text, limit_length, parse_text, truncate_name
 from foreshore.types import BIT_TYPES, NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
 
 INTEGERS = ("int2", "int4", "int8")
-_NAME = range(64)  # the bytes of a name
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
 _BOUNDS = {n: (-(1 << (b - 1)), (1 << (b - 1)) - 1) for n, b in _BITS.items()} | {
     "oid": (0, 2**32 - 1),
@@ -438,11 +437,11 @@ def _limit(type: SqlType) -> Callable[[str], str]:
 
 def _to_string(fit: Callable[[SqlType], Callable[[str], str]]) -> Kernel:
     def kernel(types: Signature, a: pa.Array) -> Outcome:
-        is_text = types.args[0].name in STRINGS
-        if is_text and types.result.name == "name" and pc.max(pc.binary_length(a)).as_py() in _NAME:
+        is_text, result = types.args[0].name in STRINGS, types.result.name
+        if is_text and result == "name" and pc.max(pc.binary_length(a)).as_py() in range(64):
             return a
         texts = a.to_pylist() if is_text else text_of(a, types.args[0])
-        if types.result.name == "text":
+        if result == "text":
             return pa.array(texts, pa.string())
         return collect(types, fit(types.result), ((t,) for t in texts))
 
