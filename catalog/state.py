@@ -55,7 +55,19 @@ VIEW_ERRORS = Item(
     " (object_id text NOT NULL, sqlstate text, error text, at mz_timestamp NOT NULL)",
     grants=(Grant(PUBLIC, "o1", "r"),),
 )
-SYSTEM_TABLES = (LAG_HISTORY, VIEW_ERRORS)
+AUDIT_EVENTS = Item(
+    GlobalId("s4"),
+    13_012,
+    "table",
+    "n_mz_catalog",
+    "mz_audit_events",
+    "o1",
+    "CREATE TABLE mz_catalog.mz_audit_events"
+    " (id int8 NOT NULL, event_type text NOT NULL, object_type text NOT NULL,"
+    ' details jsonb NOT NULL, "user" text, occurred_at timestamptz NOT NULL)',
+    grants=(),  # for superusers
+)
+SYSTEM_TABLES = (LAG_HISTORY, VIEW_ERRORS, AUDIT_EVENTS)
 FIRST_USER_OID = 16_384
 
 

@@ -76,6 +76,7 @@ class Transaction:
     def __init__(self, state: State, counters: dict[str, int] | None = None) -> None:
         self.base = state
         self.state = state
+        self.user = ""  # for whom the change is made, as the audit tells
         self.planned: dict[GlobalId, Planned] = {}
         self.constrained_since: dict[GlobalId, int] = {}
         self._counters = counters if counters is not None else dict(state.allotted)
@@ -93,6 +94,7 @@ class Transaction:
         """Return a transaction with the same plans that changes `base` to `state`."""
         forked = Transaction(base, self._counters)
         forked.state = state
+        forked.user = self.user
         forked.planned = dict(self.planned)
         forked.constrained_since = dict(self.constrained_since)
         return forked

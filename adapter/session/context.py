@@ -180,6 +180,7 @@ class StatementContext(Struct, frozen=True, eq=False):
         change = self.transaction.catalog
         if change is None:
             change = self.coordinator.catalog.transaction()
+            change.user = self.variables["session_authorization"]
             self.transaction.stage_catalog(change)
         return change
 

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.transaction.group_commit import Write
+from foreshore.catalog.audit import audit_rows
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.rebase import rebased
 from foreshore.catalog.sequence_numbers import Generation, generation_of
-from foreshore.catalog.state import State, name_key
+from foreshore.catalog.state import AUDIT_EVENTS, State, name_key
 from foreshore.catalog.table_changes import moved_views
 from foreshore.catalog.transaction import Transaction
 from foreshore.compute.controller.controller import ComputeController
@@ -172,7 +173,7 @@ class CatalogCommits:
         coordinator, old = self._coordinator, self._coordinator.state
         gone = {each.id for each in made.dropped}
         write.rows = {id: tables for id, tables in write.rows.items() if id not in gone}
-        write.rows[CATALOG_SHARD] = ()
+        write.rows[CATALOG_SHARD] = write.rows[AUDIT_EVENTS.id] = ()
         write.retires = frozenset(each.id for each in made.dropped if isinstance(each, Item))
         write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
         moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
@@ -187,10 +188,12 @@ class CatalogCommits:
         def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
             change.transaction.set_constraint_times(constrained, time)
             changed = difference(old, change.transaction.state, time)
+            audited = self._audited(old, change.transaction, time)
             positions = coordinator.subscriptions.updates(time, moves, begins, ends)
             # Before `time` is published: subscribers may see it earlier than the new state.
             coordinator.changelogs.end_unconstrained(time, relaxed)
-            return {CATALOG_SHARD: pa.concat_tables([changed, positions])}
+            catalog = pa.concat_tables([changed, positions])
+            return {CATALOG_SHARD: catalog, AUDIT_EVENTS.id: audited}
 
         then = write.applied
 
@@ -202,6 +205,13 @@ class CatalogCommits:
                 then(time)
 
         write.at, write.applied = rows_at, show
+
+    def _audited(self, old: State, transaction: Transaction, time: Timestamp) -> pa.Table:
+        """Return the rows of the audit for a change of `old`."""
+        coordinator = self._coordinator
+        schema = coordinator.catalog.planned[AUDIT_EVENTS.id].desc.stored_schema()
+        now = coordinator.clock.now() * 1000
+        return audit_rows(old, transaction.state, transaction.user, time, now, schema)
 
     # --- showing it ----------------------------------------------------------------------------
 

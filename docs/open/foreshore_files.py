@@ -484,6 +484,7 @@ KINDS = ("database", "schema", "item")
 SYSTEM_TABLES = {  # in no catalog
     "mz_internal.mz_wallclock_global_lag_history": "s2",
     "mz_internal.mz_materialized_view_errors": "s3",
+    "mz_catalog.mz_audit_events": "s4",
 }
 
 

@@ -1,0 +1,87 @@
+"""Roles in an environment: settings at login, secrets, and the audit."""
+
+from foreshore.adapter.client import Startup
+from tests.adapter.harness import TestEnvironment
+
+
+async def test_audit_tells_what_happened_for_whom_and_no_secrets(own_env: TestEnvironment) -> None:
+    env = own_env
+    await env.ran(
+        "a",
+        "CREATE ROLE ann LOGIN PASSWORD 'hush'",
+        "CREATE TABLE t (x int)",
+        "GRANT SELECT ON t TO ann",
+        "ALTER ROLE ann PASSWORD 'hush, too'",
+        "CREATE TEMPORARY TABLE unseen (x int)",
+        "ALTER TABLE t OWNER TO ann",
+    )
+    await env.ran("a", "BEGIN", "DROP TABLE t", "ROLLBACK")
+    events = (
+        "SELECT event_type, object_type, details ->> 'name', details ->> 'changed', "
+        "details ->> 'grantee', \"user\" FROM mz_catalog.mz_audit_events ORDER BY id"
+    )
+    told = await env.query("a", events)
+    assert told.splitlines() == [
+        "create|role|ann|NULL|NULL|foreshore",
+        "create|table|t|NULL|NULL|foreshore",
+        "grant|table|t|NULL|ann|foreshore",
+        'alter|role|ann|["password"]|NULL|foreshore',
+        "owner|table|t|NULL|NULL|foreshore",
+        "SELECT 5",
+    ]
+    shown = await env.query("a", "SELECT details FROM mz_catalog.mz_audit_events")
+    assert "hush" not in shown
+    assert "SCRAM" not in shown
+    await env.reopen()
+    assert await env.query("a", events) == told
+
+
+async def test_activity_shows_no_password(env: TestEnvironment) -> None:
+    await env.query("a", "ALTER ROLE nobody PASSWORD 'hush'")
+    shown = await env.query("b", "SELECT query FROM pg_stat_activity")
+    assert "ALTER ROLE nobody PASSWORD '...'" in shown
+    assert "hush" not in shown
+
+
+async def test_settings_of_roles_and_databases_hold_from_login_on(env: TestEnvironment) -> None:
+    await env.ran(
+        "a",
+        "CREATE ROLE bob LOGIN",
+        "ALTER DATABASE foreshore SET lock_timeout = '1s'",
+        "ALTER DATABASE foreshore SET statement_timeout = '10s'",
+        "ALTER ROLE bob SET lock_timeout = '2s'",
+        "ALTER ROLE bob IN DATABASE foreshore SET extra_float_digits = 2",
+        "ALTER ROLE bob SET extra_float_digits = 1",
+    )
+    begun = await env.environment.connect(Startup("bob", "foreshore", {"statement_timeout": "20s"}))
+    try:
+        values = [
+            begun.variables[name]
+            for name in ("lock_timeout", "statement_timeout", "extra_float_digits")
+        ]
+        assert values == ["2s", "20s", "2"]
+        assert begun.role.name == "bob"
+    finally:
+        await begun.close()
+        await env.ran("a", "ALTER DATABASE foreshore RESET ALL", "DROP ROLE bob")
+
+
+async def test_replaced_view_keeps_rights_and_owner(env: TestEnvironment) -> None:
+    await env.ran(
+        "a",
+        "CREATE ROLE eve",
+        "CREATE VIEW kept AS SELECT 1 AS x, 2 AS y",
+        "GRANT SELECT ON kept TO eve",
+        "GRANT UPDATE (y) ON kept TO eve",
+        "CREATE OR REPLACE VIEW kept AS SELECT 1 AS x, 3 AS y, 4 AS z",
+    )
+    shown = await env.query("a", "SELECT relacl FROM pg_class WHERE relname = 'kept'")
+    assert "eve=r/foreshore" in shown
+    assert (
+        await env.query(
+            "a",
+            "SELECT has_column_privilege('eve', 'kept', 'y', 'UPDATE'), "
+            "has_column_privilege('eve', 'kept', 'x', 'UPDATE')",
+        )
+        == "t|f\nSELECT 1"
+    )
