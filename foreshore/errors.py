@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Literal as OneOf
 from typing import Self
 
+from foreshore.sizes import shown
+
 Subject = OneOf["schema", "table", "column", "datatype", "constraint"]
 
 
@@ -474,6 +476,18 @@ class OutOfMemory(Unavailable):
 
     def __init__(self, detail: str) -> None:
         super().__init__("out of memory", detail=detail)
+
+
+class ResultTooLarge(Unavailable):
+    """A query has a larger result than the session allows."""
+
+    sqlstate = "53200"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"result exceeds max size of {shown(most)}",
+            hint="Ask for fewer rows or columns, use COPY, or raise max_query_result_size.",
+        )
 
 
 class QueryCanceled(Unavailable):

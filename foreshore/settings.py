@@ -13,6 +13,7 @@ from zoneinfo import available_timezones
 from foreshore import tuning_settings
 from foreshore.calendar import zone_named
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
+from foreshore.sizes import bytes_of, shown
 
 SERVER_VERSION = "15.0"
 SERVER_VERSION_NUM = "150000"
@@ -67,6 +68,20 @@ def amount(name: str, value: str) -> str:
     if _AMOUNT.match(value.strip()) is None:
         raise _invalid(name, value)
     return value.strip()
+
+
+def byte_size(name: str, value: str) -> str:
+    """Take a size such as `500MB`, shown in the largest unit in which it is whole; 0 is none."""
+    if value.strip() == "0":
+        return "0"
+    try:
+        size = bytes_of(value.strip() + ("B" if value.strip().isdigit() else ""))
+        return shown(size).replace(" bytes", "B").replace(" ", "")
+    except ValueError:
+        raise InvalidParameterValue(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint='Valid units for this parameter are "B", "kB", "MB", "GB", and "TB".',
+        ) from None
 
 
 def integer(low: int, high: int) -> Kind:
@@ -271,6 +286,12 @@ _ALL = (
     Variable("lc_numeric", text, "C"),
     Variable("lc_time", text, "C"),
     Variable("lock_timeout", duration, "0"),
+    Variable(
+        "max_query_result_size",
+        byte_size,
+        "0",
+        "Sets how large the result of a query may be; 0 is no limit.",
+    ),
     Variable("max_identifier_length", integer(63, 63), "63", fixed=True),
     Variable("max_index_keys", integer(32, 32), "32", fixed=True),
     Variable("mz_version", text, MZ_VERSION, report=True, fixed=True),

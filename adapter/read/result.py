@@ -17,6 +17,7 @@ from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
 from foreshore.adapter.session.activity import Interrupts
 from foreshore.compute.finish import batch_of_rows, expanded, finish, finished_parts
 from foreshore.compute.result import BATCH_ROWS, KEPT_BYTES, Result, collected
+from foreshore.errors import ResultTooLarge
 from foreshore.expr.ir import Finishing
 from foreshore.rows import count
 from foreshore.table_rows import Row
@@ -155,27 +156,35 @@ def taken(
     limit: int,
     interrupts: Interrupts,
     done: Callable[[], None] = lambda: None,
+    *,
+    most: int = 0,
 ) -> Rows:
     """Return up to `limit` rows as the client takes them; 0 is all of them.
 
-    `done` is called after the last one.
+    `done` is called after the last one. If they have more than `most` bytes in memory (0: any), the
+    rest of them is an error, but for a SUBSCRIBE.
     """
     source, verb, limit, count = selected.source, selected.verb, limit or ALL, 0
+    left = ALL if source.streaming or not most else most
 
     async def batches() -> AsyncIterator[pa.RecordBatch]:
-        nonlocal count
+        nonlocal count, left
         while count < limit:
             with interrupts.running():
                 batch = await source.next(limit - count)
             if batch is None:
                 break
             count += batch.num_rows
+            left -= batch.nbytes
+            if left < 0:
+                raise ResultTooLarge(most)
             yield batch
         done()
 
     def few() -> Sequence[Row] | None:
         nonlocal count
-        rows = source.at_once(limit) if isinstance(source, TupleSource) else None
+        counted = left < ALL  # their size is known only as a batch
+        rows = source.at_once(limit) if isinstance(source, TupleSource) and not counted else None
         if rows is not None:
             count = len(rows)
             done()
