@@ -88,7 +88,8 @@ def test_changed_variable_is_reported_once() -> None:
     assert variables.drain_reports() == {}
     variables.set("TimeZone", ("Europe/Paris",))
     variables.set("cluster", ("x",))
-    assert variables.drain_reports() == {"TimeZone": "Europe/Paris"}
+    variables.set("lock_timeout", ("1s",))
+    assert variables.drain_reports() == {"TimeZone": "Europe/Paris", "cluster": "x"}
 
 
 def test_fixed_variable_accepts_its_own_value() -> None:
