@@ -95,12 +95,13 @@ class ExplainStatement(Syntax):
 
 
 class Assignment(Syntax):
-    """`column = value` or `(columns) = row` of SET."""
+    """`column = value`, `column[subscript] = value` or `(columns) = row` of SET."""
 
     columns: tuple[tuple[str, int], ...]
     value: Expression
     multiple: bool
     at: int
+    subscripts: tuple[Expression, ...] = ()
 
 
 class OnConflict(Syntax):

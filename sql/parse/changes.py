@@ -159,10 +159,16 @@ class ChangeParser(ObjectParser):
         at = self.token.start
         multiple = self.at_symbol("(")
         columns = self.in_parentheses(self.name_at) if multiple else (self.name_at(),)
-        if self.at_symbol("[") or self.at_symbol("."):
-            self.unsupported("assigning to a part of a column")
+        subscripts = []
+        while not multiple and self.accept_symbol("["):
+            subscripts.append(self.expression())
+            if self.at_symbol(":"):
+                self.unsupported("assigning to a slice of a column")
+            self.expect_symbol("]")
+        if self.at_symbol("."):
+            self.unsupported("assigning to a field of a column")
         self.expect_symbol("=")
-        return ast.Assignment(columns, self.expression(), multiple, at)
+        return ast.Assignment(columns, self.expression(), multiple, at, tuple(subscripts))
 
     def _delete(self) -> ast.DeleteStatement:
         self.expect("delete", "from")

@@ -534,3 +534,32 @@ declare_table(
 )
 declare_table("string_to_table", "text text", "text[]", _split, strict=False)
 declare_table("string_to_table", "text text text", "text[]", _split, strict=False)
+
+
+MOST_ASSIGNED = 10_000_000  # items of an array that an assignment fills up
+
+
+def _with_item(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    items, place, item = row
+    if place is None:
+        raise fail("22004", "array subscript in assignment must not be null")
+    items = items or ()
+    if place < 1 or (not items and place != 1):
+        raise fail("0A000", "an assignment that gives an array other bounds is not supported")
+    if place > MOST_ASSIGNED:
+        raise fail("54000", "array size exceeds the maximum allowed")
+    gap = (None,) * (place - 1 - len(items))
+    return (*items[: place - 1], *gap, item, *items[place:])
+
+
+def _assigned(types: Signature, *arrays: pa.Array) -> Outcome:
+    data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
+    return collect(types, _with_item, ((row,) for row in zip(*data, strict=True)))
+
+
+hidden(
+    "array_assigned(anyarray,int4,anyelement)",
+    *("anyarray int4 anyelement", "anyarray", _assigned),
+    strict=False,
+    fallible=True,
+)

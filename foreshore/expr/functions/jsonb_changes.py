@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare
+from foreshore.expr.functions.function import Kernel, Outcome, Signature, declare, hidden
 from foreshore.expr.functions.jsontext import dumps, index_of, loads
 from foreshore.expr.functions.rows import collect, fail, mapped
 
@@ -163,6 +163,50 @@ def _of_nulls(compute: Callable[..., Any]) -> Kernel:
     return kernel
 
 
+def _assigned(text: str | None, path: Any, new: str | None) -> str | None:
+    """Return a document with the value at `path`, and what is missing on the way there."""
+    if text is None:
+        return None
+    if None in path:
+        raise fail("22004", "jsonb subscript in assignment must not be null")
+    value = None if new is None else loads(new)
+    return dumps(_with_value(loads(text), list(path), 0, value))
+
+
+def _with_value(node: Any, path: list[str], level: int, new: Any) -> Any:
+    if level == len(path):
+        return new
+    step = path[level]
+    if isinstance(node, dict):
+        inner = node.get(step, _MISSING)
+        return {**node, step: _within(inner, path, level + 1, new)}
+    if not isinstance(node, list):
+        raise fail("22023", "cannot replace existing key")
+    index = index_of(step)
+    if index is None:
+        raise fail("22P02", f'path element at position {level + 1} is not an integer: "{step}"')
+    at = index + len(node) if index < 0 else index
+    if at < 0:
+        raise fail("22023", f"path element at position {level + 1} is out of range: {index}")
+    if at > MOST_ITEMS:
+        raise fail("54000", "array size exceeds the maximum allowed")
+    inner = node[at] if at < len(node) else _MISSING
+    gap = [None] * (at - len(node))
+    return [*node[:at], *gap, _within(inner, path, level + 1, new), *node[at + 1 :]]
+
+
+def _within(inner: Any, path: list[str], level: int, new: Any) -> Any:
+    """Return what is at a step: `inner` with the value, or a new container with it."""
+    if inner is not _MISSING or level == len(path):
+        return _with_value(inner, path, level, new)
+    empty: Any = {} if index_of(path[level]) is None else []
+    return _with_value(empty, path, level, new)
+
+
+_MISSING = object()
+MOST_ITEMS = 10_000_000  # of an array that an assignment fills up
+
+
 def _insert(text: str, path: Any, new: str, after: bool = False) -> str:
     document = loads(text)
     if not isinstance(document, dict | list):
@@ -215,3 +259,8 @@ declare("jsonb_insert", "jsonb text[] jsonb bool", "jsonb", mapped(_insert), fal
 declare("jsonb_strip_nulls", "jsonb", "jsonb", mapped(lambda t: dumps(_strip_nulls(loads(t)))))
 for _args in ("jsonb text[] jsonb", "jsonb text[] jsonb bool", "jsonb text[] jsonb bool text"):
     declare("jsonb_set_lax", _args, "jsonb", _of_nulls(_set_lax), strict=False, fallible=True)
+hidden(
+    *("jsonb_assigned(jsonb,text[],jsonb)", "jsonb text[] jsonb", "jsonb", _of_nulls(_assigned)),
+    strict=False,
+    fallible=True,
+)

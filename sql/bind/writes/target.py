@@ -33,6 +33,7 @@ from foreshore.sql.bind.side_effects import (
     distinct_calls,
 )
 from foreshore.sql.bind.with_clause import Lets, with_lets
+from foreshore.sql.bind.writes.assigned_parts import with_part
 from foreshore.sql.plan import Query
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite.scalars import map_scalar
@@ -148,8 +149,20 @@ def assigned_columns(
     """Return the values that SET assigns, by column position; the right to UPDATE is needed."""
     binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
     given: dict[int, Scalar] = {}
+    in_parts: set[int] = set()
     for assignment in assignments:
         positions = positions_of(item, assignment.columns)
+        if assignment.subscripts:
+            (position,) = positions
+            name = item.desc.names[position]
+            if position in given and position not in in_parts:
+                raise SyntaxError_(f'multiple assignments to same column "{name}"')
+            refuse_generated(item, position, "update")
+            reference = ast.ColumnRef((scope.tables[0].alias, name), assignment.columns[0][1])
+            whole = given[position] if position in in_parts else binder.bind(reference)
+            given[position] = with_part(binder, whole, name, assignment)
+            in_parts.add(position)
+            continue
         values = _assigned(binder, item, assignment, positions)
         for position, (scalar, at) in zip(positions, values, strict=True):
             name = item.desc.names[position]
