@@ -32,7 +32,7 @@ class CopyingParser(CursorParser):
             self.unsupported("COPY with a file or program")
         self.accept("with")
         if self.at_symbol("("):
-            options = (*old, *self.in_parentheses(self._option))
+            options = (*old, *self.in_parentheses(self._copy_option))
         else:
             options = (*old, *self._old_options())
         if self.at_word("where"):
@@ -46,7 +46,7 @@ class CopyingParser(CursorParser):
             return self.change()
         return self.select_statement()
 
-    def _option(self) -> CopyOption:
+    def _copy_option(self) -> CopyOption:
         at = self.token.start
         name = self.label()
         if self.accept_symbol("*"):
