@@ -3,6 +3,8 @@
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
 
+import msgspec
+
 from foreshore.foreign_key import Action
 from foreshore.role_options import RoleName
 from foreshore.sql.ast.changes import AsOf
@@ -375,7 +377,7 @@ class Expectation(Syntax):
     end: int
 
 
-class ViewChecks(Syntax, frozen=True):
+class ViewChecks(Syntax):
     """What is expected of a view's rows, and columns that must not be NULL, with offsets.
 
     An assertion expects that there are no rows.
@@ -403,7 +405,7 @@ class CreateViewStatement(Syntax):
     as_of: AsOf | None = None  # for materialized views
     memory_limit: "MemoryLimit | None" = None
     refresh: RefreshOptions | None = None
-    checks: ViewChecks = ViewChecks()
+    checks: ViewChecks = msgspec.field(default_factory=ViewChecks)
 
 
 class CreateIndexStatement(Syntax):

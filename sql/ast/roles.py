@@ -3,8 +3,9 @@
 from typing import Literal as OneOf
 
 from foreshore.role_options import RoleName, RoleOptions
+from foreshore.sql.ast.expressions import Syntax
 from foreshore.sql.ast.functions import FunctionName
-from foreshore.sql.ast.query import Syntax, TableRef
+from foreshore.sql.ast.query import TableRef
 
 
 class CreateRoleStatement(Syntax):
