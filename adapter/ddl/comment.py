@@ -5,6 +5,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.comments import comment_column, comment_constraint
 from foreshore.catalog.item import Item
 from foreshore.catalog.names import with_article
+from foreshore.catalog.roles import may_create_roles
 from foreshore.errors import (
     FeatureNotSupported,
     InsufficientPrivilege,
@@ -47,6 +48,10 @@ def comment(context: StatementContext, plan: Comment) -> Completed:
             role = change.state.role(plan.name.item)
             if role is None:
                 raise UndefinedObject(f'role "{plan.name.item}" does not exist')
+            if role.superuser and not context.role.superuser:
+                raise InsufficientPrivilege("must be superuser")
+            if not may_create_roles(context.role):
+                raise InsufficientPrivilege("must have CREATEROLE privilege")
             change.comment(role, plan.text)
         case "database":
             try:

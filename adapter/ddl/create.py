@@ -13,6 +13,7 @@ from foreshore.adapter.ddl.definitions import constraint_names
 from foreshore.adapter.ddl.drop import drop_objects
 from foreshore.adapter.ddl.objects import add_item, is_taken, is_taken_in, schema_of, skip_existing
 from foreshore.adapter.ddl.refresh import schedule_of
+from foreshore.adapter.ddl.roles.names import owner_of_new
 from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.ddl.tables.foreign_keys import add_foreign_keys
 from foreshore.adapter.read.bind import timestamp_of
@@ -55,7 +56,8 @@ from foreshore.update import DIFF, TIME, Timestamp
 def create_database(context: StatementContext, plan: CreateDatabase) -> Completed:
     """Run CREATE DATABASE."""
     with skip_existing(context, plan.if_not_exists):
-        context.catalog_change().create_database(plan.name, context.role.id)
+        owner = owner_of_new(context, plan.owner)
+        context.catalog_change().create_database(plan.name, owner.id)
     return Completed("CREATE DATABASE")
 
 
@@ -66,7 +68,7 @@ def create_schema(context: StatementContext, plan: CreateSchema) -> Completed:
     if database is None:
         raise InvalidCatalogName(f'database "{plan.database}" does not exist')
     with skip_existing(context, plan.if_not_exists):
-        change.create_schema(database.id, plan.name, context.role.id)
+        change.create_schema(database.id, plan.name, owner_of_new(context, plan.owner).id)
     return Completed("CREATE SCHEMA")
 
 

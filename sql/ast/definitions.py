@@ -432,6 +432,7 @@ class CreateNamespaceStatement(Syntax):
     name: tuple[str, ...]
     if_not_exists: bool
     at: int
+    owner: RoleName | None = None
 
 
 class CreateClusterStatement(Syntax):

@@ -118,11 +118,22 @@ class ObjectParser(
         token = self.advance()
         if_not_exists = self._if_not_exists()
         at = self.token.start
-        name = self.dotted()
         kind: OneOf["database", "schema"] = "database" if token.value == "database" else "schema"
-        if self.at_word("authorization", "with", "owner", "template", "encoding"):
+        name = () if self.at_word("authorization") else self.dotted()
+        owner = None
+        if kind == "schema" and self.accept("authorization"):
+            owner = self.role_name()
+            if not name and owner.means != "named":
+                self.unsupported("CREATE SCHEMA AUTHORIZATION CURRENT_ROLE without a name", at)
+            name = name or (owner.name,)
+        elif kind == "database" and (self.at_word("owner") or self.at_words("with", "owner")):
+            self.accept("with")
+            self.expect("owner")
+            self.accept_symbol("=")
+            owner = self.role_name()
+        if self.at_word("with", "template", "encoding"):
             self.unsupported(f"CREATE {kind.upper()} with options")
-        return ast.CreateNamespaceStatement(kind, name, if_not_exists, at)
+        return ast.CreateNamespaceStatement(kind, name, if_not_exists, at, owner)
 
     def _secret(self) -> tuple[ast.TableRef, ast.Expression]:
         name = self.table_name()

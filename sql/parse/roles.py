@@ -93,7 +93,13 @@ class RoleParser(QueryParser):
         if self.at_word("password") or self.at_words("encrypted", "password"):
             self.accept("encrypted")
             self.advance()
-            secret = None if self.accept("null") else self.string()
+            secret = None
+            if not self.accept("null"):
+                if self.token.kind != STRING:  # which may be the password, and is not shown
+                    raise SyntaxError_(
+                        "syntax error: PASSWORD needs a string constant", position=at + 1
+                    )
+                secret = self.string()
             options.add("password", Password(secret), at)
         elif self.accept("unencrypted", "password"):
             raise FeatureNotSupported(

@@ -20,8 +20,11 @@ from foreshore.types import RelationDesc, SqlType
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase(WritePlan):
+    """Create a database; without an `owner` it is the current role's, as is a schema."""
+
     name: str
     if_not_exists: bool
+    owner: RoleName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class CreateSchema(WritePlan):
     database: str
     name: str
     if_not_exists: bool
+    owner: RoleName | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from foreshore.adapter.session.context import StatementContext
 from foreshore.catalog.item import Role
+from foreshore.catalog.rights import is_member
 from foreshore.catalog.roles import role_called
-from foreshore.errors import InvalidName, UndefinedObject
+from foreshore.errors import InsufficientPrivilege, InvalidName, UndefinedObject
 from foreshore.privileges import PUBLIC
 from foreshore.role_options import RoleName
 
@@ -27,6 +28,18 @@ def role_of(context: StatementContext, name: RoleName) -> Role:
             return current_role(context)
         case "session":
             return role_called(context.planner.state, context.variables["session_authorization"])
+
+
+def owner_of_new(context: StatementContext, name: RoleName | None) -> Role:
+    """Return the owner of a new object: the current role, or one that it is a member of."""
+    actor = current_role(context)
+    if name is None:
+        return actor
+    refuse_public(name)
+    owner = role_of(context, name)
+    if not is_member(context.planner.state, actor, owner.id):
+        raise InsufficientPrivilege(f'must be member of role "{owner.name}"')
+    return owner
 
 
 def grantee_of(context: StatementContext, name: RoleName) -> str:

@@ -273,14 +273,14 @@ def bind_create_namespace(
             raise SyntaxError_(
                 f'improper database name: "{".".join(parts)}"', position=statement.at + 1
             )
-        return CreateDatabase(parts[0], statement.if_not_exists)
+        return CreateDatabase(parts[0], statement.if_not_exists, statement.owner)
     if len(parts) > 2:
         raise SyntaxError_(
             f"improper qualified name (too many dotted names): {'.'.join(parts)}",
             position=statement.at + 1,
         )
     database = parts[0] if len(parts) == 2 else planning.catalog.database
-    return CreateSchema(database, parts[-1], statement.if_not_exists)
+    return CreateSchema(database, parts[-1], statement.if_not_exists, statement.owner)
 
 
 # --- DROP, RENAME, SHOW CREATE -------------------------------------------------------------
