@@ -76,17 +76,16 @@ def _default_uses(state: State, role: Role) -> Iterator[tuple[int, int, str]]:
     """Yield the uses of a role in default rights, with their oids."""
     for each in state.all(Role):
         for defaults in each.default_grants:
+            if defaults.schema is not None and defaults.schema not in state.objects:
+                continue  # it was dropped
             what = f"default privileges on new {_CALLED[defaults.kind]} belonging to role"
-            where = "" if defaults.schema is None else f" in schema {_name(state, defaults.schema)}"
+            where = ""
+            if defaults.schema is not None:
+                where = f" in schema {state.objects[defaults.schema].name}"
             if each.id == role.id:
                 yield defaults.oid, 0, f"owner of {what} {each.name}{where}"
             elif mentions(defaults.grants, role.id):
                 yield defaults.oid, 0, f"privileges for {what} {each.name}{where}"
-
-
-def _name(state: State, schema: str) -> str:
-    found = state.get(schema)
-    return schema if found is None else found.name
 
 
 def without_rights_of(change: Transaction, role: Role, database: str) -> None:
