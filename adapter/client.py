@@ -52,6 +52,17 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class Encryption:
+    """The TLS of a connection, as pg_stat_ssl shows it."""
+
+    version: str  # such as TLSv1.3
+    cipher: str
+    bits: int  # of its key
+    client_dn: str | None = None  # the name in the client's certificate
+    issuer_dn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Startup:
     """The startup message of an authenticated client."""
 
@@ -60,6 +71,7 @@ class Startup:
     parameters: Mapping[str, str]  # session variables that it sets
     peer: str = ""  # the client's address, for logs and pg_stat_activity
     key_bytes: int = 4  # the length of the key that a cancel request must have
+    encryption: Encryption | None = None
 
 
 @dataclass(frozen=True, slots=True)

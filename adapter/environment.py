@@ -318,6 +318,7 @@ class Environment:
         variables.set_fixed("data_directory", self._data_directory)
         pid = next(self._pids)
         session = Session(self, pid, role, variables, startup.peer, startup.key_bytes)
+        session.encryption = startup.encryption
         for name in unknown:
             session.notice(f'unrecognized configuration parameter "{name}"', severity="WARNING")
         self.sessions[pid] = session

@@ -188,7 +188,14 @@ class Listener:
         place.admit(login)
         key_bytes = 32 if minor >= 2 else 4
         session = await self.client.connect(
-            Startup(user, database, _settings(startup.parameters), wire.peer, key_bytes)
+            Startup(
+                user,
+                database,
+                _settings(startup.parameters),
+                wire.peer,
+                key_bytes,
+                None if wire.tls is None else wire.tls.described(),
+            )
         )
         wire.put(message.AUTHENTICATION_OK)
         wire.reader.open()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from foreshore.adapter.client import Encryption
 from foreshore.errors import ConfigurationFileError
 from foreshore.server.message import Bytes
 
@@ -187,16 +188,14 @@ class TlsLayer(asyncio.Protocol):
         """The protocol that client and server have agreed on by ALPN."""
         return self._object.selected_alpn_protocol()
 
-    @property
-    def version(self) -> str:
-        """The version, such as TLSv1.3."""
-        return self._object.version() or ""
-
-    @property
-    def cipher(self) -> tuple[str, int]:
-        """The cipher's name and the bits of its key."""
-        found = self._object.cipher()
-        return (found[0], found[2]) if found is not None else ("", 0)
+    def described(self) -> Encryption:
+        """Return what client and server have agreed on."""
+        cipher, _, bits = self._object.cipher() or ("", "", 0)
+        certificate = self.client_certificate()
+        names = (None, None)
+        if certificate is not None:
+            names = (certificate.subject.rfc4514_string(), certificate.issuer.rfc4514_string())
+        return Encryption(self._object.version() or "", cipher, bits, *names)
 
     def client_certificate(self) -> x509.Certificate | None:
         """Return the client's certificate, which has been verified; None if it sent none."""

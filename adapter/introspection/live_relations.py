@@ -7,6 +7,7 @@ follow from the catalog or are constant.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 
 from foreshore.adapter.read.cluster_choice import pinned_replica
 from foreshore.adapter.session.context import StatementContext
@@ -63,6 +64,12 @@ def _connection_rules(context: StatementContext) -> Iterable[Row]:
     """Return the rules of who may connect, for superusers only."""
     configuration = context.coordinator.configuration
     return () if configuration is None or not context.role.superuser else configuration.rules()
+
+
+def _encryption(context: StatementContext) -> Iterator[Row]:
+    for each in context.sessions.values():
+        found = each.encryption
+        yield {"pid": each.pid, "ssl": found is not None, **(asdict(found) if found else {})}
 
 
 def _activity(context: StatementContext) -> Iterator[Row]:
@@ -269,6 +276,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
     "pg_hba_file_rules": _connection_rules,
     "pg_stat_activity": _activity,
+    "pg_stat_ssl": _encryption,
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,
     "pg_cursors": _cursors,

@@ -27,6 +27,7 @@ from foreshore.adapter.client import (
     CopyIn,
     CopyOut,
     EmptyQuery,
+    Encryption,
     Execution,
     Notice,
     RanTogether,
@@ -101,6 +102,7 @@ class Session:
         self.variables = variables
         self.notice = Notices(variables)
         self.peer = peer
+        self.encryption: Encryption | None = None  # of the client's connection
         self.interrupts = Interrupts()
         self.inbox = Inbox(pid, self.terminate)
         self.activity = Activity(self.coordinator.clock, variables, self.interrupts)

@@ -96,8 +96,7 @@ def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _ssl(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for each in snapshot.live("pg_stat_activity"):
-        yield {"pid": each["pid"], "ssl": False}
+    yield from snapshot.live("pg_stat_ssl")
 
 
 def _constraint_table_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:

@@ -78,6 +78,8 @@ def test_server_is_configured_by_files_that_sighup_reloads(tmp_path: Path) -> No
     with psycopg.connect(url, password=password, channel_binding="require") as connection:
         roles = connection.execute("SELECT * FROM pg_authid").fetchall()
         assert password not in str(roles)
+        seen = "SELECT ssl, version FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+        assert connection.execute(seen).fetchall() == [(True, "TLSv1.3")]
         rules.write_text("hostssl all all all scram-sha-256\nnonsense\n")
         assert connection.execute("SELECT pg_reload_conf()").fetchall() == [(False,)]
         shown = "SELECT line_number, type, user_name, auth_method, error FROM pg_hba_file_rules"

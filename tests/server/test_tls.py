@@ -148,6 +148,20 @@ def test_asyncpg_selects_and_cancels_over_tls(
     asyncio.run(scenario())
 
 
+def test_session_knows_its_encryption(secured: Served, authority: Authority) -> None:
+    mine = authority.issue("foreshore")
+    more = {"sslcert": str(mine.certificate), "sslkey": str(mine.key)}
+    with (
+        psycopg.connect(secured.dsn(sslmode="disable")),
+        psycopg.connect(secured.dsn(sslmode="require", ssl_max_protocol_version="TLSv1.2", **more)),
+    ):
+        plain, encrypted = (each.encryption for each in secured.client.startups)
+    assert plain is None
+    assert encrypted is not None
+    assert (encrypted.version, encrypted.bits) == ("TLSv1.2", 256)
+    assert (encrypted.client_dn, encrypted.issuer_dn) == ("CN=foreshore", "CN=authority")
+
+
 def test_direct_tls_without_alpn_is_closed(secured: Served, authority: Authority) -> None:
     context = ssl.create_default_context(cafile=str(authority.file))
     with (
