@@ -16,19 +16,25 @@ _OF_TRANSACTION = ("transaction_isolation", "transaction_read_only", "transactio
 _CUSTOM = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+\Z")
 
 
+Mark = tuple[Mapping[str, str], Mapping[str, str]]  # the values to keep, and the present ones
+
+
 class Variables(dict[str, str]):
     """The present values of the variables of one session, by name in lower case.
 
-    It is `touched` if some were set in the running transaction.
+    It is `touched` if some were set in the running transaction. The other dictionaries hold only
+    what differs from the system's defaults, and are replaced, never changed, so that they can be
+    shared: else copies of defaults would be most of the memory of an idle connection.
     """
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
-        self._defaults = {name: each.default for name, each in VARIABLES.items()}
-        for name, value in defaults.items():
-            self._defaults[name.lower()] = self._parse(name, (value,))
-        super().__init__(self._defaults)
-        self._values = dict(self._defaults)  # as of the last commit
-        self._set = dict(self._values)  # without those that are local to the transaction
+        super().__init__(_DEFAULTS)
+        self._defaults = {
+            name.lower(): self._parse(name, (value,)) for name, value in defaults.items()
+        }
+        self.update(self._defaults)
+        self._values: Mapping[str, str] = dict(self._defaults)  # as of the last commit
+        self._set = self._values  # without those that are local to the transaction
         self._reported: dict[str, str] = {}
         self._reported_version = -1
         self.touched = False
@@ -62,7 +68,7 @@ class Variables(dict[str, str]):
         if known is None and not _CUSTOM.match(name):
             raise _unknown(name)
         if values is None:
-            value = self._defaults.get(key, "")
+            value = self._default(key)
             if known is not None and known.fixed:
                 return
         else:
@@ -77,7 +83,7 @@ class Variables(dict[str, str]):
         self.version += 1
         self[key] = value
         if not local:
-            self._set[key] = value
+            self._set = {**self._set, key: value}
 
     def set_default(self, name: str, value: str) -> None:
         """Set a variable and its default, as the client asks at the start of its session."""
@@ -88,46 +94,57 @@ class Variables(dict[str, str]):
     def set_fixed(self, name: str, value: str) -> None:
         """Set a variable that only the system may set, such as the name of the role."""
         self.version += 1
-        for values in (self._defaults, self._values, self._set, self):
-            values[name] = value
+        self._defaults[name] = self[name] = value
+        self._values = {**self._values, name: value}
+        self._set = {**self._set, name: value}
 
     def reset_all(self) -> None:
         """Set all variables to their defaults, except those of the transaction and the roles."""
         self.touched = True
         self.version += 1
+        kept = dict(self._set)
         for key in list(self):
             if key not in _OF_TRANSACTION and key not in OF_ROLES:
-                self[key] = self._set[key] = self._defaults.get(key, "")
+                self[key] = default = self._default(key)
+                if default == _DEFAULTS.get(key):
+                    kept.pop(key, None)
+                else:
+                    kept[key] = default
+        self._set = kept
+
+    def _default(self, key: str) -> str:
+        return self._defaults.get(key, _DEFAULTS.get(key, ""))
 
     def commit(self) -> None:
         """Keep the values set in the transaction, except local ones."""
         self.touched = False
         self.version += 1
-        self._set["transaction_isolation"] = self._set["default_transaction_isolation"]
-        self._set["transaction_read_only"] = self._set["default_transaction_read_only"]
-        self._values = dict(self._set)
-        self._show(self._set)
+        kept = dict(self._set)
+        for name in ("transaction_isolation", "transaction_read_only"):
+            default = f"default_{name}"
+            kept[name] = kept.get(default, _DEFAULTS[default])
+        self._set = self._values = kept
+        self.clear()
+        self.update(_DEFAULTS)
+        self.update(kept)
 
     def rollback(self) -> None:
         """Undo the changes of the transaction."""
         if self.touched:
-            self._set = dict(self._values)
+            self._set = self._values
             self.commit()
 
-    def mark(self) -> tuple[dict[str, str], dict[str, str]]:
+    def mark(self) -> Mark:
         """Return the present values, for `return_to`."""
-        return dict(self._set), dict(self)
+        return self._set, dict(self)
 
-    def return_to(self, mark: tuple[dict[str, str], dict[str, str]]) -> None:
+    def return_to(self, mark: Mark) -> None:
         """Return to the values at `mark`, in the same transaction."""
-        self._set = dict(mark[0])
-        self._show(mark[1])
-        self.touched = True
-        self.version += 1
-
-    def _show(self, values: Mapping[str, str]) -> None:
+        self._set, values = mark
         self.clear()
         self.update(values)
+        self.touched = True
+        self.version += 1
 
     @property
     def has_reports(self) -> bool:
@@ -165,6 +182,7 @@ class Variables(dict[str, str]):
         return known.kind(known.name, ", ".join(values))
 
 
+_DEFAULTS: Mapping[str, str] = {name: each.default for name, each in VARIABLES.items()}
 _REPORTED = tuple(name for name, each in VARIABLES.items() if each.report)
 
 

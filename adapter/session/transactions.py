@@ -19,7 +19,7 @@ from foreshore.adapter.transaction import commit as committing
 from foreshore.adapter.transaction.transaction import NOTHING_STAGED, Staged, Transaction
 from foreshore.errors import InFailedSqlTransaction, InvalidSavepoint
 from foreshore.notifications import Inbox
-from foreshore.session_variables import Variables
+from foreshore.session_variables import Mark, Variables
 from foreshore.sql import plan as plans
 
 
@@ -29,7 +29,7 @@ class Savepoint:
 
     name: str
     staged: Staged
-    variables: tuple[dict[str, str], dict[str, str]]
+    variables: Mark
     portals: frozenset[BoundPortal]  # those that were open
     locks: int  # the numbers of locks and advisory locks of the transaction
     advisory: int
