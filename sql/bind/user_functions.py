@@ -112,8 +112,11 @@ def find_call(
     chosen = choose(expr.name[-1], tuple(map(_pattern, types)), candidates)
     if chosen is None:
         return None
-    found = sorted(fitting[chosen.patterns], key=lambda each: len(each[1].parameters))
-    if len(found) > 1 and len(found[0][2]) < len(found[0][1].parameters):
+    found = fitting[chosen.patterns]
+    nearest = found[0][1].parts[:-1]
+    found = [each for each in found if each[1].parts[:-1] == nearest]
+    found = [each for each in found if not each[1].variadic] or found
+    if len(found) > 1:
         raise AmbiguousFunction(
             f"function {expr.name[-1]}({', '.join(map(str, types))}) is not unique",
             hint="Could not choose a best candidate function. "
