@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeGuard
 import msgspec
 import pyarrow as pa
 
-from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema
+from foreshore.catalog.item import Cluster, Database, Item, Object, Role, Schema, Secret
 from foreshore.catalog.rights import grants_on, kind_of
 from foreshore.catalog.state import State
 from foreshore.privileges import PUBLIC, Grant, initial
@@ -23,7 +23,7 @@ from foreshore.update import DIFF, TIME, Timestamp, update_schema
 # Attributes whose changes are events of their own, or follow from those of other objects.
 _TOLD = frozenset(("name", "owner", "grants", "column_grants", "member_of"))
 _DERIVED = frozenset(("id", "bound", "known", "known_keys", "depends_on", "generation"))
-_CALLED = {"verifier": "password"}
+_CALLED = {"verifier": "password", "sealed": "value"}
 _PER_MILLISECOND = 1_000_000  # the most events of a change
 
 
@@ -104,10 +104,10 @@ def _usual(each: Object) -> tuple[tuple[int, Grant], ...]:
     return tuple((0, grant) for grant in initial(kind_of(each), each.owner))
 
 
-def _has_rights(each: Object) -> TypeGuard[Database | Schema | Cluster | Item]:
+def _has_rights(each: Object) -> TypeGuard[Database | Schema | Secret | Cluster | Item]:
     if isinstance(each, Item):
         return each.type not in ("index", "subscription")
-    return isinstance(each, Database | Schema | Cluster)
+    return isinstance(each, Database | Schema | Secret | Cluster)
 
 
 def _granted(

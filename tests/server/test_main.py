@@ -15,7 +15,7 @@ from foreshore.errors import ConfigurationFileError
 from foreshore.server.admission.policy import Policy, Sources
 from foreshore.server.configuration import Configuration
 from foreshore.server.key_file import load_key
-from foreshore.server.main import address
+from foreshore.server.options import address
 from tests.harness import until
 from tests.server.certificates import Authority
 

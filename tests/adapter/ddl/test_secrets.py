@@ -53,12 +53,15 @@ def test_secret_has_its_value_and_shows_it_nowhere(
                 "SELECT * FROM mz_secrets",
                 "SELECT * FROM mz_objects",
                 "SELECT query FROM pg_stat_activity",
+                "SELECT * FROM mz_audit_events",
             )
         ]
         assert shown[0] == "bytes\npw\nSELECT 2"
         assert "CREATE SECRET" in shown[1]
         await env.query("s", f"ALTER SECRET pw AS '{VALUE[::-1]}'")
         assert value_of(env, "pw") == VALUE[::-1].encode()
+        changes = "SELECT details ->> 'changed' FROM mz_audit_events WHERE event_type = 'alter'"
+        assert await env.query("s", changes) == '["value"]\nSELECT 1'
         await env.query("s", "ALTER SECRET pw RENAME TO password")
         assert value_of(env, "password") == VALUE[::-1].encode()
         for sql, sqlstate in (
