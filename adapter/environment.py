@@ -25,6 +25,7 @@ from foreshore.adapter.ddl.view_handoff import Beginning
 from foreshore.adapter.introspection.lag_history import LagHistory
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.logins import has_passwords, login_of, set_password
+from foreshore.adapter.rights.roles import require_login, require_settable
 from foreshore.adapter.session.planning_cost import PlanningCost
 from foreshore.adapter.session.prepared import PlanCache
 from foreshore.adapter.session.session import Session
@@ -54,7 +55,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.ids import GlobalId, is_user, number_of
-from foreshore.session_variables import Variables
+from foreshore.session_variables import OF_ROLES, Variables
 from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.blob import open_blob
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
@@ -305,12 +306,19 @@ class Environment:
         role = state.role(startup.user)
         if role is None:
             raise InvalidAuthorization(f'role "{startup.user}" does not exist')
-        if state.database(startup.database) is None:
+        database = state.database(startup.database)
+        if database is None:
             raise InvalidCatalogName(f'database "{startup.database}" does not exist')
+        require_login(state, role, database)
         variables = Variables({"database": startup.database})
-        unknown = []
+        unknown, roles = [], []
+        for name in startup.parameters:
+            require_settable(role, name)
         kept = settings_at_login(state, role, startup.database)
         for name, value in (*kept, *startup.parameters.items()):
+            if name.lower() in OF_ROLES:
+                roles.append((name, value))
+                continue
             try:
                 variables.set_default(name, value)
             except UndefinedObject:
@@ -319,6 +327,9 @@ class Environment:
         pid = next(self._pids)
         session = Session(self, pid, role, variables, startup.peer, startup.key_bytes)
         session.encryption = startup.encryption
+        for name, value in roles:
+            session.roles.set(name, (value,))
+            variables.commit()
         for name in unknown:
             session.notice(f'unrecognized configuration parameter "{name}"', severity="WARNING")
         self.sessions[pid] = session

@@ -13,10 +13,13 @@ from foreshore.catalog.rights import holds, holds_on_columns
 from foreshore.catalog.state import State
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
-from foreshore.privileges import Need
+from foreshore.privileges import Need, oid_of
 
 if TYPE_CHECKING:
     from foreshore.catalog.catalog import Planned
+
+
+_OVER = ("view", "subscription")  # what is read by its own query
 
 
 def require_all(
@@ -30,7 +33,12 @@ def require_all(
         if need in seen:
             continue
         seen.add(need)
-        each = state.get(need.object)
+        oid = oid_of(need.object)
+        each = state.get(need.object) if oid is None else state.item_with(oid)
+        if oid == 0 and not role.superuser:
+            raise InsufficientPrivilege(
+                "permission denied for a sequence that is not named by a constant"
+            )
         if not isinstance(each, Item | Schema | Database | Cluster):
             continue  # of the system, and not restricted
         holder = role
@@ -40,7 +48,7 @@ def require_all(
             holder = owner
         if not _has(state, planned, holder, each, need):
             raise permission_denied(each)
-        if isinstance(each, Item) and each.type == "view" and need.privilege == "SELECT":
+        if isinstance(each, Item) and each.type in _OVER and need.privilege == "SELECT":
             waiting += _below(planned[each.id], each)
 
 

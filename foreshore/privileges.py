@@ -112,3 +112,16 @@ def initial(kind: str, owner: str) -> tuple[Grant, ...]:
 def open_to_all(kind: str, owner: str, rights: str) -> tuple[Grant, ...]:
     """Return the initial rights on an object, and some for PUBLIC."""
     return (*initial(kind, owner), Grant(PUBLIC, owner, rights))
+
+
+_OF_OID = "oid:"
+
+
+def of_oid(oid: object) -> str:
+    """Return the object of a need by its oid; None if the oid is known only to the statement."""
+    return f"{_OF_OID}{oid if oid is not None else ''}"
+
+
+def oid_of(object: str) -> int | None:
+    """Return the oid in an object of a need, 0 if it is not known before; None if it is an id."""
+    return int(object.removeprefix(_OF_OID) or 0) if object.startswith(_OF_OID) else None

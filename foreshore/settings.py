@@ -235,6 +235,8 @@ class Variable:
     description: str = ""
     report: bool = False  # to the client, as ParameterStatus
     fixed: bool = False
+    superuser: bool = False  # only superusers may set it
+    hidden: bool = False  # only superusers may see it
 
 
 NO_EFFECT = "Has no effect; it tunes PostgreSQL."
@@ -256,7 +258,7 @@ _ALL = (
     Variable("current_object_missing_warnings", boolean, "on"),
     Variable("database", text, "foreshore", "Sets the current database.", report=True),
     Variable("DateStyle", datestyle, "ISO, MDY", "Sets the display of dates.", report=True),
-    Variable("data_directory", text, "", fixed=True),
+    Variable("data_directory", text, "", fixed=True, hidden=True),
     Variable("default_transaction_isolation", isolation, "strict serializable"),
     Variable("default_transaction_read_only", boolean, "off", report=True),
     Variable(
@@ -281,7 +283,7 @@ _ALL = (
     Variable("default_tablespace", text, ""),
     Variable("lc_collate", text, "C", fixed=True),
     Variable("lc_ctype", text, "C.UTF-8", fixed=True),
-    Variable("lc_messages", text, "C"),
+    Variable("lc_messages", text, "C", superuser=True),
     Variable("lc_monetary", text, "C"),
     Variable("lc_numeric", text, "C"),
     Variable("lc_time", text, "C"),
@@ -307,13 +309,13 @@ _ALL = (
         "10s",
         "Sets how long a query waits for systems outside.",
     ),
-    Variable("role", text, "none", "Sets the current role."),
+    Variable("role", text, "none", "Sets the current role.", fixed=True),
     Variable("row_security", boolean, "on"),
     Variable("search_path", text, "public", "Sets the schemas searched for names.", report=True),
     Variable("server_encoding", text, "UTF8", report=True, fixed=True),
     Variable("server_version", text, SERVER_VERSION, report=True, fixed=True),
     Variable("server_version_num", text, SERVER_VERSION_NUM, fixed=True),
-    Variable("session_authorization", text, "foreshore", report=True),
+    Variable("session_authorization", text, "foreshore", report=True, fixed=True),
     Variable(
         "sql_dialect",
         choice("postgres", "spark", "snowflake"),

@@ -14,11 +14,13 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.catalog.builtin.relation import Frontier, Row
 from foreshore.catalog.item import Item, Replica
+from foreshore.catalog.rights import owns
 from foreshore.compute.controller.dataflow_rows import DATAFLOWS, Reports
 from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.redaction import redacted
 from foreshore.refresh import NEVER
+from foreshore.settings import VARIABLES
 from foreshore.sql.rewrite.definition_parts import expectations_of, is_assertion, query_text
 from foreshore.storage.controller import ReadCapability
 from foreshore.update import EMPTY, Timestamp
@@ -57,6 +59,9 @@ def _of_dataflows(
 
 def _settings(context: StatementContext) -> Iterator[Row]:
     for name, value, description in context.variables.show_all():
+        known = VARIABLES.get(name.lower())
+        if known is not None and known.hidden and not context.role.superuser:
+            continue
         yield {"name": name, "setting": value, "short_desc": description}
 
 
@@ -73,13 +78,21 @@ def _encryption(context: StatementContext) -> Iterator[Row]:
 
 
 def _activity(context: StatementContext) -> Iterator[Row]:
+    """Yield the sessions; what those of other roles do is shown to superusers only."""
+    state, role = context.planner.state, context.role
     for each in context.sessions.values():
-        running = each.transactions.running
-        yield {
+        running, user = each.transactions.running, each.roles.session
+        shown = {
             "datname": each.database,
             "pid": each.pid,
-            "usename": each.role.name,
+            "usename": user.name,
             "application_name": each.variables["application_name"],
+        }
+        if not owns(state, role, user.id):
+            yield {**shown, "query": "<insufficient privilege>"}
+            continue
+        yield {
+            **shown,
             "client_addr": each.peer or None,
             "backend_start": each.activity.connected_at,
             "xact_start": running.started if running is not None else None,

@@ -6,6 +6,8 @@ and ALTER ROLE change the state, SET ROLE the version. Superusers pass.
 
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.rights.checker import Checker
+from foreshore.adapter.rights.rules import RULES
 from foreshore.catalog.needs import require_all
 from foreshore.errors import InsufficientPrivilege
 
@@ -25,6 +27,7 @@ def authorize(context: "StatementContext") -> None:
         return
     reader = planner.reader()
     require_all(reader.state, reader.planned, role, prepared.needs)
+    RULES[type(prepared.plan)](Checker(context), prepared.plan)
     prepared.found_allowed = state, version
 
 

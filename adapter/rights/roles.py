@@ -10,11 +10,12 @@ has no rights.
 
 from collections.abc import Callable
 
-from foreshore.catalog.item import Role
-from foreshore.catalog.rights import is_member
+from foreshore.catalog.item import Database, Role
+from foreshore.catalog.rights import holds, is_member
 from foreshore.catalog.state import State
-from foreshore.errors import InsufficientPrivilege, UndefinedObject
+from foreshore.errors import InsufficientPrivilege, InvalidAuthorization, UndefinedObject
 from foreshore.session_variables import Variables
+from foreshore.settings import VARIABLES
 
 NO_ROLE = "none"
 
@@ -51,6 +52,17 @@ class SessionRoles:
             role = self.session if name == NO_ROLE else self._named(name)
             self._known = (self._state(), self._variables.version, role)
         return role
+
+    def set(self, variable: str, values: tuple[str, ...] | None, *, local: bool = False) -> None:
+        """Set the variable `role` or `session_authorization`; None is its default."""
+        name = values[0] if values else None
+        match variable.lower():
+            case "role":
+                self.set_role(name, local=local)
+            case "session_authorization":
+                self.set_session(name, local=local)
+            case _:
+                self._variables.set(variable, values, local=local)  # it is fixed
 
     def set_role(self, name: str | None, *, local: bool = False) -> None:
         """Run SET ROLE; None or `none` is the session user."""
@@ -94,3 +106,31 @@ class SessionRoles:
 
 def _on_or_off(role: Role) -> str:
     return "on" if role.superuser else "off"
+
+
+def require_settable(role: Role, variable: str) -> None:
+    """Raise InsufficientPrivilege if only superusers may set a variable."""
+    known = VARIABLES.get(variable.lower())
+    if known is not None and known.superuser and not role.superuser:
+        raise InsufficientPrivilege(f'permission denied to set parameter "{known.name}"')
+
+
+def require_visible(role: Role, variable: str) -> None:
+    """Raise InsufficientPrivilege if only superusers may see a variable."""
+    known = VARIABLES.get(variable.lower())
+    if known is not None and known.hidden and not role.superuser:
+        raise InsufficientPrivilege(
+            "must be superuser or have privileges of pg_read_all_settings "
+            f'to examine "{known.name}"'
+        )
+
+
+def require_login(state: State, role: Role, database: Database) -> None:
+    """Raise unless a role may connect to a database."""
+    if not role.login:
+        raise InvalidAuthorization(f'role "{role.name}" is not permitted to log in')
+    if not holds(state, role, database, "CONNECT"):
+        raise InsufficientPrivilege(
+            f'permission denied for database "{database.name}"',
+            detail="User does not have CONNECT privilege.",
+        )

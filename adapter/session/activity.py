@@ -13,12 +13,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from foreshore.catalog.rights import owns
 from foreshore.clock import Clock
 from foreshore.errors import (
     AdminShutdown,
     DatabaseError,
     IdleInTransactionSessionTimeout,
     IdleSessionTimeout,
+    InsufficientPrivilege,
     NumericValueOutOfRange,
     QueryCanceled,
 )
@@ -28,6 +30,7 @@ from foreshore.types import Datum
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.context import StatementContext
+    from foreshore.adapter.session.session import Session
 
 STATES = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
 
@@ -206,6 +209,8 @@ async def signal(context: "StatementContext", function: str, args: Sequence[Datu
     if target is None:
         _warn(context, f"PID {pid} is not a PostgreSQL backend process")
         return False
+    verb = "cancel query" if function.startswith("pg_cancel_backend") else "terminate process"
+    _require_signal(context, target, verb)
     if function.startswith("pg_cancel_backend"):
         if pid == context.pid:
             raise QueryCanceled
@@ -223,6 +228,20 @@ async def signal(context: "StatementContext", function: str, args: Sequence[Datu
             _warn(context, f"backend with PID {pid} did not terminate within {timeout_ms} {unit}")
             return False
     return True
+
+
+def _require_signal(context: "StatementContext", target: "Session", verb: str) -> None:
+    """Raise InsufficientPrivilege unless the role has the rights of the session's role."""
+    role, other = context.role, target.roles.session
+    if other.superuser and not role.superuser:
+        noun = verb.replace("cancel query", "query").replace("terminate process", "process")
+        raise InsufficientPrivilege(f"must be a superuser to {verb.split()[0]} superuser {noun}")
+    if not owns(context.planner.state, role, other.id):
+        what = "whose query is being canceled" if verb.startswith("c") else "whose process is being"
+        what += "" if verb.startswith("c") else " terminated"
+        raise InsufficientPrivilege(
+            f"must be a member of the role {what} or member of pg_signal_backend"
+        )
 
 
 def _warn(context: "StatementContext", message: str) -> None:

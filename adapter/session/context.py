@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Notice
+from foreshore.adapter.write.violations import Viewer
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import InternalError, ReadOnlySqlTransaction
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
     from foreshore.adapter.read.result import RowSource
     from foreshore.adapter.read.trace import Trace
+    from foreshore.adapter.rights.roles import SessionRoles
     from foreshore.adapter.session.activity import Interrupts
     from foreshore.adapter.session.planner import SessionPlanner
     from foreshore.adapter.session.prepared import Prepared
@@ -98,7 +100,7 @@ class StatementContext(Struct, frozen=True, eq=False):
     coordinator: "Coordinator"
     sessions: "Mapping[int, Session]"  # all of the environment, by pid
     pid: int
-    role: "Role"
+    roles: "SessionRoles"
     variables: "Variables"
     last_values: "LastValues"
     lasting_effects: set[str]  # the functions called that did something no transaction undoes
@@ -119,6 +121,11 @@ class StatementContext(Struct, frozen=True, eq=False):
         """Note how rows were found, if anybody wants to know."""
         if self.trace is not None:
             self.trace.ran.append(how)
+
+    @property
+    def role(self) -> "Role":
+        """The current role, whose rights count."""
+        return self.roles.current
 
     @property
     def isolation(self) -> Isolation:
@@ -149,6 +156,11 @@ class StatementContext(Struct, frozen=True, eq=False):
     def time_zone(self) -> str:
         """The session's time zone."""
         return self.variables["timezone"]
+
+    @property
+    def viewer(self) -> Viewer:
+        """Who gets the statement's errors."""
+        return Viewer(self.time_zone, self.role)
 
     @property
     def lock_timeout_ms(self) -> int:

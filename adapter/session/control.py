@@ -15,6 +15,7 @@ from foreshore.errors import (
     NoActiveSqlTransaction,
 )
 from foreshore.isolation import standard_level
+from foreshore.session_variables import OF_ROLES
 from foreshore.settings import BOUNDED_STALENESS
 from foreshore.sql import plan as plans
 
@@ -153,10 +154,9 @@ def _set(
     session: "Session", name: str, values: tuple[str, ...] | None, *, local: bool = False
 ) -> None:
     """Set a variable; None is its default."""
-    if name.lower() in ("role", "session_authorization"):
-        roles = session.roles
-        set_role = roles.set_role if name.lower() == "role" else roles.set_session
-        return set_role(values[0] if values else None, local=local)
+    if name.lower() in OF_ROLES:
+        session.roles.set(name, values, local=local)
+        return
     if name.lower() == "transaction_isolation" and not local and not session.transactions.in_block:
         session.variables.set("default_transaction_isolation", values)  # as SET has set both
     session.variables.set(name, values, local=local)

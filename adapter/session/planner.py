@@ -37,6 +37,8 @@ from foreshore.sql.bind.needs import Needs
 from foreshore.sql.optimize.key_steps import TableKey, TableKeys
 from foreshore.sql.parse.parse import Statement as Syntax
 from foreshore.sql.plan import (
+    CreateFunction,
+    CreateView,
     Delete,
     Execute,
     Fetch,
@@ -213,7 +215,9 @@ class SessionPlanner:
         prepared.variables, prepared.init_plans, prepared.parts = variables, init_plans, parts
         prepared.used = frozenset(reader.used)
         named = (Need(each, "USAGE") for each in sorted(reader.schemas_named))
-        prepared.needs = (*named, *needs.all())
+        # A view is checked when it is read, and a function's body when it is called.
+        kept = isinstance(plan, CreateView | CreateFunction)
+        prepared.needs = (*named, *(() if kept else needs.all()))
         is_of_system = isinstance(plan, Select) and reader.lookups.only_system and not init_plans
         prepared.lookups = reader.lookups if is_of_system else None
         for _, each in (*init_plans, *parts):

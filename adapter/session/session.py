@@ -36,6 +36,7 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.ddl.catalog_lock import rebase_on
 from foreshore.adapter.introspection.relations import builtin_rows
 from foreshore.adapter.read.result import Outcome, Selected, taken
+from foreshore.adapter.rights.authorize import authorize
 from foreshore.adapter.rights.roles import SessionRoles
 from foreshore.adapter.session.activity import Activity, Interrupts
 from foreshore.adapter.session.at_hand import StatementsAtHand
@@ -261,7 +262,7 @@ class Session:
             self.coordinator,
             self.environment.sessions,
             self.pid,
-            self.role,
+            self.roles,
             self.variables,
             self.last_values,
             set(),
@@ -452,6 +453,7 @@ class Session:
             if not may_run_together(prepared):
                 return singly
             context = self.context(prepared)
+            authorize(context)
             with self.interrupts.running():
                 dispatch.settle(context)
                 ran = await run_together(context, many)

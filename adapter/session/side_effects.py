@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.rights.roles import require_settable, require_visible
 from foreshore.adapter.session.activity import signal
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction import advisory_locks as advisory
@@ -48,6 +49,7 @@ from foreshore.expr.functions.system import (
 from foreshore.expr.ir import Call, Literal, Relation, Scalar
 from foreshore.expr.scalars import Replace, bind_scalar, scalars_of
 from foreshore.expr.traversal import walk_relations, walk_scalars
+from foreshore.session_variables import OF_ROLES
 from foreshore.types import Datum
 
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
@@ -117,11 +119,17 @@ async def _call(context: StatementContext, call: Call, args: Sequence[Datum]) ->
         if None in args:
             return None
         show = context.variables.show_if_known if True in args else context.variables.show
+        require_visible(context.role, str(args[0]))
         return show(str(args[0]))
     name, value, local = args
     if name is None:
         raise DataError("SET requires parameter name", sqlstate="22004")
-    context.variables.set(str(name), None if value is None else (str(value),), local=local is True)
+    values = None if value is None else (str(value),)
+    require_settable(context.role, str(name))
+    if str(name).lower() in OF_ROLES:
+        context.roles.set(str(name), values, local=local is True)
+    else:
+        context.variables.set(str(name), values, local=local is True)
     return context.variables.show(str(name))
 
 

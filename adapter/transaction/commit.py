@@ -114,7 +114,7 @@ async def _write_of(
         checked=transaction.began,
         described=transaction.staged.known,
         moves=transaction.moves,
-        zone=context.time_zone,
+        viewer=context.viewer,
         refers=refers,
     )
 
@@ -160,7 +160,7 @@ class ConstraintGuard:
         found = self.keys.duplicate(write.keyed, write.checked, earlier)
         if found is None:
             return None
-        return key_exists(self.catalog.state, planned[found.table].desc, found, write.zone)
+        return key_exists(self.catalog.state, planned[found.table].desc, found, write.viewer)
 
     def _missing(
         self, referred: ReferredKeys, write: Write, earlier: GroupKeys
@@ -175,7 +175,7 @@ class ConstraintGuard:
         place = missing_at_commit(index, referred, write.checked, earlier, mine)
         if place is None:
             return None
-        return not_present(self.catalog.state, reference, referred.columns, place, write.zone)
+        return not_present(self.catalog.state, reference, referred.columns, place, write.viewer)
 
     def changed(self, keys: Keys, time: Timestamp, earlier: GroupKeys) -> bool:
         """Whether one of `keys` has been changed after `time`, or is by `earlier`."""

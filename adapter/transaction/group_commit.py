@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 from msgspec import Struct
 
+from foreshore.adapter.write.violations import Viewer
 from foreshore.catalog.state import NameKey
 from foreshore.catalog.subscription_positions import Moves
 from foreshore.compute.keys.group_keys import GroupKeys, Keyed
@@ -108,7 +109,7 @@ class Write:
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
     moves: Moves = field(default_factory=dict)  # of subscriptions
     retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
-    zone: str = "UTC"  # in which its errors show times
+    viewer: Viewer = Viewer()  # noqa: RUF009 - who gets its errors
     waits: bool = True  # for others who block its tables
     done: asyncio.Future[Timestamp] = field(init=False)
 

@@ -165,7 +165,7 @@ async def check_present(
     They are the transaction's own, some of which may be gone again, or all rows of the table.
     """
     index, own = await _referenced(context, reference)
-    state, zone = context.planner.state, context.time_zone
+    state, viewer = context.planner.state, context.viewer
     is_many = new.num_rows > MANY
     try:
         if is_many:
@@ -176,7 +176,7 @@ async def check_present(
     except MixedNulls:
         raise match_full_nulls(state, state.item(reference.child), reference.key) from None
     if keys.out_of_range is not None:
-        raise not_present(state, reference, keys.out_of_range, 0, zone)
+        raise not_present(state, reference, keys.out_of_range, 0, viewer)
     if is_many:
         index.settled()
         missing = await blocking.run(context.coordinator.executor, first_missing, index, own, keys)
@@ -185,7 +185,7 @@ async def check_present(
     if missing is None:
         return keys
     if are_all or _is_written(context, reference, index, keys.take([missing])):
-        raise not_present(state, reference, keys.columns, missing, zone)
+        raise not_present(state, reference, keys.columns, missing, viewer)
     return keys
 
 
@@ -212,7 +212,7 @@ async def check_unreferenced(
     if rows.num_rows:
         columns = [rows.column(i).combine_chunks() for i in reference.columns]
         state = context.planner.state
-        raise still_referenced(state, reference, columns, 0, context.time_zone)
+        raise still_referenced(state, reference, columns, 0, context.viewer)
 
 
 async def _referenced(

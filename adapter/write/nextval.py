@@ -7,6 +7,7 @@ from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.write.target import require_writable
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item
+from foreshore.catalog.needs import require_all
 from foreshore.catalog.sequence_numbers import generation_of
 from foreshore.errors import (
     NumericValueOutOfRange,
@@ -15,9 +16,11 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.ids import GlobalId
+from foreshore.privileges import Need
 from foreshore.sequence import Numbers, Position
 from foreshore.sequence import Sequence as Definition
 from foreshore.settings import split_names
+from foreshore.sql.bind.definitions.sequence import RIGHTS_OF_CALLS
 from foreshore.types import Datum
 
 FUNCTIONS = ("nextval", "currval", "lastval", "setval")
@@ -42,12 +45,15 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
         last = context.last_values.last
         if last is None or last not in context.planner.reader().state.objects:
             raise ObjectNotInPrerequisiteState("lastval is not yet defined in this session")
+        _require(context, last, function)
         return context.last_values.by_sequence[last]
     if None in args:
         return None
     named = args[0]
     assert isinstance(named, int | str), named
     item, sequence = find(context, named)
+    if isinstance(named, str):
+        _require(context, item.id, function)
     if function == "nextval":
         return int((await next_numbers(context, item, sequence, 1))[0])
     if function == "currval":
@@ -67,6 +73,14 @@ async def value(context: StatementContext, function: str, args: Sequence[Datum])
     if called:
         context.last_values.by_sequence[item.id] = to
     return to
+
+
+def _require(context: StatementContext, id: GlobalId, function: str) -> None:
+    """Require the right to call a function of a sequence that planning did not know."""
+    first, *others = RIGHTS_OF_CALLS[function]
+    reader = context.planner.reader()
+    need = Need(id, first, instead=tuple(others))
+    require_all(reader.state, reader.planned, context.role, (need,))
 
 
 def find(context: StatementContext, named: int | str) -> tuple[Item, Definition]:

@@ -129,7 +129,7 @@ def _check_columns(context: StatementContext, target: Target, rows: TableRows) -
     row, _, constraint = min(broken, key=lambda each: each[:2])
     state = context.planner.reader().state
     table = state.item(target.id)
-    detail = failing_row(columns, desc, row, context.time_zone)
+    detail = failing_row(state, table, columns, desc, row, context.viewer)
     if isinstance(constraint, Check):
         raise check_fails(state, table, constraint, detail)
     raise null_in(state, table, constraint, detail)
@@ -267,7 +267,7 @@ def _by_key(
     duplicate = index.duplicate(found, own)
     if duplicate is not None:
         state = context.planner.reader().state
-        raise key_exists(state, target.desc, duplicate, context.time_zone)
+        raise key_exists(state, target.desc, duplicate, context.viewer)
     if deletes:
         transaction = context.transaction
         read = transaction.began if transaction.time is None else transaction.time

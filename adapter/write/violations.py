@@ -1,10 +1,12 @@
 """Errors of broken constraints, in PostgreSQL's words and fields."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, Role
+from foreshore.catalog.rights import holds_on_columns
 from foreshore.catalog.state import State
 from foreshore.compute.keys.key_index import Duplicate
 from foreshore.compute.keys.references import Reference
@@ -33,16 +35,49 @@ def _shown(datum: Datum, type: SqlType, zone: str) -> str:
     return "null" if datum is None else format_text(datum, type, OutputStyle(zone))
 
 
-def failing_row(columns: Sequence[pa.Array], desc: RelationDesc, row: int, zone: str) -> str:
-    """Return the detail that shows a refused row."""
+class Viewer(NamedTuple):
+    """Who gets an error: the time zone in which it shows times, and the role that may see values.
+
+    Without a role nothing is withheld.
+    """
+
+    zone: str = "UTC"
+    role: Role | None = None
+
+    def sees(self, state: State, table: Item, places: Iterable[int]) -> bool:
+        """Return whether columns of a table, by their positions, may be shown."""
+        if self.role is None or self.role.superuser:
+            return True
+        return holds_on_columns(state, self.role, table, "SELECT", [at + 1 for at in places])
+
+
+def failing_row(
+    state: State,
+    table: Item,
+    columns: Sequence[pa.Array],
+    desc: RelationDesc,
+    row: int,
+    viewer: Viewer,
+) -> str | None:
+    """Return the detail that shows a refused row, as far as it may be shown."""
+    seen = [i for i in range(len(columns)) if viewer.sees(state, table, (i,))]
+    if not seen:
+        return None
     shown = ", ".join(
-        _shown(from_array(values.slice(row, 1), column.type)[0], column.type, zone)
-        for values, column in zip(columns, desc.columns, strict=True)
+        _shown(
+            from_array(columns[i].slice(row, 1), desc.columns[i].type)[0],
+            desc.columns[i].type,
+            viewer.zone,
+        )
+        for i in seen
     )
+    if len(seen) < len(columns):
+        names = ", ".join(quote_identifier(desc.names[i]) for i in seen)
+        return f"Failing row contains ({names}) = ({shown})."
     return f"Failing row contains ({shown})."
 
 
-def null_in(state: State, table: Item, column: str, detail: str) -> NotNullViolation:
+def null_in(state: State, table: Item, column: str, detail: str | None) -> NotNullViolation:
     """Return the error of a NULL in a NOT NULL column."""
     return NotNullViolation(
         f'null value in column "{column}" of relation "{table.name}" violates not-null constraint',
@@ -52,7 +87,7 @@ def null_in(state: State, table: Item, column: str, detail: str) -> NotNullViola
 
 
 def check_fails(
-    state: State, table: Item, check: Check, detail: str
+    state: State, table: Item, check: Check, detail: str | None
 ) -> IntegrityConstraintViolation:
     """Return the error of a row for which a CHECK is FALSE."""
     if check.domain and not check.name:
@@ -94,33 +129,39 @@ def match_full_nulls(state: State, table: Item, key: ForeignKey) -> ForeignKeyVi
 
 
 def not_present(
-    state: State, reference: Reference, columns: Sequence[pa.Array], place: int, zone: str
+    state: State, reference: Reference, columns: Sequence[pa.Array], place: int, viewer: Viewer
 ) -> ForeignKeyViolation:
     """Return the error of a row that refers to a missing key: that at `place` of `columns`.
 
     The columns are in the order of the key, with the types of either table.
     """
     table, key = state.item(reference.child), reference.key
-    shown = _shown_key(key.columns, _in_order(state, reference, columns), place, zone)
+    shown = " "
+    if viewer.sees(state, table, reference.columns):
+        columns_ = _in_order(state, reference, columns)
+        shown = f" {_shown_key(key.columns, columns_, place, viewer.zone)} "
     parent = state.item(reference.parent).name
     return ForeignKeyViolation(
         f'insert or update on table "{table.name}" violates foreign key constraint "{key.name}"',
-        detail=f'Key {shown} is not present in table "{parent}".',
+        detail=f'Key{shown}is not present in table "{parent}".',
         about=_about(state, table, "constraint", key.name),
     )
 
 
 def still_referenced(
-    state: State, reference: Reference, columns: Sequence[pa.Array], place: int, zone: str
+    state: State, reference: Reference, columns: Sequence[pa.Array], place: int, viewer: Viewer
 ) -> ForeignKeyViolation:
     """Return the error of changing the key at `place` of `columns`, to which rows refer."""
     table, key = state.item(reference.child), reference.key
-    shown = _shown_key(key.referenced, _in_order(state, reference, columns), place, zone)
-    parent = state.item(reference.parent).name
+    shown, owner = " ", state.item(reference.parent)
+    parent = owner.name
+    if viewer.sees(state, owner, reference.constraint.columns):
+        columns_ = _in_order(state, reference, columns)
+        shown = f" {_shown_key(key.referenced, columns_, place, viewer.zone)} "
     return ForeignKeyViolation(
         f'update or delete on table "{parent}" violates foreign key constraint "{key.name}" '
         f'on table "{table.name}"',
-        detail=f'Key {shown} is still referenced from table "{table.name}".',
+        detail=f'Key{shown}is still referenced from table "{table.name}".',
         about=_about(state, table, "constraint", key.name),
     )
 
@@ -153,14 +194,15 @@ def _key(duplicate: Duplicate, desc: RelationDesc, zone: str) -> str:
 
 
 def key_exists(
-    state: State, desc: RelationDesc, duplicate: Duplicate, zone: str
+    state: State, desc: RelationDesc, duplicate: Duplicate, viewer: Viewer
 ) -> UniqueViolation:
     """Return the error of inserting an existing key."""
-    name = duplicate.constraint.name
+    name, table = duplicate.constraint.name, state.item(duplicate.table)
+    seen = viewer.sees(state, table, duplicate.constraint.columns)
     return UniqueViolation(
         f'duplicate key value violates unique constraint "{name}"',
-        detail=f"{_key(duplicate, desc, zone)} already exists.",
-        about=_about(state, state.item(duplicate.table), "constraint", name),
+        detail=f"{_key(duplicate, desc, viewer.zone)} already exists." if seen else None,
+        about=_about(state, table, "constraint", name),
     )
 
 

@@ -360,7 +360,7 @@ def session_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "role": each["usename"],
             "database": each["datname"],
             "application_name": each["application_name"],
-            "state": each["state"],
+            "state": each.get("state"),
             "query": each["query"],
             "connected_at": each["backend_start"],
             "client_address": each["client_addr"],

@@ -58,6 +58,7 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
         assert isinstance(tree.source, ast.TableRef), tree
         subscription = _subscription(planning, tree.source)
         assert subscription.definition is not None, subscription
+        planning.needs.add(subscription.id, "SELECT", any_column=True)
         query = query_over(subscription.definition, subscription.desc.names)
     else:
         query = plain_query(bind_query(planning, query_of(tree.source), None))

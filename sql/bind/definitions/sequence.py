@@ -4,6 +4,8 @@ A call names its sequence by oid. Calls of nextval and setval are numbered (`Cal
 two equal calls remain distinct.
 """
 
+from collections.abc import Mapping
+
 from foreshore.errors import (
     FeatureNotSupported,
     InvalidParameterValue,
@@ -17,6 +19,7 @@ from foreshore.expr.columns import type_of
 from foreshore.expr.ir import TRUE, Call, Environment, Join, Literal, Map, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.item_view import ItemView, Name
+from foreshore.privileges import Privilege, of_oid
 from foreshore.sequence import BOUNDS, Sequence
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import coerce
@@ -260,9 +263,28 @@ def bind_sequence_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scal
         args.append(taken)
     if text is not None:
         args[0] = _named_sequence(binder, text)
+    if args and type_of(args[0]).name not in ("text", "varchar"):  # a name is checked by the call
+        need_sequence(planning, name, args[0])
     if name == "setval" and len(args) == 2:
         args.append(TRUE)
     return Call(name, tuple(args), INT8, planning.new_call())
+
+
+# The rights of which one suffices for each function.
+RIGHTS_OF_CALLS: Mapping[str, tuple[Privilege, ...]] = {
+    "nextval": ("USAGE", "UPDATE"),
+    "currval": ("USAGE", "SELECT"),
+    "lastval": ("USAGE", "SELECT"),
+    "setval": ("UPDATE",),
+}
+
+
+def need_sequence(planning: Planning, function: str, sequence: Scalar) -> None:
+    """Note which right on a sequence a call needs; it is known by its oid."""
+    first, *others = RIGHTS_OF_CALLS[function]
+    oid = sequence.value if isinstance(sequence, Literal) else None
+    if oid is not None or not isinstance(sequence, Literal):
+        planning.needs.add(of_oid(oid), first, instead=tuple(others))
 
 
 def _named_sequence(binder: ExpressionBinder, text: ast.String) -> Scalar:

@@ -42,6 +42,7 @@ def _like(planning: Planning, like: ast.LikeTable) -> tuple[Columns, Constraints
         raise WrongObjectType(
             f'relation "{item.name.item}" is invalid in LIKE clause', position=like.table.at + 1
         )
+    planning.needs.add(item.id, "SELECT")
     tree = _definition_of(item)
     for column, known in zip(tree.columns, item.desc.columns, strict=True):
         column.not_null = item.kind == "table" and not known.nullable

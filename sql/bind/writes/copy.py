@@ -16,6 +16,7 @@ def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom
     assert isinstance(statement.source, ast.TableRef)
     item = target_table(planning, statement.source, "insert")
     columns = copied_columns(item, statement)
+    planning.needs.change(item, "INSERT", columns)
     names = item.desc.names
     options = copy_options(statement)
     check_forced_columns(options, [names[i] for i in columns], names.__contains__)

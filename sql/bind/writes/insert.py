@@ -34,6 +34,7 @@ from foreshore.sql.bind.bound_query import filtered, relation_and_order
 from foreshore.sql.bind.coerce import assign
 from foreshore.sql.bind.constant_rows import column_values
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
+from foreshore.sql.bind.needs import moved
 from foreshore.sql.bind.positions import at_of
 from foreshore.sql.bind.query import bind_query, constant_of, rows_relation
 from foreshore.sql.bind.result import lower_and_optimize
@@ -150,7 +151,8 @@ def _on_conflict(
         [*columns, *columns],
         [*there.tables, excluded],
         [*there.visible, *slots],
-        origins=there.origins,
+        # As in PostgreSQL, who reads a value proposed for a column needs the right to read it.
+        origins={**there.origins, **moved(there.origins, width)},
     )
     number = ColumnType(INT8, False)
     relation: Relation = LocalGet(0, (*columns, *columns, number))

@@ -14,14 +14,17 @@ from foreshore.errors import (
     append_only_error,
 )
 from foreshore.expr.ir import (
+    Call,
     Column,
     Literal,
     LocalGet,
     Scalar,
 )
+from foreshore.expr.traversal import walk_scalars
 from foreshore.item_view import ItemView
 from foreshore.sql import ast
 from foreshore.sql.bind.coerce import assign
+from foreshore.sql.bind.definitions.sequence import RIGHTS_OF_CALLS, need_sequence
 from foreshore.sql.bind.expression import Clause, ExpressionBinder
 from foreshore.sql.bind.from_clause import origins_in
 from foreshore.sql.bind.needs import Origin
@@ -87,6 +90,10 @@ def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[in
 def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
     """Return the default of a column, with new numbers for calls that have side effects."""
     if item.defaults:
+        if not item.generated or item.generated[index] in (None, "stored"):
+            for call in walk_scalars(item.defaults[index]):
+                if isinstance(call, Call) and call.function in RIGHTS_OF_CALLS and call.args:
+                    need_sequence(planning, call.function, call.args[0])
         return map_scalar(item.defaults[index], distinct_calls(planning))
     return Literal(None, item.desc.columns[index].type)
 

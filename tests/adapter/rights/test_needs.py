@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.adapter.harness import TestEnvironment, in_environment
 from tests.adapter.rights.house import grant, revoke, role, session_as
+from tests.adapter.rights.script import ran, steps
 
 DENIED = "ERROR 42501: permission denied for table t"
 
@@ -36,7 +37,7 @@ def test_columns_of_windows_of_time_and_joins_by_time_are_needed(tmp_path: Path)
     async def scenario(env: TestEnvironment) -> None:
         await _tables(env)
         await env.ran("admin", "ALTER TABLE t ADD COLUMN at timestamp")
-        grant(env, "reader", "SELECT", "t", "id", "at")
+        await env.ran("admin", "GRANT SELECT (id, at) ON t TO reader")
         window = "TUMBLE(t, at, INTERVAL '1 minute') AS w"
         join = "t AS w ASOF JOIN t AS o ON w.id = o.id AND w.at >= o.at"
         for source in (window, join):
@@ -47,5 +48,17 @@ def test_columns_of_windows_of_time_and_joins_by_time_are_needed(tmp_path: Path)
         assert await env.query("reader", excluded) == "SELECT 0"
         by_a = "SELECT w.id FROM t AS w ASOF JOIN t AS o ON w.a = o.a AND w.at >= o.at"
         assert await env.query("reader", by_a) == DENIED
+
+    in_environment(tmp_path, scenario)
+
+
+def test_roles_are_refused_what_postgresql_refuses(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        differing = [
+            f"{role}: {sql}\n  -> {answer}\n  PG {expected}"
+            for role, sql, expected in steps()
+            if (answer := await ran(env, role, sql)) != expected
+        ]
+        assert not differing, "\n".join(differing)
 
     in_environment(tmp_path, scenario)

@@ -1,0 +1,383 @@
+"""What each statement requires of a role beyond the rights on what it reads and writes.
+
+Rights on relations, columns, sequences and functions are recorded while a statement is bound
+(`sql/bind/needs.py`). This table has the rest: ownership, attributes of roles, and the right to
+create. Every kind of statement has an entry; superusers pass all of them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from foreshore.adapter.read.access_path import Constant
+from foreshore.adapter.rights.checker import Checker
+from foreshore.adapter.rights.roles import require_settable, require_visible
+from foreshore.catalog.item import Database, Item, Replica, Schema
+from foreshore.catalog.needs import require_all
+from foreshore.catalog.rights import holds, is_member
+from foreshore.errors import InsufficientPrivilege
+from foreshore.ids import GlobalId
+from foreshore.privileges import Need
+from foreshore.sql import plan as plans
+
+Rule: TypeAlias = Callable[[Checker, Any], None]
+
+
+def _nothing(check: Checker, plan: Any) -> None:
+    """Require nothing more."""
+
+
+def _query(check: Checker, plan: Any) -> None:
+    """Require the right to use the session's cluster if relations are read."""
+    peek = check.context.prepared.peek
+    if peek is not None and not isinstance(peek.path, Constant):
+        check.use_cluster()
+
+
+def _attribute(name: str, what: str) -> Rule:
+    def rule(check: Checker, plan: Any) -> None:
+        if not getattr(check.role, name):
+            raise InsufficientPrivilege(f"permission denied to {what}")
+
+    return rule
+
+
+# --- CREATE --------------------------------------------------------------------------------
+
+
+def _named(check: Checker, plan: Any) -> None:
+    check.create_in(plan.name)
+
+
+def _schema(check: Checker, plan: plans.CreateSchema) -> None:
+    check.create_on_database(plan.database)
+
+
+def _table(check: Checker, plan: plans.CreateTable) -> None:
+    check.create_in(plan.name)
+    for key in plan.foreign_keys:
+        _references(check, key.references, key.referenced)
+
+
+def _references(check: Checker, id: GlobalId, columns: tuple[str, ...]) -> None:
+    if check.state.get(id) is not None:
+        need = Need(id, "REFERENCES", tuple(columns))
+        require_all(check.state, check.reader.planned, check.role, (need,))
+
+
+def _table_as(check: Checker, plan: plans.CreateTableAs) -> None:
+    _table(check, plan.definition)
+    if plan.with_data:
+        _query(check, plan)
+
+
+def _function(check: Checker, plan: plans.CreateFunction) -> None:
+    check.create_in(plan.name)
+    if plan.or_replace:
+        for each in check.reader.find_functions(plan.name.parts):
+            if each.arguments == tuple(map(_key, plan.function.types)):
+                check.own(each)
+
+
+def _key(type: Any) -> str:
+    from foreshore.expr.functions.function import type_key
+
+    return type_key(type)
+
+
+def _sequence(check: Checker, plan: plans.CreateSequence) -> None:
+    check.create_in(plan.name)
+    if plan.owned_by:
+        check.own_id(plan.owned_by[0])
+
+
+def _view(check: Checker, plan: plans.CreateView | plans.CreateMaterializedView) -> None:
+    check.create_in(plan.name)
+    if isinstance(plan, plans.CreateMaterializedView):
+        check.create_on_cluster(plan.cluster)
+    if plan.or_replace:
+        check.own(check.relation(plan.name))
+
+
+def _index(check: Checker, plan: plans.CreateIndex) -> None:
+    each = check.state.get(plan.on)
+    if not isinstance(each, Item):
+        return
+    check.own(each)
+    schema = check.state.objects[each.schema]
+    assert isinstance(schema, Schema), schema
+    check.create_in_schema(schema)
+    check.create_on_cluster(plan.cluster)
+    need = Need(each.id, "SELECT", any_column=True, role=each.owner)
+    require_all(check.state, check.reader.planned, check.role, (need,))
+
+
+# --- ALTER and DROP ------------------------------------------------------------------------
+
+
+def _own(check: Checker, plan: Any) -> None:
+    check.own(check.found(plan.kind, plan.name))
+
+
+def _alter_table(check: Checker, plan: plans.AlterTable) -> None:
+    check.own_id(plan.table)
+    for key in plan.foreign.added:
+        _references(check, key.references, key.referenced)
+
+
+def _alter_sequence(check: Checker, plan: plans.AlterSequence) -> None:
+    check.own_id(plan.id)
+    if plan.owned_by:
+        check.own_id(plan.owned_by[0])
+
+
+def _alter_cluster(check: Checker, plan: plans.AlterCluster) -> None:
+    check.own(check.found("cluster", plan.name))
+
+
+def _replica(check: Checker, plan: plans.CreateClusterReplica) -> None:
+    check.own(check.state.cluster(plan.cluster))
+
+
+def _swap(check: Checker, plan: plans.Swap) -> None:
+    for name in (plan.name, plan.other):
+        check.own(check.found(plan.kind, name))
+
+
+def _set_cluster(check: Checker, plan: plans.SetCluster) -> None:
+    check.own(check.found("materialized view", plan.name))
+    check.create_on_cluster(plan.cluster)
+
+
+def _alter_enum(check: Checker, plan: plans.AlterEnum) -> None:
+    check.own(check.found("type", plan.name))
+
+
+def _rename(check: Checker, plan: plans.Rename) -> None:
+    each = check.found(plan.kind, plan.name)
+    check.own(each)
+    match each:
+        case Item():
+            schema = check.state.objects[each.schema]
+            assert isinstance(schema, Schema), schema
+            check.create_in_schema(schema)
+        case Schema(database=str() as database):
+            check.create_on_database(check.state.objects[database].name)
+        case Database():
+            _attribute("create_db", "rename database")(check, plan)
+        case _:
+            pass
+
+
+def _set_owner(check: Checker, plan: plans.SetOwner) -> None:
+    each = check.found(plan.kind, plan.name)
+    check.own(each)
+    role = check.role if plan.role is None else check.state.role(plan.role)
+    if each is None or role is None:
+        return
+    if not is_member(check.state, check.role, role.id):
+        raise InsufficientPrivilege(f'must be member of role "{role.name}"')
+    match each:
+        case Item():
+            schema = check.state.objects[each.schema]
+            assert isinstance(schema, Schema), schema
+            if not schema.temporary and not holds(check.state, role, schema, "CREATE"):
+                raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
+        case Schema(database=str() as database):
+            check.create_on_database(check.state.objects[database].name)
+        case Database():
+            _attribute("create_db", "change owner of database")(check, plan)
+        case _:
+            pass
+
+
+def _set_schema(check: Checker, plan: plans.SetSchema) -> None:
+    each = check.found(plan.kind, plan.name)
+    check.own(each)
+    if isinstance(each, Item):
+        old = check.state.objects[each.schema]
+        database = getattr(old, "database", None)
+        schema = None if database is None else check.state.schema(database, plan.schema)
+        if schema is not None:
+            check.create_in_schema(schema)
+
+
+def _comment(check: Checker, plan: plans.Comment) -> None:
+    match plan.kind:
+        case "column" | "constraint":
+            check.own(check.relation(plan.name), "relation")
+        case "table" | "view" | "materialized view" | "index":
+            check.own(check.relation(plan.name))
+        case "role":
+            check.own(check.state.role(plan.name.item))
+        case _:
+            check.own(check.found(plan.kind, plan.name))
+
+
+def _drop(check: Checker, plan: plans.Drop) -> None:
+    for name in plan.names:
+        each = check.found(plan.kind, name, altered=False)
+        if isinstance(each, Replica):
+            each = check.state.objects[each.cluster]
+        check.own_or_its_schema(each)
+
+
+def _drop_function(check: Checker, plan: plans.DropFunction) -> None:
+    for parts, types in plan.functions:
+        for each in check.reader.find_functions(parts):
+            if types is None or each.arguments == tuple(map(_key, types)):
+                check.own_or_its_schema(each)
+
+
+def _truncate(check: Checker, plan: plans.Truncate) -> None:
+    """Tables that refer to those truncated need the right too, their sequences an owner."""
+    found = list(plan.tables)
+    for id in found:
+        found += [each for each in _referring(check, id) if plan.cascade and each not in found]
+    needs = [Need(id, "TRUNCATE") for id in found if id not in plan.tables]
+    require_all(check.state, check.reader.planned, check.role, needs)
+    if plan.restart_identity:
+        for item in check.state.all(Item):
+            if item.owned_by and item.owned_by.table in found:
+                check.own(item)
+
+
+def _referring(check: Checker, id: GlobalId) -> list[GlobalId]:
+    """Return the tables whose foreign keys refer to a table."""
+    return [
+        item.id
+        for item in check.state.all(Item)
+        if any(key.references == id for key in item.foreign_keys or ())
+    ]
+
+
+def _advance(check: Checker, plan: plans.Advance) -> None:
+    check.own_id(plan.id)
+
+
+def _refresh(check: Checker, plan: plans.RefreshView) -> None:
+    check.own(check.relation(plan.name))
+
+
+# --- others --------------------------------------------------------------------------------
+
+
+def _explain_object(check: Checker, plan: Any) -> None:
+    """Require a right to read an object in order to see how it is maintained."""
+    of = plan.of if isinstance(plan, plans.ExplainFreshness) else plan.object
+    each = check.state.get(of) if isinstance(of, str) else None
+    if isinstance(each, Item):
+        target = each.on or each.id
+        need = Need(target, "SELECT", any_column=True)
+        require_all(check.state, check.reader.planned, check.role, (need,))
+
+
+def _show_create(check: Checker, plan: plans.ShowCreate) -> None:
+    each = check.found(plan.kind, plan.name, altered=False)
+    if isinstance(each, Item):
+        schema = check.state.objects[each.schema]
+        assert isinstance(schema, Schema), schema
+        if not schema.temporary:
+            check.need(schema, "USAGE")
+
+
+def _set_variable(check: Checker, plan: plans.SetVariable | plans.ResetVariable) -> None:
+    require_settable(check.role, plan.name or "")
+    if isinstance(plan, plans.SetVariable) and plan.name.lower() == "database" and plan.values:
+        database = check.state.database(plan.values[0])
+        if database is not None and not holds(check.state, check.role, database, "CONNECT"):
+            raise InsufficientPrivilege(
+                f'permission denied for database "{database.name}"',
+                detail="User does not have CONNECT privilege.",
+            )
+
+
+def _show_variable(check: Checker, plan: plans.ShowVariable) -> None:
+    require_visible(check.role, plan.name)
+
+
+def _maintain(check: Checker, plan: plans.Maintain) -> None:
+    if plan.verb == "checkpoint":
+        raise InsufficientPrivilege(
+            "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT"
+        )
+
+
+RULES: Mapping[type, Rule] = {
+    plans.Select: _query,
+    plans.Insert: _query,
+    plans.Update: _query,
+    plans.Delete: _query,
+    plans.Merge: _query,
+    plans.WithChanges: _query,
+    plans.Subscribe: _query,
+    plans.CopyTo: _query,
+    plans.CopyFrom: _nothing,
+    plans.Explain: _nothing,
+    plans.ExplainAnalyze: _query,
+    plans.ExplainChange: _nothing,
+    plans.ExplainFreshness: _explain_object,
+    plans.ExplainMaintained: _explain_object,
+    plans.ExplainOperators: _explain_object,
+    plans.ShowCreate: _show_create,
+    plans.LockTable: _nothing,
+    plans.SetConstraints: _nothing,
+    plans.RefreshView: _refresh,
+    plans.CreateDatabase: _attribute("create_db", "create database"),
+    plans.CreateSchema: _schema,
+    plans.CreateTable: _table,
+    plans.CreateTableAs: _table_as,
+    plans.CreateEnum: _named,
+    plans.CreateDomain: _named,
+    plans.CreateFunction: _function,
+    plans.DropFunction: _drop_function,
+    plans.CreateStructured: _named,
+    plans.AlterEnum: _alter_enum,
+    plans.CreateSequence: _sequence,
+    plans.CreateView: _view,
+    plans.CreateMaterializedView: _view,
+    plans.CreateIndex: _index,
+    plans.CreateSubscription: _named,
+    plans.CreateCluster: _attribute("create_cluster", "create cluster"),
+    plans.CreateClusterReplica: _replica,
+    plans.AlterCluster: _alter_cluster,
+    plans.Swap: _swap,
+    plans.SetCluster: _set_cluster,
+    plans.AlterTable: _alter_table,
+    plans.AlterSequence: _alter_sequence,
+    plans.Advance: _advance,
+    plans.Rename: _rename,
+    plans.SetOwner: _set_owner,
+    plans.SetSchema: _set_schema,
+    plans.LimitMemory: _own,
+    plans.Retain: _own,
+    plans.Comment: _comment,
+    plans.Drop: _drop,
+    plans.Truncate: _truncate,
+    plans.CreateRole: _nothing,  # what is granted, and to whom, is decided by who grants it
+    plans.AlterRole: _nothing,
+    plans.DropRole: _nothing,
+    plans.RenameRole: _nothing,
+    plans.SetRoleSetting: _nothing,
+    plans.GrantRoles: _nothing,
+    plans.GrantRights: _nothing,
+    plans.AlterDefaultRights: _nothing,
+    plans.ChangeOwned: _nothing,
+    plans.Begin: _nothing,
+    plans.Commit: _nothing,
+    plans.Rollback: _nothing,
+    plans.Savepoint: _nothing,
+    plans.SetTransaction: _nothing,
+    plans.SetVariable: _set_variable,
+    plans.ShowVariable: _show_variable,
+    plans.ResetVariable: _set_variable,
+    plans.Discard: _nothing,
+    plans.Maintain: _maintain,
+    plans.Prepare: _nothing,  # its statement is checked when it runs
+    plans.Execute: _nothing,  # likewise
+    plans.Deallocate: _nothing,
+    plans.Listen: _nothing,
+    plans.Notify: _nothing,
+    plans.Declare: _query,
+    plans.Fetch: _nothing,  # the cursor was checked when it was declared
+    plans.CloseCursor: _nothing,
+}
