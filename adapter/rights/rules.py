@@ -8,6 +8,7 @@ create. Every kind of statement has an entry; superusers pass all of them.
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from foreshore.adapter.ddl.roles.names import role_of
 from foreshore.adapter.read.access_path import Constant
 from foreshore.adapter.rights.checker import Checker
 from foreshore.adapter.rights.roles import require_settable, require_visible
@@ -171,9 +172,9 @@ def _rename(check: Checker, plan: plans.Rename) -> None:
 def _set_owner(check: Checker, plan: plans.SetOwner) -> None:
     each = check.found(plan.kind, plan.name)
     check.own(each)
-    role = check.role if plan.role is None else check.state.role(plan.role)
-    if each is None or role is None:
+    if each is None:
         return
+    role = role_of(check.context, plan.role)
     if not is_member(check.state, check.role, role.id):
         raise InsufficientPrivilege(f'must be member of role "{role.name}"')
     match each:

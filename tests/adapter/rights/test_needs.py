@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from tests.adapter.harness import TestEnvironment, in_environment
-from tests.adapter.rights.house import grant, revoke, role, session_as
 from tests.adapter.rights.script import ran, steps
 
 DENIED = "ERROR 42501: permission denied for table t"
@@ -16,8 +15,8 @@ async def _tables(env: TestEnvironment) -> None:
         "CREATE TABLE u (id int)",
         "INSERT INTO t VALUES (1, 10, 'x')",
     )
-    role(env, "reader")
-    await session_as(env, "reader")
+    await env.ran("admin", "CREATE ROLE reader")
+    await env.ran("reader", "SET SESSION AUTHORIZATION reader")
 
 
 def test_select_without_rights_is_refused_until_they_are_granted(tmp_path: Path) -> None:
@@ -25,9 +24,9 @@ def test_select_without_rights_is_refused_until_they_are_granted(tmp_path: Path)
         await _tables(env)
         for sql in ("SELECT * FROM t", "SELECT a FROM t WHERE id = 1", "SELECT count(*) FROM t"):
             assert await env.query("reader", sql) == DENIED, sql
-        grant(env, "reader", "SELECT", "t")
+        await env.ran("admin", "GRANT SELECT ON t TO reader")
         assert await env.query("reader", "SELECT a FROM t WHERE id = 1") == "10\nSELECT 1"
-        revoke(env, "reader", "t")
+        await env.ran("admin", "REVOKE SELECT ON t FROM reader")
         assert await env.query("reader", "SELECT a FROM t WHERE id = 1") == DENIED
 
     in_environment(tmp_path, scenario)
