@@ -8,8 +8,9 @@ here, at every level of views, so a new owner counts from the next statement on.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from foreshore.catalog.builtin.registry import BUILTINS
 from foreshore.catalog.item import Cluster, Database, Item, Role, Schema
-from foreshore.catalog.rights import holds, holds_on_columns
+from foreshore.catalog.rights import FOR_SUPERUSERS, holds, holds_on_columns
 from foreshore.catalog.state import State
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from foreshore.catalog.catalog import Planned
 
 
+_SYSTEM_TABLES = ("pg_authid", "pg_statistic", "pg_user_mapping", "pg_largeobject")
 _OVER = ("view", "subscription")  # what is read by its own query
 
 
@@ -39,17 +41,26 @@ def require_all(
             raise InsufficientPrivilege(
                 "permission denied for a sequence that is not named by a constant"
             )
-        if not isinstance(each, Item | Schema | Database | Cluster):
-            continue  # of the system, and not restricted
         holder = role
         if need.role is not None:
             owner = state.get(need.role)
             assert isinstance(owner, Role), need
             holder = owner
+        if not isinstance(each, Item | Schema | Database | Cluster):
+            _require_builtin(holder, need)
+            continue
         if not _has(state, planned, holder, each, need):
             raise permission_denied(each)
         if isinstance(each, Item) and each.type in _OVER and need.privilege == "SELECT":
             waiting += _below(planned[each.id], each)
+
+
+def _require_builtin(role: Role, need: Need) -> None:
+    """Raise if a relation of the system is for superusers only."""
+    builtin = BUILTINS.get(GlobalId(need.object))
+    if builtin is not None and builtin.name in FOR_SUPERUSERS and not role.superuser:
+        kind = "table" if builtin.name in _SYSTEM_TABLES else "view"
+        raise InsufficientPrivilege(f"permission denied for {kind} {builtin.name}")
 
 
 def _below(planned: "Planned", view: Item) -> list[Need]:

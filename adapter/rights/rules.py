@@ -8,17 +8,19 @@ create. Every kind of statement has an entry; superusers pass all of them.
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from foreshore.adapter.ddl.functions import arguments_of
 from foreshore.adapter.ddl.roles.names import role_of
 from foreshore.adapter.read.access_path import Constant
 from foreshore.adapter.rights.checker import Checker
 from foreshore.adapter.rights.roles import require_settable, require_visible
-from foreshore.catalog.item import Database, Item, Replica, Schema
+from foreshore.catalog.item import Database, Item, Object, Replica, Role, Schema
 from foreshore.catalog.needs import require_all
 from foreshore.catalog.rights import holds, is_member
 from foreshore.errors import InsufficientPrivilege
 from foreshore.ids import GlobalId
 from foreshore.privileges import Need
 from foreshore.sql import plan as plans
+from foreshore.types import SqlType
 
 Rule: TypeAlias = Callable[[Checker, Any], None]
 
@@ -75,14 +77,8 @@ def _function(check: Checker, plan: plans.CreateFunction) -> None:
     check.create_in(plan.name)
     if plan.or_replace:
         for each in check.reader.find_functions(plan.name.parts):
-            if each.arguments == tuple(map(_key, plan.function.types)):
+            if each.arguments == arguments_of(plan.function.types):
                 check.own(each)
-
-
-def _key(type: Any) -> str:
-    from foreshore.expr.functions.function import type_key
-
-    return type_key(type)
 
 
 def _sequence(check: Checker, plan: plans.CreateSequence) -> None:
@@ -174,7 +170,11 @@ def _set_owner(check: Checker, plan: plans.SetOwner) -> None:
     check.own(each)
     if each is None:
         return
-    role = role_of(check.context, plan.role)
+    _give(check, each, role_of(check.context, plan.role))
+
+
+def _give(check: Checker, each: Object, role: Role) -> None:
+    """Require what an object's new owner needs, and that it may be made so."""
     if not is_member(check.state, check.role, role.id):
         raise InsufficientPrivilege(f'must be member of role "{role.name}"')
     match each:
@@ -186,7 +186,7 @@ def _set_owner(check: Checker, plan: plans.SetOwner) -> None:
         case Schema(database=str() as database):
             check.create_on_database(check.state.objects[database].name)
         case Database():
-            _attribute("create_db", "change owner of database")(check, plan)
+            _attribute("create_db", "change owner of database")(check, None)
         case _:
             pass
 
@@ -224,9 +224,34 @@ def _drop(check: Checker, plan: plans.Drop) -> None:
 
 def _drop_function(check: Checker, plan: plans.DropFunction) -> None:
     for parts, types in plan.functions:
-        for each in check.reader.find_functions(parts):
-            if types is None or each.arguments == tuple(map(_key, types)):
-                check.own_or_its_schema(each)
+        for each in _functions(check, parts, types):
+            check.own_or_its_schema(each)
+
+
+def _functions(
+    check: Checker, parts: tuple[str, ...], types: tuple[SqlType, ...] | None
+) -> list[Item]:
+    """Return the functions that a name means, with the types of their parameters if given."""
+    found = check.reader.find_functions(parts)
+    return [each for each in found if types is None or each.arguments == arguments_of(types)]
+
+
+def _alter_function(check: Checker, plan: plans.AlterFunction) -> None:
+    for each in _functions(check, plan.name, plan.types):
+        check.own(each)
+        schema = check.state.objects[each.schema]
+        assert isinstance(schema, Schema), schema
+        match plan.action:
+            case "rename":
+                check.create_in_schema(schema)
+            case "owner" if plan.role is not None:
+                _give(check, each, role_of(check.context, plan.role))
+            case "schema":
+                new = check.state.schema(schema.database or "", plan.value or "")
+                if new is not None:
+                    check.create_in_schema(new)
+            case _:
+                pass
 
 
 def _truncate(check: Checker, plan: plans.Truncate) -> None:
@@ -313,6 +338,7 @@ RULES: Mapping[type, Rule] = {
     plans.Subscribe: _query,
     plans.CopyTo: _query,
     plans.CopyFrom: _nothing,
+    plans.CopyChange: _nothing,  # its statement is checked when it runs
     plans.Explain: _nothing,
     plans.ExplainAnalyze: _query,
     plans.ExplainChange: _nothing,
@@ -331,6 +357,7 @@ RULES: Mapping[type, Rule] = {
     plans.CreateDomain: _named,
     plans.CreateFunction: _function,
     plans.DropFunction: _drop_function,
+    plans.AlterFunction: _alter_function,
     plans.CreateStructured: _named,
     plans.AlterEnum: _alter_enum,
     plans.CreateSequence: _sequence,
