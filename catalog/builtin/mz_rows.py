@@ -362,8 +362,8 @@ def session_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "application_name": each["application_name"],
             "state": each.get("state"),
             "query": each["query"],
-            "connected_at": each["backend_start"],
-            "client_address": each["client_addr"],
+            "connected_at": each.get("backend_start"),
+            "client_address": each.get("client_addr"),
         }
 
 

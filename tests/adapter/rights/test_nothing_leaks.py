@@ -1,0 +1,101 @@
+"""What a role without rights sees of rows that it may not read."""
+
+from pathlib import Path
+
+from foreshore.catalog.builtin.registry import BUILTINS
+from foreshore.catalog.rights import FOR_SUPERUSERS
+from tests.adapter.harness import TestEnvironment, in_environment
+
+HIDDEN = "4471kingfisher"  # a value in rows that others may not read
+
+
+async def _rows(env: TestEnvironment) -> None:
+    await env.ran(
+        "admin",
+        "CREATE TABLE t (id int PRIMARY KEY, a text NOT NULL, n int, CHECK (n > 0))",
+        f"INSERT INTO t VALUES (1, '{HIDDEN}', 1)",
+        "CREATE TABLE u (id int REFERENCES t)",
+        "INSERT INTO u VALUES (1)",
+        "CREATE MATERIALIZED VIEW broken AS SELECT a::int AS i FROM t",
+        "CREATE ROLE reader",
+    )
+    await env.ran("reader", "SET SESSION AUTHORIZATION reader")
+
+
+def test_system_relations_show_no_rows_of_others(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _rows(env)
+        refused = set()
+        for each in sorted(BUILTINS.values(), key=lambda each: (each.schema, each.name)):
+            answer = await env.query("reader", f"SELECT * FROM {each.schema}.{each.name}")
+            assert HIDDEN not in answer, (each.name, answer)
+            if "ERROR" in answer:
+                assert answer.startswith("ERROR 42501: permission denied for "), answer
+                refused.add(each.name)
+        assert refused == FOR_SUPERUSERS & {each.name for each in BUILTINS.values()}
+
+    in_environment(tmp_path, scenario)
+
+
+def test_details_of_broken_constraints_have_no_values_of_unreadable_columns(
+    tmp_path: Path,
+) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _rows(env)
+        await env.ran("admin", "GRANT INSERT, UPDATE, DELETE ON t, u TO reader")
+        for sql, detail in (
+            ("INSERT INTO t VALUES (1, 'x', 1)", None),
+            ("INSERT INTO t VALUES (2, NULL, 1)", None),
+            ("UPDATE t SET n = -1", None),
+            ("INSERT INTO u VALUES (7)", 'Key is not present in table "t".'),
+            ("DELETE FROM t", 'Key is still referenced from table "u".'),
+        ):
+            answer = await env.query("reader", sql)
+            assert answer.startswith("ERROR 23"), answer
+            assert HIDDEN not in answer, answer
+            assert ("DETAIL" in answer) == (detail is not None), answer
+            assert detail is None or detail in answer, answer
+        await env.ran("admin", "GRANT SELECT (id, n) ON t TO reader")
+        answer = await env.query("reader", "UPDATE t SET n = -1")
+        assert "DETAIL: Failing row contains (id, n) = (1, -1)." in answer, answer
+        answer = await env.query("reader", "INSERT INTO t VALUES (1, 'x', 1)")
+        assert "DETAIL: Key (id)=(1) already exists." in answer, answer
+
+    in_environment(tmp_path, scenario)
+
+
+def test_sessions_of_other_roles_show_no_statements(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _rows(env)
+        await env.ran("admin", f"SELECT '{HIDDEN}'")
+        shown = "SELECT query, state FROM pg_stat_activity WHERE usename <> current_user"
+        assert await env.query("reader", shown) == "<insufficient privilege>|NULL\nSELECT 1"
+        signal = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'foreshore'"
+        )
+        answer = await env.query("reader", signal)
+        assert answer == "ERROR 42501: must be a superuser to terminate superuser process"
+
+    in_environment(tmp_path, scenario)
+
+
+def test_rights_are_checked_again_where_a_plan_is_known(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _rows(env)
+        await env.ran("admin", "GRANT SELECT ON t TO reader")
+        session = await env.session("reader")
+        queries = ("SELECT a FROM t WHERE id = 1", "SELECT a FROM t", "SELECT count(*) FROM t, u")
+        await env.ran("admin", "GRANT SELECT ON u TO reader", *queries)
+        await env.ran("reader", *queries, "PREPARE p AS SELECT a FROM t WHERE id = $1")
+        prepared = await session.parse("named", queries[0], ())
+        await session.sync()
+        assert session.at_hand.statement("named") is prepared
+        await env.ran("admin", "REVOKE SELECT ON t FROM reader")
+        assert session.at_hand.statement("named") is None
+        for sql in (*queries, "EXECUTE p(1)", "EXPLAIN EXECUTE p(1)"):
+            answer = await env.query("reader", sql)
+            assert answer.startswith("ERROR 42501: permission denied for table t") or (
+                sql.startswith("EXPLAIN EXECUTE") and "ERROR 0A000" in answer
+            ), (sql, answer)
+
+    in_environment(tmp_path, scenario)
