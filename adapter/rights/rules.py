@@ -149,6 +149,10 @@ def _alter_enum(check: Checker, plan: plans.AlterEnum) -> None:
     check.own(check.found("type", plan.name))
 
 
+def _alter_secret(check: Checker, plan: plans.AlterSecret) -> None:
+    check.own(check.found("secret", plan.name))
+
+
 def _rename(check: Checker, plan: plans.Rename) -> None:
     each = check.found(plan.kind, plan.name)
     check.own(each)
@@ -353,6 +357,8 @@ RULES: Mapping[type, Rule] = {
     plans.CreateSchema: _schema,
     plans.CreateTable: _table,
     plans.CreateTableAs: _table_as,
+    plans.CreateSecret: _named,
+    plans.AlterSecret: _alter_secret,
     plans.CreateEnum: _named,
     plans.CreateDomain: _named,
     plans.CreateFunction: _function,
