@@ -284,7 +284,9 @@ class Names:
         if found.type != kind and not (altered and kind == "table" and found.type in _AS_TABLES):
             raise WrongObjectType(
                 f'"{found.name}" is not {with_article(kind)}',
-                hint=f"Use DROP {found.type.upper()} to remove {with_article(found.type)}.",
+                hint=None
+                if altered
+                else f"Use DROP {found.type.upper()} to remove {with_article(found.type)}.",
             )
         return found
 

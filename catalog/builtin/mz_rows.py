@@ -8,6 +8,7 @@ from foreshore.catalog.builtin.definitions import (
     index_definition,
     key_definition,
 )
+from foreshore.catalog.builtin.function_texts import arguments_of, definition_of
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema, Secret
 from foreshore.types import format_type, oid_of
@@ -329,9 +330,14 @@ def definition_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         for kind, text in texts.items():
             yield {"oid": named.oid, "kind": kind, "definition": text, "create_sql": text}
     for item in snapshot.state.all(Item):
-        if item.is_function and item.schema in snapshot.schemas:
-            text = item.create_sql.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
-            yield {"oid": item.oid, "kind": "function", "definition": text, "create_sql": text}
+        function = snapshot.planned[item.id].function if item.is_function else None
+        if function is not None and item.schema in snapshot.schemas:
+            texts = {
+                "function": definition_of(snapshot.name(item.schema), item.name, function),
+                "function arguments": arguments_of(function),
+            }
+            for kind, text in texts.items():
+                yield {"oid": item.oid, "kind": kind, "definition": text, "create_sql": text}
     for item, named, key in snapshot.keys:
         text = key_definition(snapshot, item, key)
         yield {"oid": named.oid, "kind": "index", "definition": text, "create_sql": text}

@@ -16,6 +16,7 @@ from foreshore.catalog.builtin.pg_types import (
     PG_CATALOG_OID,
     enum_rows,
     range_rows,
+    storage_of,
     type_rows,
 )
 from foreshore.catalog.builtin.pg_views import VIEWS, authid, groups, shadow
@@ -166,6 +167,9 @@ def _attribute(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.items:
         if item.type == "index":
             yield from _index_attributes(snapshot, item)
+        elif item.type in ("view", "materialized view"):  # whose columns PostgreSQL lets be NULL
+            for row in _attributes(item.oid, snapshot.desc_of(item.id), item.id, None):
+                yield {**row, "attnotnull": False}
         else:
             attributes = _attributes(
                 item.oid,
@@ -222,7 +226,7 @@ def _attribute_of(oid: int, number: int, name: str, column: ColumnType) -> Row:
         "atttypmod": typmod_of(column.type.element or column.type),
         "attbyval": length in BY_VALUE,
         "attalign": ALIGN.get(length, "i"),
-        "attstorage": "p" if length > 0 else "x",
+        "attstorage": storage_of(column.type.name, length),
         "attnotnull": not column.nullable,
         "attislocal": True,
         "attcollation": DEFAULT_COLLATION if column.type.name in COLLATED else 0,

@@ -21,6 +21,13 @@ ALIGN = {1: "c", 2: "s", 4: "i", 8: "d"}
 _TYPTYPE = dict.fromkeys(BOUNDS, "r") | dict.fromkeys(MULTIRANGES, "m")
 
 
+def storage_of(type: str, length: int) -> str:
+    """Return where PostgreSQL stores values of a type: plain, main or extended."""
+    if length > 0:
+        return "p"
+    return "m" if type in ("numeric", "inet", "cidr") else "x"
+
+
 def type_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the types of the system and of the catalog."""
     yield from _catalog_types(snapshot)
@@ -46,7 +53,7 @@ def type_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "typelem": element,
             "typarray": info.array_oid,
             "typalign": ALIGN.get(info.length, "i"),
-            "typstorage": "p" if info.length > 0 else "x",
+            "typstorage": storage_of(name, info.length),
             "typcollation": DEFAULT_COLLATION if name in COLLATED else 0,
         }
         if info.array_oid:

@@ -52,12 +52,13 @@ def _definitions() -> Iterator[Definition]:
         "pg_get_indexdef",
         "oid int4 bool",
         TEXT,
-        """CASE WHEN $2 = 0 THEN pg_get_indexdef($1) ELSE
-        (SELECT coalesce(a.attname::text, k.on_expression) FROM pg_catalog.pg_class c
-         JOIN mz_catalog.mz_indexes i ON i.oid = c.oid
+        """CASE WHEN $2 = 0 THEN pg_get_indexdef($1) ELSE coalesce(
+        (SELECT k.on_expression FROM mz_catalog.mz_indexes i
          JOIN mz_catalog.mz_index_columns k ON k.index_id = i.id
-         LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = $2
-         WHERE c.oid = $1 AND k.index_position = $2) END""",
+         WHERE i.oid = $1 AND k.index_position = $2),
+        (SELECT quote_ident(a.attname) FROM pg_catalog.pg_attribute a
+         JOIN pg_catalog.pg_index x ON x.indexrelid = a.attrelid
+         WHERE a.attrelid = $1 AND a.attnum = $2)) END""",
     )
     yield ("pg_get_expr", "text oid", TEXT, "$1")
     yield ("pg_get_expr", "text oid bool", TEXT, "$1")
@@ -86,7 +87,7 @@ def _definitions() -> Iterator[Definition]:
         "unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])) WITH ORDINALITY a(type, n)"
     )
     yield (
-        "pg_get_function_arguments pg_get_function_identity_arguments",
+        "_function_arguments",
         "oid",
         TEXT,
         f"""(SELECT coalesce((SELECT string_agg(
@@ -94,6 +95,14 @@ def _definitions() -> Iterator[Definition]:
             || {shown}, ', ' ORDER BY n)
           FROM {all_types} WHERE p.proargmodes IS NULL OR p.proargmodes[n] <> 't'), '')
         FROM pg_proc p WHERE p.oid = $1)""",
+    )
+    yield ("pg_get_function_identity_arguments", "oid", TEXT, "_function_arguments($1)")
+    yield (
+        "pg_get_function_arguments",
+        "oid",
+        TEXT,
+        """coalesce((SELECT d.definition FROM mz_internal.pg_object_definitions d
+            WHERE d.oid = $1 AND d.kind = 'function arguments'), _function_arguments($1))""",
     )
     yield (
         "pg_get_function_result",

@@ -1,0 +1,55 @@
+"""Signatures and definitions of users' functions, as PostgreSQL writes them."""
+
+from foreshore.catalog.builtin.definitions import quoted
+from foreshore.sql_function import FunctionParameter, SqlFunction
+from foreshore.types import SqlType
+
+
+def arguments_of(function: SqlFunction) -> str:
+    """Return the parameters with their defaults, as pg_get_function_arguments does."""
+    shown = [_parameter(each) for each in function.parameters]
+    if function.variadic:
+        shown[-1] = "VARIADIC " + shown[-1]
+    if not function.returns_set:
+        shown += ["OUT " + _named(name, type) for name, type in function.columns]
+    return ", ".join(shown)
+
+
+def _parameter(parameter: FunctionParameter) -> str:
+    default = "" if parameter.default is None else f" DEFAULT {parameter.default}"
+    return _named(parameter.name, parameter.type) + default
+
+
+def _named(name: str, type: SqlType) -> str:
+    return f"{quoted(name)} {type}" if name else str(type)
+
+
+def result_of(function: SqlFunction) -> str:
+    """Return the type of the result, as pg_get_function_result does."""
+    if not function.columns:
+        return f"SETOF {function.result}" if function.returns_set else str(function.result)
+    if not function.returns_set:
+        return "record" if len(function.columns) > 1 else str(function.columns[0][1])
+    return f"TABLE({', '.join(_named(name, type) for name, type in function.columns)})"
+
+
+def definition_of(schema: str, name: str, function: SqlFunction) -> str:
+    """Return the statement that creates the function, as pg_get_functiondef does."""
+    flags = [] if function.volatility == "volatile" else [function.volatility.upper()]
+    flags += ["STRICT"] if function.strict else []
+    if function.is_expression:
+        body = f"RETURN {function.body}"
+    else:
+        tag = "$function$"
+        while tag in function.body:
+            tag = f"$x{tag[1:]}"
+        body = f"AS {tag}{function.body}{tag}"
+    lines = (
+        f"CREATE OR REPLACE FUNCTION {quoted(schema)}.{quoted(name)}({arguments_of(function)})",
+        f" RETURNS {result_of(function)}",
+        " LANGUAGE sql",
+        *([f" {' '.join(flags)}"] if flags else ()),
+        body,
+        "",
+    )
+    return "\n".join(lines)
