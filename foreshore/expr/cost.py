@@ -272,10 +272,10 @@ def is_given(array: Scalar) -> bool:
 
 def _is_cast_of_integers(call: Call) -> bool:
     """Whether `call` is a cast between arrays of integers, which drivers send as they fit."""
+    if call.function != "cast_array(anyarray)":
+        return False
     elements = call.type.element, type_of(call.args[0]).element
-    return call.function == "cast_array(anyarray)" and all(
-        each is not None and each.name in ("int2", "int4", "int8") for each in elements
-    )
+    return all(each is not None and each.name in ("int2", "int4", "int8") for each in elements)
 
 
 def has_growing_call(relation: Relation) -> bool:

@@ -78,6 +78,7 @@ _FAMILIES = (
     "records",
     "json_records",
     "shaped",
+    "keyword_rows",
     "lists",
     "maps",
     "ordered_sets",

@@ -38,6 +38,14 @@ MORE_THAN_ONE_ROW = data_error(
 )
 
 
+# The names of types that no value has.
+_PSEUDO_TYPES = {oid: name for name, oid in OTHER_TYPES.items()} | {
+    OTHER_TYPES["any"]: '"any"',
+    TYPES["array"].oid: "anyarray",
+    TYPES["enum"].oid: "anyenum",
+}
+
+
 def _type_oid(types: Signature, a: pa.Array) -> Outcome:
     return pa.array([oid_of(types.args[0])] * len(a), pa.int64())
 
@@ -53,7 +61,7 @@ def _format_type(types: Signature, oid: pa.Array, modifier: pa.Array) -> Outcome
 def _formatted(oid: int, modifier: int | None) -> str:
     type = type_of_oid(oid)
     if type is None:
-        return "-" if oid == 0 else "???"
+        return "-" if oid == 0 else _PSEUDO_TYPES.get(oid, "???")
     if modifier is None:
         return str(type)
     if modifier < 0:  # there is no modifier

@@ -62,9 +62,9 @@ def resolve_table(
     element = resolved.result.element
     assert element is not None, resolved
     item = Column(len(types), element)
-    first = resolved.arg_types[0]
+    given = [Column(0, type) for type in resolved.arg_types[:1]]
     more = tuple(
-        Call(key, (Column(0, first), item), type or _element_of(first)) for key, type in table.more
+        Call(key, (*given, item), type or _element_of(given[0].type)) for key, type in table.more
     )
     return ResolvedTable(
         resolved.key,
