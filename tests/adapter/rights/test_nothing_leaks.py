@@ -26,6 +26,9 @@ def test_system_relations_show_no_rows_of_others(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         await _rows(env)
         refused = set()
+        for name in ("mz_internal.mz_materialized_view_errors", "mz_catalog.mz_audit_events"):
+            answer = await env.query("reader", f"SELECT * FROM {name}")
+            assert answer.startswith("ERROR 42501: permission denied for table"), answer
         for each in sorted(BUILTINS.values(), key=lambda each: (each.schema, each.name)):
             answer = await env.query("reader", f"SELECT * FROM {each.schema}.{each.name}")
             assert HIDDEN not in answer, (each.name, answer)
