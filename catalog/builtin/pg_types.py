@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from zlib import crc32
 
 from foreshore.catalog.builtin.functions import type_functions
-from foreshore.catalog.builtin.pg_views import SUPERUSER_OID
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
-from foreshore.catalog.builtin.rights import shown
+from foreshore.catalog.builtin.rights import SUPERUSER_OID, shown
 from foreshore.catalog.item import Item
 from foreshore.domain import Domain
 from foreshore.ranges import BOUNDS, MULTIRANGES

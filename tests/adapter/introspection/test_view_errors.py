@@ -14,7 +14,7 @@ from foreshore.adapter.introspection import view_errors
 from foreshore.adapter.transaction.group_commit import GroupCommit, Write
 from foreshore.catalog import state
 from foreshore.catalog.item import Item
-from foreshore.catalog.state import LAG_HISTORY, SYSTEM_TABLES, VIEW_ERRORS
+from foreshore.catalog.state import AUDIT_EVENTS, LAG_HISTORY, SYSTEM_TABLES, VIEW_ERRORS
 from foreshore.compute.controller import error_log, outputs
 from foreshore.compute.controller.outputs import SinkWriter
 from foreshore.errors import DataCorrupted, OutOfDisk
@@ -611,7 +611,7 @@ def test_older_data_directory_gets_error_table(
     async def main() -> None:
         with monkeypatch.context() as patched:
             for module in (state, environment):
-                patched.setattr(module, "SYSTEM_TABLES", (LAG_HISTORY,))
+                patched.setattr(module, "SYSTEM_TABLES", (LAG_HISTORY, AUDIT_EVENTS))
             patched.setattr(view_errors.ViewErrors, "open", nothing)
             patched.setattr(view_errors.ViewErrors, "store", nothing)
             await env.open()
