@@ -34,7 +34,9 @@ class Variables(dict[str, str]):
         }
         self.update(self._defaults)
         self._values: Mapping[str, str] = dict(self._defaults)  # as of the last commit
-        self._set = self._values  # without those that are local to the transaction
+        self._set: Mapping[str, str] = (
+            self._values
+        )  # without those that are local to the transaction
         self._reported: dict[str, str] = {}
         self._reported_version = -1
         self.touched = False

@@ -43,7 +43,7 @@ class Model:
         if direction == "relative" or count == 0:
             return self._to(self.place + (count or 0))
         step = 1 if direction == "forward" else -1
-        found = []
+        found: list[int] = []
         while count is None or len(found) < count:
             self.place = min(max(self.place + step, 0), self.number + 1)
             if not 1 <= self.place <= self.number:

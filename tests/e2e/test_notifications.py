@@ -117,7 +117,7 @@ def test_listening_is_seen_and_ends(sessions: list[Connection]) -> None:
     assert first.execute(channels).fetchall() == second.execute(channels).fetchall() == []
     sender.execute("NOTIFY a")
     nothing(first)
-    (usage,) = sender.execute("SELECT pg_notification_queue_usage()").fetchone() or ()
+    ((usage,),) = sender.execute("SELECT pg_notification_queue_usage()").fetchall()
     assert 0 <= usage < 0.1
 
 

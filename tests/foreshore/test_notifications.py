@@ -15,6 +15,12 @@ from foreshore.notifications import (
     Notify,
 )
 
+
+def never(error: DatabaseError) -> None:
+    """Fail, because no session should end."""
+    pytest.fail(error.message)
+
+
 A, B = Channel("d", "a"), Channel("d", "b")
 
 
@@ -29,7 +35,7 @@ def test_longer_lists_of_one_list_do_not_meet() -> None:
 
 
 def test_listen_and_unlisten_take_effect_in_their_order() -> None:
-    channels, inbox = Channels(), Inbox(1, pytest.fail)
+    channels, inbox = Channels(), Inbox(1, never)
     signals = NO_SIGNALS
     for kind, channel in (("listen", A), ("listen", B), ("unlisten", A), ("listen", A)):
         signals = signals.adding(Listen(kind, channel))  # type: ignore[arg-type]
@@ -52,13 +58,13 @@ def test_transaction_cannot_stage_without_end() -> None:
 
 def test_inbox_that_nobody_empties_ends_its_session_alone() -> None:
     ended: list[DatabaseError] = []
-    channels, slow, quick = Channels(), Inbox(1, ended.append), Inbox(2, pytest.fail)
+    channels, slow, quick = Channels(), Inbox(1, ended.append), Inbox(2, never)
     for inbox in (slow, quick):
         channels.commit(inbox, NO_SIGNALS.adding(Listen("listen", A)))
     number = 0
     while not ended:
         number += 1
-        channels.commit(Inbox(3, pytest.fail), NO_SIGNALS.adding(Notify(A, f"{number:7999}")))
+        channels.commit(Inbox(3, never), NO_SIGNALS.adding(Notify(A, f"{number:7999}")))
         assert [each.payload.strip() for each in quick.take(9)] == [str(number)]
         assert not quick.size
         assert slow.size <= MOST_WAITING or ended
