@@ -226,7 +226,7 @@ class SelectBinder:
         sets = expand(select.group_by, self._group_key, distinct=select.distinct_groups)
         aggregates = self.aggregates
         if select.groups_all:
-            sets = (self._plain_targets(),)
+            sets = [self._plain_targets()]
         elif not (select.group_by or aggregates.cores or aggregates.has_grouping or having):
             return having, others, ons
         self.is_grouped = True

@@ -18,6 +18,7 @@ import sqlglot
 from sqlglot import exp, transforms
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
+from sqlglot.generators.postgres import PostgresGenerator
 
 from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
 from foreshore.sql.parse.parse import Statement, parse
@@ -53,9 +54,9 @@ _TYPES = frozenset(
 class _Output(Postgres):
     """PostgreSQL's syntax with QUALIFY, which needs no rewriting here."""
 
-    class Generator(Postgres.Generator):
+    class Generator(PostgresGenerator):
         TRANSFORMS: ClassVar = {
-            **Postgres.Generator.TRANSFORMS,
+            **PostgresGenerator.TRANSFORMS,
             exp.Select: transforms.preprocess([transforms.eliminate_semi_and_anti_joins]),
         }
 
@@ -115,7 +116,7 @@ def _translated(statement: str, dialect: str) -> str:
 
 
 def _syntax_error(error: SqlglotError, dialect: str) -> SyntaxError_:
-    first = next(iter(getattr(error, "errors", ())), {})
+    first: dict[str, Any] = next(iter(getattr(error, "errors", ())), {})
     near = first.get("highlight")
     where = f'at or near "{near}"' if near else "at end of input"
     return SyntaxError_(f"syntax error {where}", detail=f"The statement was read as {dialect}'s.")
