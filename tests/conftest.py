@@ -117,4 +117,5 @@ def spark_server(server: Server) -> Server:
     java()
     with server.connect() as connection:
         connection.execute("CREATE CLUSTER spark (SIZE = 'spark', TICK INTERVAL = '100ms')")
+        connection.execute("GRANT USAGE, CREATE ON CLUSTER spark TO PUBLIC")
     return server

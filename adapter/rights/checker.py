@@ -57,8 +57,7 @@ class Checker:
             case None:
                 return
             case Role():
-                if not self.role.create_role:
-                    raise InsufficientPrivilege(f"must be owner of role {each.name}")
+                raise must_own(each)
             case _:
                 if not owns(self.state, self.role, each.owner):
                     raise must_own(each, kind)
