@@ -67,7 +67,8 @@ def _oids_of_names() -> Iterator[Definition]:
         OID,
         """(SELECT CASE WHEN $2 THEN t.typarray ELSE t.oid END FROM pg_catalog.pg_type t
         JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
-        WHERE (t.typtype IN ('d', 'e', 'c') OR t.typcategory IN ('l', 'm'))
+        WHERE (t.typtype IN ('d', 'e', 'c') OR t.typcategory IN ('l', 'm')
+               OR n.nspname = 'pg_catalog')
           AND t.typname = $1[cardinality($1)]
           AND CASE WHEN cardinality($1) = 1 THEN n.nspname = ANY (current_schemas(true))
                    ELSE n.nspname = _schema_part($1) END
