@@ -12,7 +12,7 @@ PROFILE ?= full
 # Else each of the many processes that the tests start would compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run serve test test-full test-slow types lint check bench clean
+.PHONY: setup run serve test test-full test-slow clients types lint check bench clean
 
 setup: $(STAMP)
 
@@ -46,6 +46,10 @@ test-full: setup
 
 test-slow: setup
 	$(BIN)/pytest -m slow $(TEST_FLAGS)
+
+# The clients that `make test-slow` tries and that are no dependencies: into build/clients.
+clients: setup
+	tests/clients/install.sh build/clients
 
 types: setup
 	@rm -rf build/types && mkdir -p build/types/foreshore

@@ -149,10 +149,9 @@ OTHERS = (
         "Jdbc.java",
         binaries=("java",),
         jars=("postgresql.jar", "HikariCP.jar", "slf4j-api.jar"),
-        fails={"meta_data": "pg_get_keywords"},
     ),
     Client("libpq.go", binaries=("go",)),
     Client("perl.pl", binaries=("perl",)),
     Client("php.php", binaries=("php",)),
-    Client("ruby.rb", binaries=("ruby",), fails={"types_of_users": "no encoder for inet"}),
+    Client("ruby.rb", binaries=("ruby",)),
 )
