@@ -59,11 +59,12 @@ def _altered(old: State, new: State, before: Object, after: Object) -> Iterator[
     named, type = _named(new, after), _type(after)
     if before.name != after.name:
         yield Event("rename", type, {**named, "old_name": before.name})
-    if isinstance(before, Role) or isinstance(after, Role):
-        assert isinstance(before, Role), before
+    if isinstance(before, Role):
         assert isinstance(after, Role), after
         yield from _memberships(new, before, after)
-    elif before.owner != after.owner:  # whom the rights follow
+        return
+    assert not isinstance(after, Role), after
+    if before.owner != after.owner:  # whom the rights follow
         owners = {"old_owner": _role(old, before.owner), "new_owner": _role(new, after.owner)}
         yield Event("owner", type, {**named, **owners})
     else:

@@ -192,7 +192,7 @@ class TlsLayer(asyncio.Protocol):
         """Return what client and server have agreed on."""
         cipher, _, bits = self._object.cipher() or ("", "", 0)
         certificate = self.client_certificate()
-        names = (None, None)
+        names: tuple[str | None, str | None] = (None, None)
         if certificate is not None:
             names = (certificate.subject.rfc4514_string(), certificate.issuer.rfc4514_string())
         return Encryption(self._object.version() or "", cipher, bits, *names)

@@ -207,7 +207,11 @@ def _count_violations(context: StatementContext, view: Item, sql: str) -> None:
     plan = plan_statement(syntax, context.planner.reader())
     assert isinstance(plan, CreateMaterializedView), plan
     is_taken(context, plan.name, if_not_exists=False)
-    fields = {"cluster": view.cluster, "since": view.since, "part_of": view.id}
+    fields: dict[str, Any] = {
+        "cluster": view.cluster,
+        "since": view.since,
+        "part_of": view.id,
+    }
     schema = schema_of(context, plan.name)
     add_item(context, plan, schema, plan.name.item, (*plan.depends_on, view.id), **fields)
 

@@ -59,12 +59,6 @@ def _plan(call: Call) -> tuple[ScalarFunction, Signature]:
     return scalar_function(call.function), signature(call)
 
 
-@lru_cache(65_536)
-def _is_constant(scalar: Scalar) -> bool:
-    """Whether all parts of a scalar are literals, or calls of them."""
-    return isinstance(scalar, Literal | Call) and all(map(_is_constant, operands_of(scalar)))
-
-
 class Columns(Protocol):
     """The columns that an evaluation needs."""
 
@@ -248,6 +242,7 @@ def is_constant(scalar: Scalar) -> bool:
     return _is_constant(scalar) and is_light(scalar)
 
 
+@lru_cache(65_536)
 def _is_constant(scalar: Scalar) -> bool:
     match scalar:
         case Literal():

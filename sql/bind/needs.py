@@ -74,7 +74,7 @@ class Needs:
 
     def add(
         self,
-        object: GlobalId,
+        object: GlobalId | str,
         privilege: Privilege,
         columns: Iterable[str] = (),
         *,

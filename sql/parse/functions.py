@@ -12,7 +12,7 @@ from foreshore.errors import (
 )
 from foreshore.sql import ast
 from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
-from foreshore.sql.parse.query import QueryParser
+from foreshore.sql.parse.roles import RoleParser
 
 T = TypeVar("T")
 _AFTER_TYPE = frozenset((",", ")", "=", "default", ":="))
@@ -44,7 +44,7 @@ class _Options:
     is_expression: bool = False
 
 
-class FunctionParser(QueryParser):
+class FunctionParser(RoleParser):
     """Parse statements about functions."""
 
     def _create_function(self, or_replace: bool) -> ast.StatementSyntax:

@@ -5,7 +5,6 @@ from foreshore.role_options import RoleName
 from foreshore.sql import ast
 from foreshore.sql.parse.functions import FunctionParser
 from foreshore.sql.parse.lexer import QUOTED, WORD
-from foreshore.sql.parse.roles import RoleParser
 
 PRIVILEGES = frozenset(
     "select insert update delete truncate references trigger usage create connect temporary temp"
@@ -44,7 +43,7 @@ _IN_SCHEMAS = ("tables", "sequences", "functions", "procedures", "routines")
 _UNSUPPORTED = ("language", "tablespace", "large", "foreign", "parameter")
 
 
-class GrantParser(RoleParser, FunctionParser):
+class GrantParser(FunctionParser):
     """Parse statements about rights."""
 
     def grant_or_revoke(self) -> ast.StatementSyntax:

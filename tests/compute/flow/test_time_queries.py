@@ -4,9 +4,11 @@ Each query is planned from its text, evaluated by the model, and maintained thro
 a few lines of Python say what its answer is.
 """
 
+import operator as operators
 from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -148,10 +150,12 @@ def test_windows_of_time_are_what_they_say(
 
 def nearest(operator: str, *, outer: bool) -> Rule:
     """Return the rule of an ASOF join of `t` and `q` by their keys and `t.ts operator q.ts`."""
-    fits = {
-        ">=": lambda a, b: a >= b, ">": lambda a, b: a > b,
-        "<=": lambda a, b: a <= b, "<": lambda a, b: a < b,
-    }[operator]  # fmt: skip
+    fits: Callable[[Any, Any], bool] = {
+        ">=": operators.ge,
+        ">": operators.gt,
+        "<=": operators.le,
+        "<": operators.lt,
+    }[operator]
     is_next = operator[0] == "<"
 
     def rule(rows: Rows, others: Rows) -> Rows:
