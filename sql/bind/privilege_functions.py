@@ -156,8 +156,8 @@ def _privilege(kind: str, role: tuple[str | None, str], found: tuple[str, str]) 
             f"CASE WHEN {oid} < {FIRST_USER_OID} AND NOT _is_superuser({role_oid})"
             f" THEN _gives('{_OF_PUBLIC[kind]}', '', _asked_here) ELSE {permitted} END"
         )
-    # The privileges are checked even if there is no such object.
-    body = f"CASE WHEN _asked_here IS NOT NULL AND {oid} IS NOT NULL THEN {permitted} END"
+    # The privileges are read, which may fail, even if there is no such object; none is `-`.
+    body = f"CASE WHEN _asked_here = '-' THEN NULL WHEN {oid} IS NOT NULL THEN {permitted} END"
     return f"has_{kind}_privilege", " ".join(types), BOOL, _checked(kind, len(types), body)
 
 
@@ -188,7 +188,7 @@ def _column_privileges() -> Iterator[Definition]:
                 types = [*((type,) if type else ()), table_type, column_type, "text"]
                 column = f"{find}({table}, ${first + 1})"
                 body = (
-                    f"CASE WHEN _asked_here IS NOT NULL AND {column} IS NOT NULL"
+                    f"CASE WHEN _asked_here = '-' THEN NULL WHEN {column} IS NOT NULL"
                     f" THEN _permits_column({role_oid}, {table}, _asked_here, {column}) END"
                 )
                 yield (
@@ -205,7 +205,8 @@ def _memberships() -> Iterator[Definition]:
         given = (type,) if type else ()
         at = len(given) + 1
         for other_type, other in (("name", f"_role_named(${at})"), ("oid", f"${at}")):
-            body = f"""_asked_here IS NOT NULL AND (_is_superuser({role_oid}) OR EXISTS (
+            body = f"""_asked_here <> '-' AND (_is_superuser({role_oid})
+                OR {role_oid} = {other} AND _gives('MU', '', _asked_here) OR EXISTS (
                 SELECT 1 FROM mz_internal.mz_role_rights r
                 WHERE r.role = {role_oid} AND r.has = {other}
                   AND _gives(r.kind, '', _asked_here)))"""
