@@ -312,6 +312,7 @@ def visibility_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for builtin in snapshot.builtins:
         add(builtin.name, builtin.schema, builtin.oid)
     unlisted = {builtin.oid for builtin in snapshot.builtins if builtin.schema == "mz_catalog"}
+    unlisted |= {item.oid for item in snapshot.items if snapshot.name(item.schema) == "mz_catalog"}
     for found in named.values():
         first = min(found)
         for place, oid in found:

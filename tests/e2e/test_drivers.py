@@ -89,6 +89,8 @@ def test_sqlalchemy_reflects_and_queries(server: Server) -> None:
         assert [tuple(row) for row in rows] == [(2, None, None), (1, decimal.Decimal("2.50"), "x")]
     inspector = sa.inspect(engine)
     assert "by_sqlalchemy" in inspector.get_table_names()
+    listed = inspector.get_table_names() + inspector.get_view_names()
+    assert not [name for name in listed if name.startswith("mz_")]
     described = {column["name"]: column for column in inspector.get_columns("by_sqlalchemy")}
     assert isinstance(described["n"]["type"], sa.Numeric)
     assert described["i"]["nullable"] is False
