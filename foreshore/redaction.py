@@ -1,4 +1,4 @@
-"""Hide passwords and secrets in the texts of statements before they are shown or logged.
+"""Hide passwords and secrets in the texts of statements before they are shown.
 
     ALTER ROLE reader PASSWORD 'abc'    becomes    ALTER ROLE reader PASSWORD '...'
 
@@ -9,29 +9,28 @@ a secret gets a value, which may be any expression, all from the next constant o
 import re
 
 HIDDEN = "'...'"
+MOST_SHOWN = 1024  # characters, as by default of track_activity_query_size
 
-_BETWEEN = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
+# The quantifiers are possessive: a text of a client must not make the search try again and again.
+_BETWEEN = r"(?:\s|--[^\n]*+(?:\n|\Z)|(?>/\*.*?\*/))*+"
 _STRING = r"""(?:
-    [eE]'(?:[^'\\]|\\.|'')*(?:'|\Z)
-  | (?:[uU]&|[nNbB])?'(?:[^']|'')*(?:'|\Z)
-  | \$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)
+    [eE]'(?:[^'\\]++|\\.|'')*+(?:'|\Z)
+  | (?:[uU]&|[nNbB])?'(?:[^']++|'')*+(?:'|\Z)
+  | \$(?P<tag>\w*+)\$.*?(?:\$(?P=tag)\$|\Z)
 )"""
 _PASSWORD = re.compile(
-    rf"(?P<word>\bpassword\b{_BETWEEN}=?{_BETWEEN}){_STRING}(?:\s*\n\s*'(?:[^']|'')*(?:'|\Z))*",
+    rf"(?P<word>\bpassword\b{_BETWEEN}=?+{_BETWEEN}){_STRING}(?:\s*+'(?:[^']++|'')*+(?:'|\Z))*+",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-_SECRET = re.compile(r"SCRAM-SHA-256\$\d+:[\w+/=]+\$[\w+/=]+:[\w+/=]+|\bmd5[0-9a-f]{32}\b")
-
-
-_OF_SECRET = re.compile(
-    rf"\b(?:create|alter){_BETWEEN}\bsecret\b.*?(?P<value>(?:\b[a-z]&?)?'|\$\w*\$)",
-    re.IGNORECASE | re.DOTALL,
-)
+_SECRET = re.compile(r"SCRAM-SHA-256\$\d++:[\w+/=]++\$[\w+/=]++:[\w+/=]++|\bmd5[0-9a-f]{32}\b")
+_OF_SECRET = re.compile(rf"\b(?:create|alter){_BETWEEN}\bsecret\b", re.IGNORECASE | re.DOTALL)
+_VALUE = re.compile(r"(?:\b[a-z]&?)?'|\$\w*+\$", re.IGNORECASE)
 
 
 def redacted(text: str) -> str:
-    """Return the text of statements without passwords and their verifiers."""
+    """Return the beginning of the text of statements, without passwords and their verifiers."""
+    text = text[:MOST_SHOWN]
     text = _PASSWORD.sub(lambda found: found["word"] + HIDDEN, text)
-    if (found := _OF_SECRET.search(text)) is not None:
-        text = text[: found.start("value")] + HIDDEN
+    if (found := _OF_SECRET.search(text)) and (value := _VALUE.search(text, found.end())):
+        text = text[: value.start()] + HIDDEN
     return _SECRET.sub("...", text)

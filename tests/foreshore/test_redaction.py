@@ -1,8 +1,10 @@
 """Passwords are in no text that is shown."""
 
+import time
+
 import pytest
 
-from foreshore.redaction import redacted
+from foreshore.redaction import MOST_SHOWN, redacted
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,26 @@ from foreshore.redaction import redacted
 )
 def test_password_is_hidden(text: str, shown: str) -> None:
     assert redacted(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("head", "again"),
+    [
+        ("password ", "/**/"),
+        ("password ", " "),
+        ("", "password /*"),
+        ("", "password --"),
+        ("", "create /*"),
+        ("", "create secret "),
+    ],
+)
+def test_hostile_text_is_searched_in_milliseconds(head: str, again: str) -> None:
+    began = time.process_time()
+    shown = redacted(head + again * 100_000 + "x")
+    assert time.process_time() - began < 0.1
+    assert len(shown) <= MOST_SHOWN
+
+
+def test_password_that_is_cut_off_is_hidden() -> None:
+    text = f"ALTER ROLE {'a' * (MOST_SHOWN - 25)} PASSWORD 'secret and more'"
+    assert redacted(text).endswith("PASSWORD '...'")
