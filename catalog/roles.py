@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from foreshore.catalog.item import Membership, Role
+from foreshore.catalog.item import Item, Membership, Object, Role
 from foreshore.catalog.rights import is_member
 from foreshore.catalog.state import State, with_objects
 from foreshore.catalog.transaction import Transaction
@@ -16,6 +16,7 @@ from foreshore.errors import (
     InvalidName,
     UndefinedObject,
 )
+from foreshore.privileges import PUBLIC
 
 Warn = Callable[[str, str], None]  # takes a message and a severity
 
@@ -179,3 +180,30 @@ def forget_role(change: Transaction, role: Role) -> None:
         if len(left) != len(each.member_of) and each.id != role.id:
             changes[each.id] = msgspec.structs.replace(each, member_of=left)
     change.state = with_objects(change.state, changes)
+
+
+def check_roles_exist(old: State, new: State) -> None:
+    """Raise UndefinedObject if an object that differs between two states names a dropped role.
+
+    The role of a session may be dropped while it is open, and while it creates objects that lock
+    nothing, such as temporary tables.
+    """
+    for id, each in new.objects.items():
+        if each is not old.get(id):
+            for role in _roles_named(each):
+                if role not in new.objects:
+                    raise UndefinedObject(
+                        f"role {role[1:]} was concurrently dropped",
+                        detail=f"{each.kind} {each.name} would be the role's or depend on it.",
+                    )
+
+
+def _roles_named(each: Object) -> set[str]:
+    """Return the ids of the roles that own an object or have rights on it."""
+    if isinstance(each, Role):
+        return {membership.role for membership in each.member_of}
+    grants = [*(getattr(each, "grants", None) or ())]
+    if isinstance(each, Item) and each.column_grants:
+        grants += [grant for some in each.column_grants.values() for grant in some]
+    named = {role for grant in grants for role in (grant.grantee, grant.grantor)}
+    return (named | {each.owner}) - {PUBLIC}

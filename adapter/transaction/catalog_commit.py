@@ -19,6 +19,7 @@ from foreshore.catalog.audit import audit_rows
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.rebase import rebased
+from foreshore.catalog.roles import check_roles_exist
 from foreshore.catalog.sequence_numbers import Generation, generation_of
 from foreshore.catalog.state import AUDIT_EVENTS, State, name_key
 from foreshore.catalog.table_changes import moved_views
@@ -112,6 +113,7 @@ class CatalogCommits:
         coordinator = self._coordinator
         async with self.lock:
             change = replace(change, transaction=rebased(change.transaction, coordinator.state))
+            check_roles_exist(coordinator.state, change.transaction.state)
             change.transaction.state.check()  # what is durable is shown, and read at every start
             made = _Difference(coordinator, change)
             time = await self._write(write, change, made)

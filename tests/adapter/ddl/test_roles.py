@@ -85,3 +85,17 @@ async def test_replaced_view_keeps_rights_and_owner(env: TestEnvironment) -> Non
         )
         == "t|f\nSELECT 1"
     )
+
+
+async def test_session_of_dropped_role_creates_nothing(env: TestEnvironment) -> None:
+    await env.ran("a", "CREATE ROLE gone LOGIN", "GRANT CREATE ON SCHEMA public TO PUBLIC")
+    begun = await env.environment.connect(Startup("gone", "foreshore", {}))
+    env.sessions["gone"] = begun
+    await env.ran("gone", "BEGIN", "CREATE TEMP TABLE first (x int)")
+    await env.ran("a", "DROP ROLE gone")
+    refused = "was concurrently dropped"
+    assert refused in await env.query("gone", "COMMIT")
+    assert refused in await env.query("gone", "CREATE TABLE second (x int)")
+    assert refused in await env.query("gone", "CREATE TEMP TABLE third (x int)")
+    await env.ran("a", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    assert "SELECT 0" in await env.query("a", "SELECT * FROM pg_tables WHERE tableowner = 'gone'")
