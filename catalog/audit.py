@@ -62,9 +62,9 @@ def _altered(old: State, new: State, before: Object, after: Object) -> Iterator[
     if isinstance(before, Role):
         assert isinstance(after, Role), after
         yield from _memberships(new, before, after)
-        return
-    assert not isinstance(after, Role), after
-    if before.owner != after.owner:  # whom the rights follow
+    elif isinstance(after, Role):
+        raise AssertionError(f"{before} became {after}")
+    elif before.owner != after.owner:  # whom the rights follow
         owners = {"old_owner": _role(old, before.owner), "new_owner": _role(new, after.owner)}
         yield Event("owner", type, {**named, **owners})
     else:
