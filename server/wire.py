@@ -125,8 +125,10 @@ class Wire(asyncio.Protocol):
                 raise ssl.SSLError("the handshake is too long")
             try:
                 complete = await blocking.run(None, layer.step)
-            finally:
-                layer.send()
+            except ssl.SSLError:
+                layer.send()  # the alert
+                raise
+            layer.send()  # not if this is cancelled: the thread works at the layer then
         layer.feed(self.reader.take())
         socket.set_protocol(layer)
         self._transport = self.tls = layer

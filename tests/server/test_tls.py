@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,8 @@ import psycopg
 import pytest
 
 from foreshore.errors import ConfigurationFileError
-from foreshore.server.tls import Tls, TlsFiles
+from foreshore.server.tls import Tls, TlsFiles, TlsLayer
+from foreshore.server.wire import Wire
 from foreshore.types import INT4, TEXT
 from tests.server.certificates import Authority, Issued
 from tests.server.fake import desc_of
@@ -209,6 +211,44 @@ def test_plain_text_in_place_of_handshake_ends_connection(secured: Served) -> No
             left += data
     assert b"R\0\0\0\x08" not in left
     assert not secured.client.startups
+
+
+def test_disconnect_in_handshake_leaves_its_layer_to_the_thread(
+    secured: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, send = TlsLayer.step, TlsLayer.send
+    begun, ended, closed = threading.Event(), threading.Event(), threading.Event()
+    together: list[TlsLayer] = []
+
+    def slow(layer: TlsLayer) -> bool:
+        begun.set()
+        closed.wait(10)
+        try:
+            return step(layer)
+        finally:
+            ended.set()
+
+    def watched(layer: TlsLayer) -> None:
+        if not ended.is_set():
+            together.append(layer)
+        send(layer)
+
+    def finished(wire: Wire, last: bytes = b"") -> None:
+        close(wire, last)
+        closed.set()
+
+    close = Wire.close
+    monkeypatch.setattr(TlsLayer, "step", slow)
+    monkeypatch.setattr(TlsLayer, "send", watched)
+    monkeypatch.setattr(Wire, "close", finished)
+    with socket.create_connection(("127.0.0.1", secured.port)) as client:
+        client.sendall(b"\x00\x00\x00\x08\x04\xd2\x16\x2f")
+        assert client.recv(1) == b"S"
+        client.sendall(b"\x16\x03\x01\x00\x05hello")
+        assert begun.wait(10)
+    assert closed.wait(10)
+    assert ended.wait(10)
+    assert not together
 
 
 def test_reload_serves_new_certificate_to_new_connections(
