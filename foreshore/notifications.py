@@ -25,9 +25,9 @@ from foreshore.errors import (
 
 LONGEST_CHANNEL = 63  # bytes of a name
 LONGEST_PAYLOAD = 7999  # bytes
-MOST_SIGNALS = 64 * 1024 * 1024  # bytes that a transaction may hold back
+MOST_SIGNALS = 16 * 1024 * 1024  # bytes that a transaction may hold back: an inbox's worth
 MOST_WAITING = 16 * 1024 * 1024  # bytes in an inbox
-_OVERHEAD = 64  # bytes of a notification beside its texts
+_OVERHEAD = 256  # bytes of a notification beside its texts
 
 
 class Channel(NamedTuple):
@@ -180,33 +180,39 @@ class Channels:
 
         Each inbox gets its notifications together.
         """
-        sent: dict[Channel, list[Notification]] = {}
         order: list[tuple[Channel, Notification]] = []
         for signal in signals:
-            match signal:
-                case Listen("listen", Channel() as channel):
-                    self._listeners.setdefault(channel, {})[inbox.pid] = inbox
-                    inbox.channels[channel] = None
-                case Listen(channel=Channel() as channel):
-                    self._remove(inbox, channel)
-                case Listen():
-                    self.forget(inbox)
-                case Notify(channel, payload):
-                    each = Notification(inbox.pid, channel.name, payload)
-                    sent.setdefault(channel, []).append(each)
-                    order.append((channel, each))
-        if len(sent) == 1:
-            ((channel, all_of_it),) = sent.items()
-            size = sum(map(_bytes, all_of_it))
-            for listener in list(self._listeners.get(channel, {}).values()):
-                listener.add(all_of_it, size)
-            return
+            if isinstance(signal, Notify):
+                each = Notification(inbox.pid, signal.channel.name, signal.payload)
+                order.append((signal.channel, each))
+            else:
+                self._listen(inbox, signal)
+        self._send(order)
+
+    def _listen(self, inbox: Inbox, signal: Listen) -> None:
+        """Run LISTEN or UNLISTEN."""
+        channel = signal.channel
+        if channel is None:
+            self.forget(inbox)
+        elif signal.kind == "listen":
+            self._listeners.setdefault(channel, {})[inbox.pid] = inbox
+            inbox.channels[channel] = None
+        else:
+            self._remove(inbox, channel)
+
+    def _send(self, order: Sequence[tuple[Channel, Notification]]) -> None:
+        """Give notifications to all listeners; those of the same channels share the work."""
+        sent = {channel for channel, _ in order}
         listeners = {
             pid: each for channel in sent for pid, each in self._listeners.get(channel, {}).items()
         }
+        made: dict[frozenset[Channel], tuple[list[Notification], int]] = {}
         for listener in listeners.values():
-            found = [each for channel, each in order if channel in listener.channels]
-            listener.add(found, sum(map(_bytes, found)))
+            among = frozenset(sent.intersection(listener.channels))
+            if among not in made:
+                found = [each for channel, each in order if channel in among]
+                made[among] = found, sum(map(_bytes, found))
+            listener.add(*made[among])
 
     def forget(self, inbox: Inbox) -> None:
         """Let a session listen on no channel."""

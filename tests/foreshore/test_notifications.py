@@ -1,5 +1,7 @@
 """The parts of notifications: staged signals, and inboxes of bounded size."""
 
+import time
+
 import pytest
 
 from foreshore import notifications
@@ -49,9 +51,9 @@ def test_listen_and_unlisten_take_effect_in_their_order() -> None:
 
 def test_transaction_cannot_stage_without_end() -> None:
     signals = NO_SIGNALS
-    for number in range(MOST_SIGNALS // (7936 + 64)):
-        signals = signals.adding(notifications.notify("d", "a", f"{number:7936}"))
-    full = notifications.notify("d", "a", "x" * 7936)
+    for number in range(MOST_SIGNALS // (7744 + 256)):
+        signals = signals.adding(notifications.notify("d", "a", f"{number:7744}"))
+    full = notifications.notify("d", "a", "x" * 7744)
     with pytest.raises(TooManyNotifications):
         signals.adding(full).adding(full._replace(payload="y"))
 
@@ -72,3 +74,17 @@ def test_inbox_that_nobody_empties_ends_its_session_alone() -> None:
     assert len(ended) == 1
     assert not slow
     assert 0.9 * MOST_WAITING < number * 7999 < 1.1 * MOST_WAITING
+
+
+def test_many_short_notifications_for_many_listeners_take_little_time() -> None:
+    channels, listeners = Channels(), [Inbox(pid, never) for pid in range(2, 502)]
+    for inbox in listeners:
+        both = NO_SIGNALS.adding(Listen("listen", A)).adding(Listen("listen", B))
+        channels.commit(inbox, both)
+    signals = NO_SIGNALS
+    for number in range(2000):
+        signals = signals.adding(Notify(A if number % 2 else B, str(number)))
+    began = time.process_time()
+    channels.commit(Inbox(1, never), signals)
+    assert time.process_time() - began < 0.1
+    assert all(len(inbox) == 2000 for inbox in listeners)
