@@ -1,6 +1,8 @@
-"""Rows of pg_depend, and of pg_attrdef, whose objects only pg_depend refers to.
+"""Rows of pg_depend, and of pg_attrdef and pg_rewrite, whose objects only pg_depend refers to.
 
-pg_dump orders a dump by these: a view after what it reads, a default after its sequence.
+pg_dump orders a dump by these: a view after what it reads, a default after its sequence. dbt
+learns from them which views go when it drops a relation with CASCADE. As in PostgreSQL, not the
+view but its rule depends on what the view reads; the rule is a part of the view.
 """
 
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from foreshore.catalog.builtin.foreign_keys import depend_rows
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.item import Item
 
-_CLASS_OID, _ATTRDEF_OID = 1259, 2604
+_CLASS_OID, _ATTRDEF_OID, _REWRITE_OID = 1259, 2604, 2618
 _VIEWS = ("view", "materialized view")
 
 
@@ -22,16 +24,30 @@ def attrdef(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 text = snapshot.default_of(item.id, i)
                 if text is not None:
                     yield {
-                        "oid": _default_oid(item, i),
+                        "oid": _part_oid(item, i),
                         "adrelid": item.oid,
                         "adnum": i + 1,
                         "adbin": text,
                     }
 
 
-def _default_oid(table: Item, position: int) -> int:
-    """Return the oid of a column's default, which is used for nothing else, as in PostgreSQL."""
-    return 1_000_000_000 + table.oid * 2_000 + position
+def rewrite(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    """Yield the rules of views: each has one, which is its query."""
+    for item in snapshot.items:
+        if item.type in _VIEWS:
+            yield {
+                "oid": _part_oid(item, 0),
+                "rulename": "_RETURN",
+                "ev_class": item.oid,
+                "ev_type": "1",
+                "ev_enabled": "O",
+                "is_instead": True,
+            }
+
+
+def _part_oid(item: Item, position: int) -> int:
+    """Return the oid of a column's default or of a view's rule, which nothing else has."""
+    return 1_000_000_000 + item.oid * 2_000 + position
 
 
 def depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -49,15 +65,17 @@ def depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "refobjsubid": snapshot.desc_of(owner.table).names.index(owner.column) + 1,
                 "deptype": "i" if owner.identity else "a",
             }
+        if item.type in _VIEWS:
+            yield {**_uses(_REWRITE_OID, _part_oid(item, 0), item), "deptype": "i"}
         for need in item.depends_on:
             used = snapshot.state.get(need)
             if not isinstance(used, Item):
                 continue
             if item.type in _VIEWS and not (used.is_type or used.is_function):
-                yield _uses(_CLASS_OID, item.oid, used)
+                yield _uses(_REWRITE_OID, _part_oid(item, 0), used)
             elif item.type == "table" and used.type == "sequence":
                 for place in _defaults_with(snapshot, item, used):
-                    yield _uses(_ATTRDEF_OID, _default_oid(item, place), used)
+                    yield _uses(_ATTRDEF_OID, _part_oid(item, place), used)
 
 
 def _uses(classid: int, oid: int, used: Item) -> Row:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin import foreign_keys
 from foreshore.catalog.builtin.columns import PG_CATALOG
-from foreshore.catalog.builtin.dependencies import attrdef, depend
+from foreshore.catalog.builtin.dependencies import attrdef, depend, rewrite
 from foreshore.catalog.builtin.extension import extensions
 from foreshore.catalog.builtin.granted import default_acl, role_settings
 from foreshore.catalog.builtin.operators import operator_class_of, operator_relations
@@ -69,6 +69,7 @@ def relations() -> Iterator[Declaration]:
         "pg_range": range_rows,
         "pg_enum": enum_rows,
         "pg_depend": depend,
+        "pg_rewrite": rewrite,
         "pg_extension": extensions,
         "pg_sequence": _sequence,
         "pg_locks": _locks,
