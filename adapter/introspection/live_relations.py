@@ -23,6 +23,7 @@ from foreshore.refresh import NEVER
 from foreshore.settings import VARIABLES
 from foreshore.sql.rewrite.definition_parts import expectations_of, is_assertion, query_text
 from foreshore.storage.controller import ReadCapability
+from foreshore.types import oid_of
 from foreshore.update import EMPTY, Timestamp
 from foreshore.zone_rows import zones_in
 
@@ -285,6 +286,21 @@ def _cursors(context: StatementContext) -> Iterator[Row]:
             }
 
 
+def _prepared(context: StatementContext) -> Iterator[Row]:
+    """Yield the session's own prepared statements that have a name."""
+    for name, prepared in context.sessions[context.pid].statements.items():
+        if prepared.origin is not None:
+            yield {
+                "name": name,
+                "statement": redacted(prepared.origin.text),
+                "prepare_time": prepared.origin.at,
+                "parameter_types": [oid_of(type) for type in prepared.parameters],
+                "from_sql": prepared.origin.from_sql,
+                "generic_plans": 0,
+                "custom_plans": 0,
+            }
+
+
 LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_settings": _settings,
     "pg_hba_file_rules": _connection_rules,
@@ -293,6 +309,7 @@ LIVE: Mapping[str, Callable[[StatementContext], Iterable[Row]]] = {
     "pg_locks": _advisory_locks,
     "pg_timezone_names": _zones,
     "pg_cursors": _cursors,
+    "pg_prepared_statements": _prepared,
     "mz_storage_sizes": _storage_sizes,
     "mz_expectations": _expectations,
     "mz_assertions": _assertions,

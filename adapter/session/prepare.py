@@ -7,7 +7,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.read.bind import value_of
 from foreshore.adapter.read.result import Outcome
 from foreshore.adapter.session.context import StatementContext
-from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.session.prepared import Origin, Prepared
 from foreshore.errors import (
     DatatypeMismatch,
     DuplicatePreparedStatement,
@@ -53,7 +53,7 @@ class Statements(dict[str, Prepared]):
         known = session.planner.known(sql, parameter_oids)
         if known is not None:
             known.name, known.batch = name, self.batch
-            self[name] = known
+            self.keep(known, sql)
         return known
 
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
@@ -70,8 +70,15 @@ class Statements(dict[str, Prepared]):
             session.transactions.check_may_parse(syntaxes[0].text)
             await session.planner.ready(prepared)
             session.planner.remember(prepared, sql, parameter_oids)
-        self[name] = prepared
+        self.keep(prepared, sql)
         return prepared
+
+    def keep(self, prepared: Prepared, sql: str, *, from_sql: bool = False) -> None:
+        """Keep a statement by its name, with the text that prepared it."""
+        if prepared.name:
+            now = self._session.coordinator.clock.now() * 1000
+            prepared.origin = Origin(sql, now, from_sql)
+        self[prepared.name] = prepared
 
     def named(self, name: str) -> Prepared:
         """Return a statement; raises InvalidSqlStatementName."""
@@ -97,7 +104,8 @@ async def prepare(session: "Session", context: StatementContext, plan: Prepare) 
     prepared = Prepared(plan.name, syntaxes[0], plan.parameters)
     await session.planner.ready(prepared)
     prepared.batch = -1  # its columns are known from here on
-    session.statements[plan.name] = prepared
+    whole = context.prepared.syntax
+    session.statements.keep(prepared, plan.sql if whole is None else whole.whole, from_sql=True)
     return Completed("PREPARE")
 
 

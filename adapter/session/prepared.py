@@ -45,6 +45,14 @@ class Basis:
     own: frozenset[GlobalId] | None = None
 
 
+class Origin(Struct, frozen=True):
+    """How a statement with a name was prepared, as pg_prepared_statements shows it."""
+
+    text: str
+    at: int  # microseconds since 1970
+    from_sql: bool  # by PREPARE
+
+
 class Prepared(Struct, eq=False):
     """A prepared statement; without `syntax` it is empty.
 
@@ -83,6 +91,7 @@ class Prepared(Struct, eq=False):
     parts: "tuple[tuple[GlobalId, Prepared], ...]" = ()
     planning_seconds: float = 0.0  # of CPU of the thread
     within: GlobalId | None = None  # of such a SELECT: which one of its text it is
+    origin: Origin | None = None  # of one that is kept by its name
 
     @property
     def is_empty(self) -> bool:
@@ -136,7 +145,12 @@ class PlanCache:
         if not prepared.depends_on_zone:
             key = replace(key, time_zone=None)
         self._plans[key] = replace(
-            prepared, name="", batch=None, found_valid=(None, -1), found_allowed=(None, -1)
+            prepared,
+            name="",
+            batch=None,
+            origin=None,
+            found_valid=(None, -1),
+            found_allowed=(None, -1),
         )
         if len(self._plans) > MOST_TEXTS:
             self._plans.popitem(last=False)

@@ -304,7 +304,7 @@ PG_CATALOG: dict[str, tuple[int, str]] = {
     ),
     "pg_prepared_statements": (
         12095,
-        "name text?, statement text?, prepare_time timestamptz?, parameter_types text[]?, "
+        "name text?, statement text?, prepare_time timestamptz?, parameter_types regtype[]?, "
         "from_sql bool?, generic_plans int8?, custom_plans int8?",
     ),
     "pg_cursors": (

@@ -24,6 +24,7 @@ from foreshore.catalog.builtin.relation import (
     Declaration,
     IntrospectionSnapshot,
     Row,
+    live,
     nothing,
 )
 from foreshore.catalog.builtin.rights import SUPERUSER_OID, memberships, shown, shown_of_column
@@ -80,7 +81,8 @@ def relations() -> Iterator[Declaration]:
         "pg_tablespace": _tablespace,
         "pg_timezone_abbrevs": _timezone_abbrevs,
         "pg_timezone_names": lambda snapshot: snapshot.live("pg_timezone_names"),
-        "pg_cursors": lambda snapshot: snapshot.live("pg_cursors"),
+        "pg_cursors": live("pg_cursors"),
+        "pg_prepared_statements": live("pg_prepared_statements"),
         "pg_type": type_rows,
     }
     rows |= operator_relations()

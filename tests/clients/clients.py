@@ -113,11 +113,7 @@ class Client:
 # A fixed sample, of what is installed anyway: part of `make test-full`.
 SAMPLE = (
     Client("psql.py", binaries=("psql",)),
-    Client(
-        "psycopg3.py",
-        modules=("psycopg",),
-        fails={"prepared_statements": "pg_prepared_statements is empty"},
-    ),
+    Client("psycopg3.py", modules=("psycopg",)),
     Client("asyncpg_.py", modules=("asyncpg",)),
     Client("pgbench.py", binaries=("pgbench", "psql")),
 )

@@ -216,3 +216,20 @@ def test_a_prepared_execute_has_the_columns_of_the_statement_that_is_there(serve
             found = connection.execute(b"EXECUTE q", prepare=True, binary=True).fetchall()
             assert found == [row]
             connection.execute(b"DEALLOCATE q")
+
+
+def test_a_session_sees_its_own_prepared_statements_without_passwords(server: Server) -> None:
+    query = b"SELECT name, statement, parameter_types, from_sql FROM pg_prepared_statements"
+    with server.connect() as connection, server.connect() as other:
+        for name in (b"one", b"two"):  # the second is in the plan cache
+            connection.pgconn.prepare(name, b"SELECT $1::int + 1")
+        connection.pgconn.prepare(b"three", b"ALTER ROLE nobody PASSWORD 'abc'")
+        connection.pgconn.exec_params(b"SELECT $1::text", [b"unnamed"])
+        assert connection.execute(query).fetchall() == [
+            ("one", "SELECT $1::int + 1", ["integer"], False),
+            ("two", "SELECT $1::int + 1", ["integer"], False),
+            ("three", "ALTER ROLE nobody PASSWORD '...'", [], False),
+        ]
+        assert other.execute(query).fetchall() == []
+        connection.pgconn.exec_(b"DEALLOCATE ALL")
+        assert connection.execute(query).fetchall() == []
