@@ -85,14 +85,12 @@ def _has(
     if not isinstance(each, Item) or not (need.columns or need.any_column):
         return False
     names = planned[each.id].desc.names
-    positions = [names.index(name) + 1 for name in need.columns if name in names]
+    positions = [names.index(name) + 1 for name in need.columns]
     if need.any_column:
         return any(
             holds_on_columns(state, role, each, need.privilege, (at,))
             for at in (each.column_grants or {})
         )
-    if len(positions) < len(need.columns):
-        return False  # a column as a view knows it, which has another name by now
     return holds_on_columns(state, role, each, need.privilege, positions)
 
 

@@ -69,6 +69,8 @@ class ItemView:
     # If the columns of the table differ from those its definition knows: the SELECT that yields the
     # known ones.
     select: str = ""
+    # Then also the present name of each column; None: it was dropped.
+    present: tuple[str | None, ...] = ()
     # For a view whose rows depend on the reader's time zone: its relation in a given zone. The
     # definition is in UTC, and maintained objects use that.
     in_zone: Callable[[str], Relation] | None = None

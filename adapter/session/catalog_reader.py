@@ -112,7 +112,8 @@ class DefinitionCatalog(SessionCatalog):
         select = columns_as_known(
             view.desc.names, [(each.name, each.now, each.type) for each in known]
         )
-        return replace(view, desc=desc, definition=relation, select=select)
+        present = tuple(each.now for each in known)
+        return replace(view, desc=desc, definition=relation, select=select, present=present)
 
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the name as it is written, or as it is shown."""

@@ -189,9 +189,10 @@ def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
     name = view.name
     parts = [part for part in (name.database, name.schema, name.item) if part is not None]
     text = ".".join(map(quote_identifier, parts))
-    if view.select:
-        text = f"(SELECT {view.select} FROM {text})"
-    if item.alias is None and (view.select or item.name[-1] != name.item):
+    select = "" if planning.in_function else view.select  # a body is bound as it was written
+    if select:
+        text = f"(SELECT {select} FROM {text})"
+    if item.alias is None and (select or item.name[-1] != name.item):
         text += f" AS {quote_identifier(item.name[-1])}"
     planning.qualified.append((item.at, item.end, text))
 

@@ -26,7 +26,7 @@ class Entry:
     """
 
     object: GlobalId
-    names: tuple[str, ...]  # of its columns
+    names: tuple[str | None, ...]  # present ones of its columns; None: it was dropped
     reads: bool
     by_caller: bool
     columns: set[int] = field(default_factory=set)  # those that are read, by their positions
@@ -39,7 +39,8 @@ class Entry:
         """Return the right to read that is needed, if any."""
         if not self.columns and not self.reads:
             return None
-        names = tuple(self.names[each] for each in sorted(self.columns))
+        named = (self.names[each] for each in sorted(self.columns))
+        names = tuple(name for name in named if name is not None)
         return Need(self.object, "SELECT", names, any_column=not names, by_caller=self.by_caller)
 
 
@@ -68,7 +69,8 @@ class Needs:
 
     def entry(self, view: ItemView, *, reads: bool = True) -> Entry:
         """Return a new entry of a relation."""
-        entry = Entry(view.id, view.desc.names, reads, self.depth > 0)
+        names = view.present or view.desc.names
+        entry = Entry(view.id, names, reads, self.depth > 0)
         self._entries.append(entry)
         return entry
 

@@ -51,6 +51,39 @@ def test_columns_of_windows_of_time_and_joins_by_time_are_needed(tmp_path: Path)
     in_environment(tmp_path, scenario)
 
 
+def test_views_and_functions_need_the_columns_they_read_under_other_names(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _tables(env)
+        await env.ran("admin", "CREATE SCHEMA mine AUTHORIZATION reader")
+        await env.ran("admin", "GRANT SELECT (id) ON t TO reader")
+        await env.ran(
+            "reader",
+            "CREATE VIEW mine.of_id AS SELECT id FROM t",
+            "CREATE VIEW mine.of_a AS SELECT a FROM t",
+            "CREATE FUNCTION mine.f() RETURNS int LANGUAGE sql AS 'SELECT max(id) FROM t'",
+            "CREATE FUNCTION mine.g() RETURNS int LANGUAGE sql AS 'SELECT max(a) FROM t'",
+            "CREATE VIEW mine.call_id AS SELECT mine.f()",
+            "CREATE VIEW mine.call_a AS SELECT mine.g()",
+        )
+        for change in (
+            "SELECT 1",
+            "ALTER TABLE t RENAME id TO was_id",
+            "ALTER TABLE t RENAME a TO id",
+            "ALTER TABLE t RENAME was_id TO a",
+            "ALTER TABLE t DROP COLUMN b",
+        ):
+            await env.ran("admin", change)
+            for source in ("mine.of_id", "mine.f()", "mine.call_id"):
+                assert await env.query("reader", f"SELECT * FROM {source}") == "1\nSELECT 1", change
+            for source in ("mine.of_a", "mine.g()", "mine.call_a"):
+                assert await env.query("reader", f"SELECT * FROM {source}") == DENIED, change
+            await env.reopen()
+            await env.session("reader")
+            await env.ran("reader", "SET SESSION AUTHORIZATION reader")
+
+    in_environment(tmp_path, scenario)
+
+
 def test_roles_are_refused_what_postgresql_refuses(tmp_path: Path) -> None:
     async def scenario(env: TestEnvironment) -> None:
         differing = [
