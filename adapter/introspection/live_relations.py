@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from foreshore.adapter.read.cluster_choice import pinned_replica
+from foreshore.adapter.rights.roles import visible_settings
 from foreshore.adapter.session.context import StatementContext
 from foreshore.adapter.transaction.advisory_locks import LOCK_TYPES
 from foreshore.catalog.builtin.relation import Frontier, Row
@@ -20,7 +21,6 @@ from foreshore.expr.traversal import sources_of
 from foreshore.ids import GlobalId
 from foreshore.redaction import redacted
 from foreshore.refresh import NEVER
-from foreshore.settings import VARIABLES
 from foreshore.sql.rewrite.definition_parts import expectations_of, is_assertion, query_text
 from foreshore.storage.controller import ReadCapability
 from foreshore.types import oid_of
@@ -59,10 +59,7 @@ def _of_dataflows(
 
 
 def _settings(context: StatementContext) -> Iterator[Row]:
-    for name, value, description in context.variables.show_all():
-        known = VARIABLES.get(name.lower())
-        if known is not None and known.hidden and not context.role.superuser:
-            continue
+    for name, value, description in visible_settings(context.role, context.variables):
         yield {"name": name, "setting": value, "short_desc": description}
 
 

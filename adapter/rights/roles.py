@@ -8,7 +8,7 @@ role is known by its id since it was named, so it may be renamed meanwhile. A ro
 has no rights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from foreshore.catalog.item import Database, Role
 from foreshore.catalog.rights import holds, is_member
@@ -123,6 +123,14 @@ def require_visible(role: Role, variable: str) -> None:
             "must be superuser or have privileges of pg_read_all_settings "
             f'to examine "{known.name}"'
         )
+
+
+def visible_settings(role: Role, variables: Variables) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and description of the variables that a role may see, in order."""
+    for row in variables.show_all():
+        known = VARIABLES.get(row[0].lower())
+        if known is None or not known.hidden or role.superuser:
+            yield row
 
 
 def require_login(state: State, role: Role, database: Database) -> None:

@@ -326,6 +326,8 @@ def _show_variable(check: Checker, plan: plans.ShowVariable) -> None:
 
 
 def _maintain(check: Checker, plan: plans.Maintain) -> None:
+    for id in plan.rebuilt:
+        check.own_id(id)
     if plan.verb == "checkpoint":
         raise InsufficientPrivilege(
             "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT"

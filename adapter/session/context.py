@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foreshore.adapter.client import Notice
+from foreshore.adapter.rights.roles import require_visible
 from foreshore.adapter.write.violations import Viewer
 from foreshore.catalog.names import IMPLICIT_SCHEMAS, TEMPORARY
 from foreshore.catalog.sequence_numbers import generation_of
@@ -246,10 +247,12 @@ class StatementContext(Struct, frozen=True, eq=False):
                 return self.variables["mz_version"]
             case "sequence":
                 return self._of_sequence(*details)
-            case "current_setting_or_null":
-                return self.variables.show_if_known(":".join(details))
-            case "current_setting":
-                return self.variables.show(":".join(details))
+            case "current_setting_or_null" | "current_setting":
+                variable = ":".join(details)
+                require_visible(self.role, variable)
+                if kind == "current_setting":
+                    return self.variables.show(variable)
+                return self.variables.show_if_known(variable)
             case _:
                 raise InternalError(f"session value {name} is not known")
 

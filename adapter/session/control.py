@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.read.result import BatchSource, Selected
+from foreshore.adapter.rights.roles import visible_settings
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.context import StatementContext
 from foreshore.errors import (
@@ -178,7 +179,7 @@ def show_variable(
 ) -> Selected:
     """Run SHOW."""
     if plan.name == "all":
-        rows = list(session.variables.show_all())
+        rows = list(visible_settings(context.role, session.variables))
         columns = [pa.array([row[i] for row in rows], pa.string()) for i in range(3)]
     else:
         value = session.variables.show(plan.name)

@@ -10,6 +10,7 @@ from foreshore.catalog.builtin.relation import (
     Row,
     nothing,
 )
+from foreshore.catalog.builtin.shown import Shown
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import SYSTEM_SCHEMAS
 from foreshore.constraint import Unique
@@ -51,7 +52,7 @@ def _relations(
 
     Materialized views are not listed.
     """
-    for item in snapshot.own_items:
+    for item in Shown(snapshot).items():
         if item.type in _TABLE_TYPES:
             yield snapshot.name(item.schema), item.name, item.type, snapshot.desc_of(item.id), item
     for builtin in snapshot.builtins:
@@ -76,9 +77,13 @@ def _is_user(schema: str) -> bool:
 
 
 def _columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    shown = Shown(snapshot)
     for schema, name, kind, desc, item in _relations(snapshot):
         for i, (column, type) in enumerate(zip(desc.names, desc.columns, strict=True)):
-            default = snapshot.default_of(item.id, i) if item and kind == "table" else None
+            if item is not None and not shown.column(item, i + 1):
+                continue
+            of_table = item if kind == "table" and item and shown.owned(item) else None
+            default = None if of_table is None else snapshot.default_of(of_table.id, i)
             stored = (
                 item is not None
                 and kind == "table"
@@ -129,7 +134,7 @@ def _identity(
 
 def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the sequences, except those of identity columns."""
-    for item in snapshot.own_items:
+    for item in Shown(snapshot).items():
         if item.type == "sequence" and not (item.owned_by and item.owned_by.identity):
             found = snapshot.sequence_of(item.id)
             yield {
@@ -198,13 +203,15 @@ def _schemata(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
 
 
 def _views(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
-    for item in snapshot.own_items:
+    shown = Shown(snapshot)
+    for item in shown.items():
         if item.type == "view":
+            definition = snapshot.definition_of(item.id) if shown.owned(item) else None
             yield {
                 "table_catalog": snapshot.database,
                 "table_schema": snapshot.name(item.schema),
                 "table_name": item.name,
-                "view_definition": snapshot.definition_of(item.id),
+                "view_definition": definition,
                 "check_option": "NONE",
                 "is_updatable": "NO",
                 "is_insertable_into": "NO",

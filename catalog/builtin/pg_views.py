@@ -6,6 +6,7 @@ from foreshore.catalog.builtin.definitions import index_definition, key_definiti
 from foreshore.catalog.builtin.relation import Declaration, IntrospectionSnapshot, Row
 from foreshore.catalog.builtin.rights import SUPERUSER_OID
 from foreshore.catalog.item import Item, Role
+from foreshore.catalog.rights import holds
 from foreshore.types import oid_of
 
 HIDDEN = "********"  # in place of passwords
@@ -45,6 +46,12 @@ def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     for item in snapshot.items:
         if item.type == "sequence":
             found, at = snapshot.sequence_of(item.id), snapshot.position_of(item.id)
+            role = snapshot.role
+            shown = at.called and (
+                role is None
+                or holds(snapshot.state, role, item, "SELECT")
+                or holds(snapshot.state, role, item, "USAGE")
+            )
             yield {
                 "schemaname": snapshot.name(item.schema),
                 "sequencename": item.name,
@@ -56,7 +63,7 @@ def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
                 "increment_by": found.increment,
                 "cycle": found.cycle,
                 "cache_size": found.cache,
-                "last_value": at.last if at.called else None,
+                "last_value": at.last if shown else None,
             }
 
 

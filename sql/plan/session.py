@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from foreshore.expr.ir import Scalar
+from foreshore.ids import GlobalId
 from foreshore.item_view import Name
 from foreshore.sql.plan.query import ObjectKind, Select, Subscribe, WritePlan
 from foreshore.types import RelationDesc, SqlType
@@ -149,3 +150,4 @@ class Maintain:
 
     verb: OneOf["vacuum", "analyze", "checkpoint", "reindex"]
     skipped: tuple[str, ...]  # names of relations that are not tables
+    rebuilt: tuple[GlobalId, ...] = ()  # of REINDEX: tables and indexes

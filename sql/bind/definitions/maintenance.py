@@ -25,16 +25,18 @@ def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Trunc
 
 def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) -> Maintain:
     """Return the plan of VACUUM, ANALYZE, CHECKPOINT or REINDEX."""
-    skipped = []
+    skipped, rebuilt = [], []
     for ref in statement.tables:
         with located(ref.at):
-            if statement.verb == "reindex" and planning.catalog.find_key(ref.name):
+            if statement.verb == "reindex" and (key := planning.catalog.find_key(ref.name)):
+                rebuilt.append(key[0].id)
                 continue
             item = planning.catalog.resolve_item(ref.name)
         if statement.verb == "reindex":
             if item.kind not in ("table", "materialized view", "index"):
                 raise WrongObjectType(f'"{item.name.item}" is not a table or materialized view')
+            rebuilt.append(item.id)
             continue
         if item.kind not in ("table", "materialized view"):
             skipped.append(item.name.item)
-    return Maintain(statement.verb, tuple(skipped))
+    return Maintain(statement.verb, tuple(skipped), tuple(rebuilt))

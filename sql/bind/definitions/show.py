@@ -45,6 +45,7 @@ def bind_show(planning: Planning, statement: ast.ShowStatement) -> BoundQuery:
     bound = bind_query(planning, ast.Query(select, at, order_by=order), None)
     if statement.what == "columns":
         bound.project, bound.names = bound.project[:-1], bound.names[:-1]
+        bound.origins = bound.origins[:-1]
     return bound
 
 

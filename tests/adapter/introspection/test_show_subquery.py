@@ -1,5 +1,7 @@
 """SHOW as a subquery."""
 
+from foreshore.adapter.client import Rows
+from foreshore.server.codec import RowEncoder
 from tests.adapter.harness import TestEnvironment
 
 
@@ -19,3 +21,15 @@ async def test_relation_named_show_is_no_statement(env: TestEnvironment) -> None
     assert (
         await env.query("s", "SELECT * FROM (show CROSS JOIN (VALUES (1)) AS x)") == "7|1\nSELECT 1"
     )
+
+
+async def test_show_columns_describes_the_columns_that_it_returns(env: TestEnvironment) -> None:
+    await env.ran("s", "CREATE TABLE t (a int NOT NULL, b text)")
+    session = await env.session("s")
+    async for execution in session.simple("SHOW COLUMNS FROM t"):
+        assert isinstance(execution, Rows)
+        desc = execution.desc
+        assert desc.names == ("name", "nullable", "type")
+        assert RowEncoder(desc, (0, 0, 0)).description.startswith(b"T")
+    shown = "a|f|integer\nb|t|text\nSELECT 2"
+    assert await env.query("s", "SELECT * FROM (SHOW COLUMNS FROM t)") == shown

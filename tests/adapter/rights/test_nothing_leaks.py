@@ -102,3 +102,37 @@ def test_rights_are_checked_again_where_a_plan_is_known(tmp_path: Path) -> None:
             ), (sql, answer)
 
     in_environment(tmp_path, scenario)
+
+
+def test_settings_sequences_and_definitions_are_shown_to_those_with_rights(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _rows(env)
+        await env.ran(
+            "admin",
+            "CREATE SEQUENCE q",
+            "SELECT nextval('q')",
+            "CREATE TABLE d (x int DEFAULT 4471, y int)",
+            "CREATE VIEW v AS SELECT 4471 AS x",
+        )
+        assert str(tmp_path) in await env.ran("admin", "SHOW ALL")
+        assert str(tmp_path) not in await env.ran("reader", "SHOW ALL")
+        for call in ("'data_directory'", "'data_directory', true", "lower('DATA_DIRECTORY')"):
+            answer = await env.query("reader", f"SELECT current_setting({call})")
+            assert answer.startswith("ERROR 42501: must be superuser or have"), answer
+        last = "SELECT last_value, pg_sequence_last_value('q') FROM pg_sequences"
+        assert await env.ran("reader", last) == "NULL|NULL\nSELECT 1"
+        await env.ran("admin", "GRANT USAGE ON SEQUENCE q TO reader")
+        assert await env.ran("reader", last) == "1|1\nSELECT 1"
+        named = "FROM information_schema.{} WHERE table_name IN ('d', 'v')"
+        tables = f"SELECT table_name {named.format('tables')} ORDER BY 1"
+        columns = f"SELECT column_name, column_default {named.format('columns')} ORDER BY 1"
+        views = f"SELECT view_definition {named.format('views')}"
+        for sql in (tables, columns, views):
+            assert await env.ran("reader", sql) == "SELECT 0"
+        await env.ran("admin", "GRANT SELECT (x) ON d TO reader", "GRANT INSERT ON v TO reader")
+        assert await env.ran("reader", tables) == "d\nv\nSELECT 2"
+        assert await env.ran("reader", columns) == "x|NULL\nx|NULL\nSELECT 2"
+        assert await env.ran("reader", views) == "NULL\nSELECT 1"
+        assert await env.ran("admin", columns) == "x|4471\nx|NULL\ny|NULL\nSELECT 3"
+
+    in_environment(tmp_path, scenario)

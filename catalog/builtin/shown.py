@@ -1,0 +1,46 @@
+"""What the information schema shows of relations to the role of a session, as in PostgreSQL.
+
+It shows the relations and columns on which the role has a right, and definitions only of those
+whose owner's rights it has. pg_catalog shows all of them to everybody.
+"""
+
+from collections.abc import Iterator
+
+from foreshore.catalog.builtin.relation import IntrospectionSnapshot
+from foreshore.catalog.item import Item
+from foreshore.catalog.rights import grants_on, roles_with_rights_of
+from foreshore.privileges import PUBLIC, Grant
+
+
+class Shown:
+    """What is shown to the role of a snapshot; all to superusers, and if there is no role."""
+
+    def __init__(self, snapshot: IntrospectionSnapshot) -> None:
+        role = snapshot.role
+        self._items = snapshot.own_items
+        self._all = role is None or role.superuser
+        own = frozenset() if role is None else roles_with_rights_of(snapshot.state, role)
+        self._roles, self._grantees = own, own | {PUBLIC}
+
+    def items(self) -> Iterator[Item]:
+        """Yield the items on which the role has a right, or on one of their columns."""
+        for item in self._items:
+            columns = (item.column_grants or {}).values()
+            if self.owned(item) or any(map(self._has, (grants_on(item), *columns))):
+                yield item
+
+    def owned(self, item: Item) -> bool:
+        """Return whether the role has the rights of an item's owner."""
+        return self._all or item.owner in self._roles
+
+    def column(self, item: Item, position: int) -> bool:
+        """Return whether the role has a right on the column at a position, from 1."""
+        grants = (item.column_grants or {}).get(position, ())
+        return self.owned(item) or self._has(grants) or self._has(grants_on(item), "rawx")
+
+    def _has(self, grants: tuple[Grant, ...], letters: str = "") -> bool:
+        return any(
+            grant.grantee in self._grantees
+            and bool(set(letters) & set(grant.rights) if letters else grant.rights)
+            for grant in grants
+        )
