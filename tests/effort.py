@@ -1,8 +1,8 @@
 """How many examples a test over random input runs: few in `make test`, all in `make test-full`.
 
 Hypothesis's profile says which: `dev`, unless `--hypothesis-profile` is given with `full`, or with
-`landing`, seven tenths of it, for what lands within half an hour. A test that sets its own number,
-of examples or of seeds, says what it is in full and lets it scale with the profile:
+`landing`, half of it, for what lands within half an hour. A test that sets its own number, of
+examples or of seeds, says what it is in full and lets it scale with the profile:
 
     @settings(max_examples=examples(300))
 """
@@ -10,7 +10,7 @@ of examples or of seeds, says what it is in full and lets it scale with the prof
 from hypothesis import HealthCheck, settings
 
 FULL_EXAMPLES = 100
-LANDING_EXAMPLES = 70
+LANDING_EXAMPLES = 50
 DEV_EXAMPLES = 20
 FEWEST = 3
 
