@@ -397,6 +397,9 @@ class ExpressionConverter(ABC):
                 return self._star_of(node, names, self.at(node))
         arg = self.expression(node.this)
         if isinstance(right, exp.Star):
+            if "excluded" in node.meta:
+                message = "* EXCLUDE and * REPLACE of a record are not supported"
+                raise FeatureNotSupported(message, position=self.at(node) + 1)
             return ast.Field(arg, None, self.at(node))
         if isinstance(right, exp.Identifier):
             return ast.Field(arg, self.name(right), self.at(node))

@@ -30,6 +30,10 @@ def is_star(node: Any) -> bool:
 class StarParser(TimeWindowParser):
     """Parse what follows a star, and ALL."""
 
+    def _parse_star_ops(self) -> exp.Expr | None:
+        """Leave what follows a qualified star to `star_without`."""
+        return exp.Star()
+
     def star_without(self, star: exp.Expr) -> exp.Expr:
         """Parse EXCLUDE (columns) and REPLACE (expression AS column, ...) after a star."""
         excluded: list[exp.Expr] = []
