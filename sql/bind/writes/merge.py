@@ -140,7 +140,7 @@ def _merge_rows(
         number: Scalar = Literal(None, INT4)
         match clause.action:
             case ast.MergeUpdate(assignments=assignments):
-                given = assigned_columns(planning, item, assignments, scope)
+                given = assigned_columns(planning, item, assignments, scope, start)
                 old = [scope.unread(start + i) for i in range(width)]
                 rows.append([given.get(i, old[i]) for i in range(width)])
                 actions.append("update")

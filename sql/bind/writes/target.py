@@ -151,9 +151,16 @@ def row_of(
 
 
 def assigned_columns(
-    planning: Planning, item: ItemView, assignments: Sequence[ast.Assignment], scope: Scope
+    planning: Planning,
+    item: ItemView,
+    assignments: Sequence[ast.Assignment],
+    scope: Scope,
+    start: int = 0,
 ) -> dict[int, Scalar]:
-    """Return the values that SET assigns, by column position; the right to UPDATE is needed."""
+    """Return the values that SET assigns, by column position; the right to UPDATE is needed.
+
+    The columns of the changed row follow `start` others in the scope.
+    """
     binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
     given: dict[int, Scalar] = {}
     in_parts: set[int] = set()
@@ -165,8 +172,7 @@ def assigned_columns(
             if position in given and position not in in_parts:
                 raise SyntaxError_(f'multiple assignments to same column "{name}"')
             refuse_generated(item, position, "update")
-            reference = ast.ColumnRef((scope.tables[0].alias, name), assignment.columns[0][1])
-            whole = given[position] if position in in_parts else binder.bind(reference)
+            whole = given[position] if position in in_parts else scope.column(start + position)
             given[position] = with_part(binder, whole, name, assignment)
             in_parts.add(position)
             continue
