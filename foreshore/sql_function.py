@@ -4,11 +4,12 @@ A call is replaced by the body when it is bound (`sql/bind/user_functions.py`), 
 runs it, and a maintained view over it is one like any other.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 from foreshore.types import SqlType
 
+Mode = OneOf["IN", "OUT", "INOUT", "VARIADIC", "TABLE"]
 Volatility = OneOf["immutable", "stable", "volatile"]
 
 
@@ -16,6 +17,16 @@ Volatility = OneOf["immutable", "stable", "volatile"]
 class FunctionParameter:
     """A parameter; `name` is empty if it has none, `default` is the text of an expression."""
 
+    name: str
+    type: SqlType
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionArgument:
+    """A parameter, or a column of the result, as a signature shows it."""
+
+    mode: Mode
     name: str
     type: SqlType
     default: str | None = None
@@ -39,6 +50,31 @@ class SqlFunction:
     body: str
     is_expression: bool
     variadic: bool = False
+
+    @property
+    def arguments(self) -> tuple[FunctionArgument, ...]:
+        """Return the parameters and columns in an order that declares both as they are."""
+        mode: Mode = "TABLE" if self.returns_set else "OUT"
+        columns = [FunctionArgument(mode, name, type) for name, type in self.columns]
+        left = [FunctionArgument("IN", each.name, each.type, each.default)
+                for each in self.parameters]  # fmt: skip
+        if self.variadic:
+            left[-1] = replace(left[-1], mode="VARIADIC")
+        if self.returns_set:
+            return (*left, *columns)
+        both = [name for name, _ in self.columns if name and name in [e.name for e in left]]
+        found: list[FunctionArgument] = []
+        for column in columns:
+            ahead = [each.name for each in left]  # INOUT alone has one name on both sides
+            end = ahead.index(both[0]) if both else len(left)
+            found += left[:end]
+            del left[:end]
+            if both and column.name == both[0]:
+                found.append(replace(left.pop(0), mode="INOUT"))
+                del both[0]
+            else:
+                found.append(column)
+        return (*found, *left)
 
     @property
     def name(self) -> str:

@@ -120,6 +120,9 @@ def snapshot_of(context: StatementContext) -> IntrospectionSnapshot:
     )
 
 
+_NUMBERS = frozenset(("int2", "int4", "int8", "float4", "float8", "numeric"))
+
+
 def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | None:
     """Return a table column's default as the session may write it, None if there is none."""
     planned = reader.planned[id]
@@ -132,7 +135,8 @@ def _default_text(reader: SessionCatalog, id: GlobalId, position: int) -> str | 
         if default.value is None:
             return None
         text = format_text(default.value, default.type)
-        return text if default.type.name.startswith(("int", "float", "num")) else quote_string(text)
+        plain = default.type.name in _NUMBERS and text[-1].isdigit()
+        return text if plain else quote_string(text)
     item = reader.state.item(id)
     text = default_texts(item.create_sql)[position]
     for then, sequence in item.bound:

@@ -1,23 +1,19 @@
 """Signatures and definitions of users' functions, as PostgreSQL writes them."""
 
 from foreshore.catalog.builtin.definitions import quoted
-from foreshore.sql_function import FunctionParameter, SqlFunction
+from foreshore.sql_function import FunctionArgument, SqlFunction
 from foreshore.types import SqlType
 
 
 def arguments_of(function: SqlFunction) -> str:
     """Return the parameters with their defaults, as pg_get_function_arguments does."""
-    shown = [_parameter(each) for each in function.parameters]
-    if function.variadic:
-        shown[-1] = "VARIADIC " + shown[-1]
-    if not function.returns_set:
-        shown += ["OUT " + _named(name, type) for name, type in function.columns]
-    return ", ".join(shown)
+    return ", ".join(_argument(each) for each in function.arguments if each.mode != "TABLE")
 
 
-def _parameter(parameter: FunctionParameter) -> str:
-    default = "" if parameter.default is None else f" DEFAULT {parameter.default}"
-    return _named(parameter.name, parameter.type) + default
+def _argument(argument: FunctionArgument) -> str:
+    mode = "" if argument.mode == "IN" else f"{argument.mode} "
+    default = "" if argument.default is None else f" DEFAULT {argument.default}"
+    return mode + _named(argument.name, argument.type) + default
 
 
 def _named(name: str, type: SqlType) -> str:

@@ -6,20 +6,12 @@ from foreshore.catalog.builtin.functions import pg_proc_rows
 from foreshore.catalog.builtin.relation import IntrospectionSnapshot, Row
 from foreshore.catalog.builtin.rights import shown
 from foreshore.catalog.item import Item
-from foreshore.sql_function import SqlFunction
 from foreshore.types import oid_of, parts_of
 
 SQL_LANGUAGE = 14
 _RECORD = 2249
+_MODES = {"IN": "i", "OUT": "o", "INOUT": "b", "VARIADIC": "v", "TABLE": "t"}
 _LETTERS = {"immutable": "i", "stable": "s", "volatile": "v"}
-
-
-def _modes(function: SqlFunction, letter: str) -> tuple[str, ...]:
-    """Return the modes of a function's parameters, and of its columns."""
-    given = ["i"] * len(function.types)
-    if function.variadic:
-        given[-1] = "v"
-    return (*given, *(letter for _ in function.columns))
 
 
 def proc_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
@@ -30,10 +22,9 @@ def proc_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
         if function is None or item.schema not in snapshot.schemas:
             continue
         types = tuple(oid_of(type) for type in function.types)
-        names = [each.name for each in function.parameters]
+        arguments = function.arguments
+        shows_modes = bool(function.columns) or function.variadic
         defaults = [each.default for each in function.parameters if each.default is not None]
-        columns = function.columns
-        letter = "t" if function.returns_set else "o"
         yield {
             "oid": item.oid,
             "proname": item.name,
@@ -49,14 +40,12 @@ def proc_rows(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "proparallel": "u",
             "pronargs": len(types),
             "pronargdefaults": len(defaults),
-            "prorettype": _RECORD if columns else oid_of(function.result),
+            "prorettype": _RECORD if function.columns else oid_of(function.result),
             "proargtypes": types,
-            "proallargtypes": (*types, *(oid_of(t) for _, t in columns))
-            if columns or function.variadic
-            else None,
-            "proargmodes": _modes(function, letter) if columns or function.variadic else None,
-            "proargnames": (*names, *(name for name, _ in columns))
-            if any(names) or columns
+            "proallargtypes": tuple(oid_of(e.type) for e in arguments) if shows_modes else None,
+            "proargmodes": tuple(_MODES[e.mode] for e in arguments) if shows_modes else None,
+            "proargnames": tuple(e.name for e in arguments)
+            if any(e.name for e in arguments)
             else None,
             "proargdefaults": ", ".join(defaults) or None,
             "provariadic": oid_of(parts_of(function.types[-1])[0]) if function.variadic else 0,

@@ -91,7 +91,8 @@ def _definitions() -> Iterator[Definition]:
         "oid",
         TEXT,
         f"""(SELECT coalesce((SELECT string_agg(
-          CASE p.proargmodes[n] WHEN 'o' THEN 'OUT ' WHEN 'v' THEN 'VARIADIC ' ELSE '' END
+          CASE p.proargmodes[n] WHEN 'o' THEN 'OUT ' WHEN 'b' THEN 'INOUT '
+            WHEN 'v' THEN 'VARIADIC ' ELSE '' END
             || {shown}, ', ' ORDER BY n)
           FROM {all_types} WHERE p.proargmodes IS NULL OR p.proargmodes[n] <> 't'), '')
         FROM pg_proc p WHERE p.oid = $1)""",

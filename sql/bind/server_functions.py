@@ -22,7 +22,6 @@ from foreshore.types import (
 Definition = tuple[str, str, SqlType, str]  # names, types of the parameters, result, body
 
 _NOTHING: tuple[tuple[str, str, SqlType], ...] = (
-    ("pg_get_function_sqlbody", "oid", TEXT),
     ("pg_get_function_identity_arguments pg_get_statisticsobjdef", "oid", TEXT),
     ("pg_get_function_arg_default", "oid int4", TEXT),
     ("pg_get_partition_constraintdef", "oid", TEXT),
@@ -55,6 +54,8 @@ def server_functions() -> Iterator[Definition]:
     """Yield the definitions, in the order in which they use each other."""
     for names, parameters, result in _NOTHING:
         yield names, parameters, result, f"NULL::{format_type(result)}"
+    body = "(SELECT p.prosqlbody FROM pg_catalog.pg_proc p WHERE p.oid = $1)"
+    yield "pg_get_function_sqlbody", "oid", TEXT, body
     for name in _COUNTERS:
         yield f"pg_stat_get_{name}", "oid", INT8, _for_relation("$1", "0::int8")
     for name in _MOMENTS:

@@ -19,6 +19,11 @@ DEFINITIONS = """
     CREATE MATERIALIZED VIEW kept AS SELECT part, count(*) AS n FROM "Other".orders GROUP BY part;
     CREATE INDEX by_note ON "Other".orders (note);
     CREATE SEQUENCE free START 7;
+    CREATE FUNCTION twice(x int DEFAULT 3) RETURNS int LANGUAGE sql RETURN x * 2;
+    CREATE FUNCTION sums(OUT c int, INOUT a int, b int) LANGUAGE sql AS 'SELECT a * b, a + b';
+    CREATE FUNCTION first_of(VARIADIC y int[], OUT x int) LANGUAGE sql AS 'SELECT y[1]';
+    CREATE TABLE spans (id int, span interval DEFAULT '1 day 2 hours', f float8 DEFAULT 'NaN');
+    INSERT INTO spans VALUES (1);
     COMMENT ON TABLE parts IS 'what is sold';
     COMMENT ON COLUMN parts.price IS 'in euros';
     INSERT INTO parts (id, size) VALUES (1, 10), (2, NULL);
@@ -34,6 +39,10 @@ CONTENTS = (
     "SELECT * FROM above",
     "SELECT * FROM kept ORDER BY part",
     "SELECT nextval('free')",
+    "SELECT twice(), twice(4), first_of(5, 6), sums.* FROM sums(2, 3)",
+    "INSERT INTO spans VALUES (2) RETURNING id, span, f::text",
+    "SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname IN ('sums', 'twice') "
+    "ORDER BY proname",
     "SELECT obj_description('parts'::regclass), col_description('parts'::regclass, 2)",
     'INSERT INTO "Other".orders (part) VALUES (1) RETURNING *',
     "INSERT INTO numbered (t) VALUES (NULL) RETURNING id",
@@ -75,4 +84,4 @@ def test_restored_dump_has_the_same_contents(dump: str, server: Server) -> None:
 
 def test_dump_has_no_relations_of_the_system(dump: str) -> None:
     assert "mz_" not in dump
-    assert dump.count("CREATE TABLE") == 3
+    assert dump.count("CREATE TABLE") == 4

@@ -108,7 +108,8 @@ def _check_parameters(
             if name in names[:place]:
                 raise InvalidFunctionDefinition(f'parameter name "{name}" used more than once')
     variadic = [each for each in statement.parameters if each.variadic]
-    if variadic and (statement.parameters[-1] is not variadic[0] or len(variadic) > 1):
+    given = [each for each in statement.parameters if each.given]
+    if variadic and (given[-1] is not variadic[0] or len(variadic) > 1):
         raise InvalidFunctionDefinition("VARIADIC parameter must be the last input parameter")
     if variadic and parameters[-1].type.element is None:
         raise InvalidFunctionDefinition("VARIADIC parameter must be an array")
@@ -187,18 +188,17 @@ def written_function(function: SqlFunction) -> str:
             filter(
                 None,
                 (
-                    "VARIADIC" if function.variadic and each is function.parameters[-1] else "",
+                    "" if each.mode == "IN" else each.mode,
                     quote_identifier(each.name) if each.name else "",
                     written_type(each.type),
                     f"DEFAULT {each.default}" if each.default is not None else "",
                 ),
             )
         )
-        for each in function.parameters
+        for each in function.arguments
+        if each.mode != "TABLE"
     )
     columns = [f"{quote_identifier(name)} {written_type(type)}" for name, type in function.columns]
-    if columns and not function.returns_set:
-        parameters = ", ".join([*filter(None, [parameters]), *(f"OUT {each}" for each in columns)])
     sql = f"CREATE FUNCTION {dotted(function.parts)}({parameters})"
     if columns and function.returns_set:
         sql += f" RETURNS TABLE({', '.join(columns)})"

@@ -115,3 +115,23 @@ def test_calls_that_multiply_are_limited(tmp_path: Path) -> None:
         assert answer.startswith("ERROR 54001"), answer
 
     in_environment(tmp_path, scenario)
+
+
+def test_modes_of_parameters_are_kept(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await env.ran(
+            "a",
+            "CREATE FUNCTION io(OUT c int, INOUT a int, b int DEFAULT 5) LANGUAGE sql "
+            "AS 'SELECT a * b, a + b'",
+            "CREATE FUNCTION head(VARIADIC y int[], OUT x int, OUT n int) LANGUAGE sql "
+            "AS 'SELECT y[1], cardinality(y)'",
+        )
+        shown = "SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname = "
+        for _ in range(2):
+            assert await env.query("a", "SELECT c, a FROM io(2)") == "10|7\nSELECT 1"
+            assert await env.query("a", "SELECT x, n FROM head(8, 9)") == "8|2\nSELECT 1"
+            answer = await env.query("a", shown + "'io'")
+            assert answer == "OUT c integer, INOUT a integer, b integer DEFAULT 5\nSELECT 1"
+            await env.reopen()
+
+    in_environment(tmp_path, scenario)
