@@ -50,6 +50,7 @@ class BoundPortal:
     cursor: bool = False
     scroll: bool | None = None  # None: not said
     binary: bool = False
+    failed: bool = False  # a FETCH failed, so nobody knows which rows come next
     created: int = 0  # microseconds since 1970
     desc: RelationDesc | None = None
 
@@ -154,20 +155,30 @@ async def fetch(session: "Session", context: StatementContext, plan: Fetch) -> O
     portal = session.portals.get(plan.name)
     if portal is None or (portal.result is None and not _may_begin(portal)):
         raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
-    result = portal.result or await _begin(context, portal)
+    if portal.failed:
+        raise ObjectNotInPrerequisiteState(f'portal "{plan.name}" cannot be run')
+    try:
+        result = portal.result or await _begin(context, portal)
+        rows, count = await _fetched(plan, portal, result)
+    except BaseException:
+        portal.failed = True
+        raise
+    if plan.move:
+        return Completed(f"MOVE {count}")
+    return Selected(result.desc, BatchSource(rows), "FETCH", portal.binary)
+
+
+async def _fetched(plan: Fetch, portal: BoundPortal, result: Selected) -> tuple[Result, int]:
+    """Return the rows that FETCH or MOVE goes through, and their number."""
     source = result.source
     if source.streaming:
         if plan.direction != "forward":
             raise ObjectNotInPrerequisiteState("cursor can only scan forward")
-        rows, count = await _next_rows(plan, result)
-    else:
-        if not isinstance(source, CursorRows):
-            source = CursorRows(source, scroll=portal.scroll is not False)
-            portal.result = replace(result, source=source)
-        rows, count = await _rows_at(plan, source, result.desc)
-    if plan.move:
-        return Completed(f"MOVE {count}")
-    return Selected(result.desc, BatchSource(rows), "FETCH", portal.binary)
+        return await _next_rows(plan, result)
+    if not isinstance(source, CursorRows):
+        source = CursorRows(source, scroll=portal.scroll is not False)
+        portal.result = replace(result, source=source)
+    return await _rows_at(plan, source, result.desc)
 
 
 def _may_begin(portal: BoundPortal) -> bool:

@@ -165,3 +165,18 @@ def test_fetch_and_execute_share_a_portal(server: Server) -> None:
     assert values == [["1", "2"], ["3", "4"], ["3", "2"]]
     assert answers[1][-2] == ("s", b"")
     assert fields(answers[2][-2][1])["C"] == "42P03"
+
+
+def test_cursor_cannot_be_run_after_failed_fetch(session: Connection) -> None:
+    session.execute(
+        "DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT i FROM generate_series(1, 9) i"
+    )
+    assert rows(session, "FETCH 3 FROM c") == [1, 2, 3]
+    session.execute("SAVEPOINT s")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="can only scan forward"):
+        session.execute("FETCH PRIOR FROM c")
+    session.execute("ROLLBACK TO s")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match='portal "c" cannot be run'):
+        session.execute("FETCH NEXT FROM c")
+    session.execute("ROLLBACK TO s")
+    session.execute("CLOSE c")
