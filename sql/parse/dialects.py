@@ -21,17 +21,22 @@ from sqlglot.errors import SqlglotError
 from sqlglot.generators.postgres import PostgresGenerator
 
 from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
-from foreshore.sql.parse.parse import Statement, parse
+from foreshore.sql.parse.parse import Statement, check_length, parse
 
 DIALECTS = ("postgres", "spark", "snowflake")
 # sqlglot's name. Databricks' casts fail, as Spark's do by default; its `spark` reads them as
 # those that return NULL.
 _NAMES = {"spark": "databricks", "snowflake": "snowflake"}
-_HEAD = re.compile(
-    r"\s*(?P<view>create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:materialized\s+)?view\s"
-    r"[^()]*?(?:\([^()]*\))?[^()]*?\sas\s+)?(?=select\b|with\b|values\b|\()",
-    re.IGNORECASE | re.DOTALL,
+_QUERY = r"(?=select\b|with\b|values\b|\()"
+_BEGINS = re.compile(rf"\s*+{_QUERY}", re.IGNORECASE)
+# These cannot try a text of many words again and again: the first AS before a query decides.
+_VIEW = re.compile(
+    r"\s*+create\s++(?:or\s++replace\s++)?(?:temp(?:orary)?\s++)?(?:materialized\s++)?view(?=\s)",
+    re.IGNORECASE,
 )
+_AS = re.compile(rf"\sas\s++{_QUERY}", re.IGNORECASE)
+_NAMED = re.compile(r"[^()]*+(?:\([^()]*+\)[^()]*+)?")
+LONGEST_KEPT = 16_384  # characters; a longer text hardly comes again
 _EXACT = frozenset(
     """
     Select From Join Table TableAlias Column Identifier Literal Alias Star Where Group Order Ordered
@@ -68,8 +73,10 @@ def parse_in(dialect: str, text: str) -> list[Statement]:
     """
     if dialect == "postgres":
         return parse(text)
+    check_length(text)
+    translate = translated if len(text) <= LONGEST_KEPT else translated.__wrapped__
     try:
-        statements = parse(translated(text, dialect))
+        statements = parse(translate(text, dialect))
     except DatabaseError as error:
         error.position = None
         raise
@@ -95,13 +102,28 @@ def _statements(text: str, dialect: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()]
 
 
+def _start_of_query(statement: str) -> tuple[int, int] | None:
+    """Return where a view is defined and where its query starts; None if there is no query.
+
+    A query that is a statement by itself has no definition, so both are where it starts.
+    """
+    if (blanks := _BEGINS.match(statement)) is not None:
+        return blanks.end(), blanks.end()
+    view = _VIEW.match(statement)
+    found = None if view is None else _AS.search(statement, view.end())
+    if view is None or found is None:
+        return None
+    named = _NAMED.fullmatch(statement, view.end(), found.start())
+    return None if named is None else (0, found.end())
+
+
 def _translated(statement: str, dialect: str) -> str:
-    head = _HEAD.match(statement)
-    if head is None:
+    places = _start_of_query(statement)
+    if places is None:
         return statement
-    before = head["view"] or ""
+    before, query = statement[places[0] : places[1]], statement[places[1] :]
     try:
-        trees = sqlglot.parse(statement[head.end() :], read=_NAMES[dialect])
+        trees = sqlglot.parse(query, read=_NAMES[dialect])
     except SqlglotError as error:
         raise _syntax_error(error, dialect) from None
     (tree,) = trees

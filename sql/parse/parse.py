@@ -40,13 +40,18 @@ class Statement(msgspec.Struct, frozen=True):
     translated: bool = False  # from another dialect, so that positions mean nothing to the client
 
 
+def check_length(text: str) -> None:
+    """Raise StatementTooComplex for a text that is too long to be parsed."""
+    if len(text) > MAX_LENGTH:
+        raise StatementTooComplex(f"the statement is longer than {MAX_LENGTH} characters")
+
+
 def parse(text: str) -> list[Statement]:
     """Return the statements of `text`; none if it holds only space and comments.
 
     Raises SyntaxError_, FeatureNotSupported, StatementTooComplex.
     """
-    if len(text) > MAX_LENGTH:
-        raise StatementTooComplex(f"the statement is longer than {MAX_LENGTH} characters")
+    check_length(text)
     if "\x00" in text:
         text = text[: text.index("\x00")]
     return _without_long_lists(text) or _tokenized(text, text, {})

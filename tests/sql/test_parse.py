@@ -1,5 +1,7 @@
 """Parsing: where statements end, their trees, and texts that are rejected."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from foreshore.errors import (
     SyntaxError_,
 )
 from foreshore.sql import ast
+from foreshore.sql.parse.dialects import parse_in, translated
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.parse.parse import parse, parse_expression
 from tests.effort import examples
@@ -216,3 +219,22 @@ def test_group_by_column_named_like_clause_is_accepted(column: str) -> None:
     for text in ("SELECT 1 FROM t GROUP BY", "SELECT 1 FROM t GROUP BY HAVING true"):
         with pytest.raises(SyntaxError_):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["create view " + " as" * 50_000, "create view v" + " " * 100_000 + "x", " " * 100_000 + "x"],
+)
+def test_head_of_view_in_other_dialect_is_found_in_linear_time(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(SyntaxError_):
+        parse_in("spark", text)
+    assert time.process_time() - began < 3
+
+
+def test_translations_of_long_texts_are_not_kept() -> None:
+    translated.cache_clear()
+    parse_in("spark", "select '" + "x" * 20_000 + "'")
+    assert not translated.cache_info().currsize
+    parse_in("spark", "select 1")
+    assert translated.cache_info().currsize == 1
