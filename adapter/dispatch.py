@@ -111,6 +111,7 @@ DEFINITIONS: Mapping[type, Statement] = {
     plans.AlterDefaultRights: defaults.alter_default_rights,
     plans.ChangeOwned: owned.change_owned,
     plans.LimitMemory: drop.limit_memory,
+    plans.SetSecurityInvoker: drop.set_security_invoker,
     plans.Retain: drop.retain,
     plans.Comment: comment,
     plans.Drop: drop.drop,
@@ -251,6 +252,7 @@ def _verb(plan: Any) -> str:
         case (
             plans.Rename()
             | plans.LimitMemory()
+            | plans.SetSecurityInvoker()
             | plans.Retain()
             | plans.Swap()
             | plans.SetOwner()

@@ -195,6 +195,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return ddl.bind_owner(planning, tree)
         case ast.SetSchemaStatement():
             return ddl.bind_set_schema(planning, tree)
+        case ast.SecurityInvokerStatement():
+            return ddl.bind_security_invoker(planning, tree)
         case ast.LimitMemoryStatement():
             return ddl.bind_limit_memory(planning, tree)
         case ast.RetainStatement():

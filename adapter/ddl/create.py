@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.clusters import cluster_called
 from foreshore.adapter.ddl.definitions import constraint_names
@@ -191,6 +193,8 @@ def create_view(context: StatementContext, plan: CreateView | CreateMaterialized
         if isinstance(plan, CreateMaterializedView) and plan.as_of is not None:
             fields["since"] = _beginning(context, inputs, plan.as_of)
         item = add_item(context, plan, schema, plan.name.item, plan.depends_on, **fields)
+        if isinstance(plan, CreateView) and plan.security_invoker:
+            item = change.put(msgspec.structs.replace(item, security_invoker=True))
         if old is not None:
             carry_over(change, old, planned[old.id].desc.names, item, names)
         if isinstance(plan, CreateMaterializedView) and plan.violations is not None:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.enums import plan_again
 from foreshore.adapter.ddl.objects import find_all, find_if_exists
@@ -17,7 +19,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Drop, LimitMemory, Rename, Retain
+from foreshore.sql.plan import Drop, LimitMemory, Rename, Retain, SetSecurityInvoker
 
 
 async def drop(context: StatementContext, plan: Drop) -> Completed:
@@ -99,6 +101,16 @@ def limit_memory(context: StatementContext, plan: LimitMemory) -> Completed:
     if found is not None:
         assert isinstance(found, Item), found
         context.catalog_change().limit_memory(found, plan.memory_limit)
+    return Completed(f"ALTER {plan.kind.upper()}")
+
+
+def set_security_invoker(context: StatementContext, plan: SetSecurityInvoker) -> Completed:
+    """Run ALTER VIEW ... SET (security_invoker = ...)."""
+    found = find_if_exists(context, plan.kind, plan.name, if_exists=plan.if_exists, altered=True)
+    if found is not None:
+        assert isinstance(found, Item), found
+        invoker = plan.invoker or msgspec.UNSET
+        context.catalog_change().put(msgspec.structs.replace(found, security_invoker=invoker))
     return Completed(f"ALTER {plan.kind.upper()}")
 
 

@@ -42,6 +42,8 @@ def show_create(context: StatementContext, plan: ShowCreate) -> Selected:
 def _statement(reader: SessionCatalog, item: Item) -> str:
     state = reader.state
     sql = definition_text(state, reader.planned, item)
+    if item.security_invoker:
+        sql = statement_heads.with_security_invoker(sql)
     append_only = item.type == "table" and reader.planned[item.id].desc.append_only
     if append_only:
         sql = sql.removesuffix(statement_heads.APPEND_ONLY)

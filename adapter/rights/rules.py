@@ -385,6 +385,7 @@ RULES: Mapping[type, Rule] = {
     plans.SetOwner: _set_owner,
     plans.SetSchema: _set_schema,
     plans.LimitMemory: _own,
+    plans.SetSecurityInvoker: _own,
     plans.Retain: _own,
     plans.Comment: _comment,
     plans.Drop: _drop,

@@ -120,6 +120,7 @@ def _class(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
             "relispopulated": True,
             "relreplident": "n" if index else "d",
             "relacl": shown(snapshot, item),
+            "reloptions": ["security_invoker=true"] if item.security_invoker else None,
         }
     for item, type in snapshot.composites:
         yield {

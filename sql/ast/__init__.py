@@ -76,6 +76,7 @@ StatementSyntax: TypeAlias = (
     | DropStatement
     | RenameStatement
     | LimitMemoryStatement
+    | SecurityInvokerStatement
     | RetainStatement
     | CommentStatement
     | ShowStatement

@@ -406,6 +406,7 @@ class CreateViewStatement(Syntax):
     memory_limit: "MemoryLimit | None" = None
     refresh: RefreshOptions | None = None
     checks: ViewChecks = msgspec.field(default_factory=ViewChecks)
+    security_invoker: bool = False
 
 
 class CreateIndexStatement(Syntax):
@@ -537,6 +538,14 @@ class MemoryLimit(Syntax):
 
     size: str
     at: int
+
+
+class SecurityInvokerStatement(Syntax):
+    """ALTER VIEW ... SET (security_invoker = ...), or RESET (`invoker` False)."""
+
+    name: TableRef
+    invoker: bool
+    if_exists: bool
 
 
 class LimitMemoryStatement(Syntax):

@@ -2,7 +2,7 @@
 
 from typing import Literal as OneOf
 
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.sql import ast
 from foreshore.sql.parse.clusters import ClusterParser
 from foreshore.sql.parse.grants import GrantParser
@@ -28,6 +28,7 @@ _KINDS = (
     ("schema",),
     ("database",),
 )
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _IN_SCHEMAS = frozenset(("table", "view", "materialized view", "sequence"))
 _VERBS = frozenset(("create", "drop", "alter", "show", "comment", "on"))
 _SHOWN = (
@@ -159,7 +160,11 @@ class ObjectParser(
         retain = limit = refresh = None
         if materialized:
             retain, limit, refresh = self._view_options(not_null)
-        if self.accept("with"):
+        invoker = None
+        if self.at_word("with") and not materialized:
+            self.advance()
+            (invoker,) = self.in_parentheses(self._security_invoker)
+        elif self.accept("with"):
             self.unsupported("options of a view")
         self.expect("as")
         at = self.token.start
@@ -191,7 +196,21 @@ class ObjectParser(
             limit,
             refresh,
             checks,
+            invoker is True,
         )
+
+    def _security_invoker(self) -> bool:
+        """Parse `security_invoker [= boolean]`, the one option of a view."""
+        if not self.accept("security_invoker"):
+            self.unsupported("options of a view")
+        if not self.accept_symbol("="):
+            return True
+        text = self.advance().value.lower()
+        if text not in _TRUE + _FALSE:
+            raise InvalidParameterValue(
+                f'invalid value for boolean option "security_invoker": {text}'
+            )
+        return text in _TRUE
 
     def _in_cluster(self) -> str | None:
         return self.name() if self.accept("in", "cluster") else None
@@ -345,6 +364,14 @@ class ObjectParser(
         if kind == "materialized view" and self.accept("set", "cluster"):
             self.accept_symbol("=")
             return ast.SetClusterStatement(name, self.name(), if_exists)
+        if kind == "view" and self.at_word("set", "reset") and self.peek(1).value == "(":
+            if self.accept("set"):
+                (invoker,) = self.in_parentheses(self._security_invoker)
+            else:
+                self.advance()
+                self.in_parentheses(self._security_invoker)
+                invoker = False
+            return ast.SecurityInvokerStatement(name, invoker, if_exists)
         if kind in ("materialized view", "index"):
             if self.at_word("set") and self.peek(2).value == "memory":
                 self.advance()

@@ -81,6 +81,7 @@ Plan: TypeAlias = (
     | Drop
     | Rename
     | LimitMemory
+    | SetSecurityInvoker
     | Retain
     | Comment
     | ShowCreate

@@ -39,6 +39,7 @@ from foreshore.sql.plan import (
     SetCluster,
     SetOwner,
     SetSchema,
+    SetSecurityInvoker,
     Swap,
     Truncate,
 )
@@ -118,6 +119,7 @@ def changed_objects(plan: Plan) -> Changed | None:
         case (
             Rename(kind=kind, name=name)
             | LimitMemory(kind=kind, name=name)
+            | SetSecurityInvoker(kind=kind, name=name)
             | Retain(kind=kind, name=name)
             | SetOwner(kind=kind, name=name)
             | SetSchema(kind=kind, name=name)
@@ -144,6 +146,7 @@ def changed_objects(plan: Plan) -> Changed | None:
             | Drop()
             | Rename()
             | LimitMemory()
+            | SetSecurityInvoker()
             | Retain()
             | SetOwner()
             | AlterDefaultRights()

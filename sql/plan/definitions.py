@@ -246,6 +246,7 @@ class CreateView(WritePlan):
     notices: tuple[str, ...] = ()
     depends_on_zone: bool = False  # whether its rows depend on the reader's time zone
     needs: tuple[Need, ...] = ()  # the rights that its query needs
+    security_invoker: bool = False  # whether who reads it needs them, in place of its owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +393,16 @@ class Drop(WritePlan):
     names: tuple[Name, ...]  # the schema of a replica's name is its cluster
     if_exists: bool
     cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetSecurityInvoker(WritePlan):
+    """Say whether who reads a view needs the rights on what it reads, in place of its owner."""
+
+    kind: ObjectKind
+    name: Name
+    invoker: bool
+    if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)

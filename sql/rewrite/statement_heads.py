@@ -20,6 +20,7 @@ _MATERIALIZED_HEAD = re.compile(
     rf"\A(?P<create>CREATE MATERIALIZED VIEW) {_FULL_NAME}"
     rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})? AS "
 )
+_VIEW_HEAD = re.compile(rf"\ACREATE VIEW {_FULL_NAME}(?: \({_NAME}(?:, {_NAME})*\))?(?= AS )")
 _INDEX_HEAD = re.compile(
     rf"\A(?P<create>CREATE (?:DEFAULT )?INDEX)(?: (?!ON |IN ){_NAME})?(?: IN CLUSTER {_NAME})? ON "
 )
@@ -33,6 +34,11 @@ def with_name(sql: str, name: str) -> str:
 def with_temporary_name(sql: str, name: str) -> str:
     """Return the definition as that of a temporary item called `name`."""
     return _HEAD.sub(lambda m: f"CREATE TEMPORARY {m['kind']} {name}", sql, count=1)
+
+
+def with_security_invoker(sql: str) -> str:
+    """Return the definition of a view with the option that its reader needs the rights."""
+    return _VIEW_HEAD.sub(lambda m: f"{m[0]} WITH (security_invoker = true)", sql, count=1)
 
 
 def index_in_cluster(sql: str, name: str, cluster: str) -> str:

@@ -55,6 +55,7 @@ from foreshore.sql.plan import (
     Retain,
     SetOwner,
     SetSchema,
+    SetSecurityInvoker,
     ShowCreate,
 )
 from foreshore.sql.planning import Planning, located
@@ -158,6 +159,7 @@ def bind_create_view(
         notices,
         planning.zone.was_used,
         planning.needs.all(),
+        statement.security_invoker,
     )
 
 
@@ -341,6 +343,14 @@ def memory_limit(limit: ast.MemoryLimit | None) -> int | None:
                 f'invalid value for MEMORY LIMIT: "{limit.size}"',
                 hint="Give a size such as '500MB' or '4GB'.",
             ) from None
+
+
+def bind_security_invoker(
+    planning: Planning, statement: ast.SecurityInvokerStatement
+) -> SetSecurityInvoker:
+    """Return the plan of ALTER VIEW ... SET (security_invoker = ...) and of its RESET."""
+    name = name_of(planning, "view", statement.name)
+    return SetSecurityInvoker("view", name, statement.invoker, statement.if_exists)
 
 
 def bind_limit_memory(planning: Planning, statement: ast.LimitMemoryStatement) -> LimitMemory:

@@ -94,3 +94,27 @@ def test_roles_are_refused_what_postgresql_refuses(tmp_path: Path) -> None:
         assert not differing, "\n".join(differing)
 
     in_environment(tmp_path, scenario)
+
+
+def test_security_invoker_of_a_view_is_shown_and_kept(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        await _tables(env)
+        option = "WITH (security_invoker = true)"
+        await env.ran(
+            "admin", f"CREATE VIEW v (x) {option} AS SELECT a FROM t", "CREATE VIEW w AS SELECT 1"
+        )
+        await env.ran("admin", "GRANT SELECT ON v TO reader")
+        await env.reopen()
+        await env.session("reader")
+        await env.ran("reader", "SET SESSION AUTHORIZATION reader")
+        assert await env.query("reader", "SELECT * FROM v") == DENIED
+        shown = await env.ran("admin", "SHOW CREATE VIEW v")
+        assert f"CREATE VIEW foreshore.public.v (x) {option} AS SELECT a" in shown, shown
+        options = "SELECT relname, reloptions FROM pg_class WHERE relname IN ('v', 'w') ORDER BY 1"
+        answer = await env.ran("admin", options)
+        assert answer == "v|{security_invoker=true}\nw|NULL\nSELECT 2", answer
+        await env.ran("admin", "ALTER VIEW v RESET (security_invoker)")
+        assert await env.query("reader", "SELECT * FROM v") == "10\nSELECT 1"
+        assert option not in await env.ran("admin", "SHOW CREATE VIEW v")
+
+    in_environment(tmp_path, scenario)
