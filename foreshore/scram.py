@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 MECHANISM = "SCRAM-SHA-256"
 ITERATIONS = 4096
+MOST_ITERATIONS = 1_000_000  # that the server computes, some tenths of a second
 SALT_BYTES = 16
 DIGEST_BYTES = 32
 
@@ -69,7 +70,13 @@ class Verifier:
         return f"{MECHANISM}${self.iterations}:{salt}${stored}:{server}"
 
     def verifies(self, password: str) -> bool:
-        """Return whether it is a verifier of `password`. It takes milliseconds."""
+        """Return whether it is a verifier of `password`. It takes milliseconds.
+
+        One of more than MOST_ITERATIONS, which a role may choose for itself, verifies none: only a
+        client that computes them, by SCRAM, can prove the password.
+        """
+        if self.iterations > MOST_ITERATIONS:
+            return False
         derived = self._derived(prepared(password), self.salt, self.iterations)
         return hmac.compare_digest(derived.stored_key, self.stored_key)
 

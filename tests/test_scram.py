@@ -1,5 +1,7 @@
 """Verifiers of passwords."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,3 +66,9 @@ def test_each_password_verifies_only_with_its_verifier(password: str) -> None:
     assert Verifier.parse(str(verifier)) == verifier
     assert verifier.verifies(password)
     assert not verifier.verifies("x" + password)
+
+
+def test_verifier_of_too_many_iterations_costs_the_server_nothing() -> None:
+    verifier = replace(Verifier.of("secret"), iterations=999_999_999)
+    assert Verifier.parse(str(verifier)) == verifier
+    assert not verifier.verifies("secret")
