@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from foreshore.catalog import acl
-from foreshore.catalog.item import Item, Object, Replica, Role, Schema
+from foreshore.catalog.item import Item, Object, Replica, Role, Schema, Secret
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
 from foreshore.privileges import Grant
@@ -138,7 +138,7 @@ def mentions(grants: Iterable[Grant], role: str) -> bool:
 
 def database_of(state: State, each: Object) -> str | None:
     """Return the name of the database in which an object is, None if it is in none."""
-    schema = state.objects[each.schema] if isinstance(each, Item) else each
+    schema = state.objects[each.schema] if isinstance(each, Item | Secret) else each
     if isinstance(schema, Schema) and schema.database is not None:
         return state.objects[schema.database].name
     return None

@@ -124,6 +124,26 @@ def test_role_without_rights_neither_creates_nor_changes_secrets(tmp_path: Path)
     in_environment(tmp_path, scenario)
 
 
+def test_drop_owned_leaves_rights_on_secrets_of_other_databases(tmp_path: Path) -> None:
+    async def scenario(env: TestEnvironment) -> None:
+        env.environment.unlock_secrets(KEY)
+        await env.ran("s", "CREATE ROLE user_of_both", "CREATE DATABASE there")
+        for database in ("foreshore", "there"):
+            await env.ran(
+                "s",
+                f"SET database = {database}",
+                f"CREATE SECRET pw AS '{VALUE}'",
+                "GRANT USAGE ON SECRET pw TO user_of_both",
+            )
+        await env.ran("s", "SET database = foreshore", "DROP OWNED BY user_of_both")
+        error = await refused(env, "DROP ROLE user_of_both", "2BP01")
+        assert "1 object in database there" in error
+        await env.ran("s", "SET database = there", "DROP OWNED BY user_of_both")
+        await env.ran("s", "DROP ROLE user_of_both")
+
+    in_environment(tmp_path, scenario)
+
+
 def test_sealed_value_belongs_to_its_object() -> None:
     box = SecretBox(KEY)
     sealed = box.seal(b"value", "x1")
