@@ -7,6 +7,7 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.transaction.catalog_commit import CatalogChange
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.item import Role
+from foreshore.catalog.rights import members_of
 from foreshore.catalog.state import State
 from foreshore.scram import Verifier
 
@@ -24,20 +25,8 @@ def login_of(state: State, name: str) -> Login | None:
         verifier=role.verifier,
         valid_until=role.valid_until,
         connection_limit=role.connection_limit,
-        groups=_groups(state, role),
+        groups=frozenset(state.objects[id].name for id in members_of(state, role)),
     )
-
-
-def _groups(state: State, role: Role) -> frozenset[str]:
-    """Return the names of the role and of those that it is a member of, also by others."""
-    found, waiting = {role.id: role.name}, [role]
-    while waiting:
-        for membership in waiting.pop().member_of:
-            group = state.objects[membership.role]
-            if isinstance(group, Role) and group.id not in found:
-                found[group.id] = group.name
-                waiting.append(group)
-    return frozenset(found.values())
 
 
 def has_passwords(state: State) -> bool:
