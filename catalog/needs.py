@@ -51,8 +51,12 @@ def require_all(
             continue
         if not _has(state, planned, holder, each, need):
             raise permission_denied(each)
-        if isinstance(each, Item) and each.type in _OVER and need.privilege == "SELECT":
-            waiting += _below(planned[each.id], each)
+        if isinstance(each, Item) and each.type in _OVER:
+            below = _below(planned[each.id], each)
+            if need.privilege == "SELECT":
+                waiting += below
+            else:  # no view can be written: it is to be locked
+                waiting += _to_lock(state, need, below)
 
 
 def _require_builtin(role: Role, need: Need) -> None:
@@ -69,6 +73,18 @@ def _below(planned: "Planned", view: Item) -> list[Need]:
 
     owner = None if view.security_invoker is True else view.owner
     return [need if need.by_caller else replace(need, role=owner) for need in planned.needs]
+
+
+def _to_lock(state: State, view: Need, below: Iterable[Need]) -> list[Need]:
+    """Return what FOR UPDATE or LOCK TABLE of a view needs on the relations that it reads."""
+    from msgspec.structs import replace
+
+    return [
+        replace(view, object=need.object, columns=(), role=need.role)
+        for need in below
+        if not need.by_caller and need.privilege == "SELECT"
+        if isinstance(each := state.get(need.object), Item) and each.type in ("table", "view")
+    ]
 
 
 def _has(
