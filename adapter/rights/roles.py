@@ -21,12 +21,22 @@ NO_ROLE = "none"
 
 
 class SessionRoles:
-    """The roles of one session; `state` returns the catalog as its transaction sees it."""
+    """The roles of one session.
 
-    def __init__(self, login: Role, variables: Variables, state: Callable[[], State]) -> None:
+    `state` returns the catalog as its transaction sees it, `committed` that of all.
+    """
+
+    def __init__(
+        self,
+        login: Role,
+        variables: Variables,
+        state: Callable[[], State],
+        committed: Callable[[], State],
+    ) -> None:
         self._login = login
         self._variables = variables
         self._state = state
+        self._committed = committed
         self._ids = {login.name: login.id}
         self._known: tuple[State | None, int, Role] = (None, -1, login)
         variables.set_fixed("role", NO_ROLE)
@@ -91,11 +101,21 @@ class SessionRoles:
         role = self._state().role(name)
         if role is None:
             raise UndefinedObject(f'role "{name}" does not exist')
-        self._ids[name] = role.id
+        self._note(role)
         return role
 
+    def _note(self, role: Role) -> None:
+        """Know a role by its id, unless the transaction has created it and may be rolled back."""
+        if self._committed().get(role.id) is not None:
+            self._ids[role.name] = role.id
+        else:
+            self._ids.pop(role.name, None)
+
     def _named(self, name: str) -> Role:
-        return self._present(self._ids[name], name)
+        if name not in self._ids and (role := self._state().role(name)) is not None:
+            self._note(role)
+            return role
+        return self._present(self._ids.get(name, ""), name)
 
     def _present(self, id: str, name: str) -> Role:
         found = self._state().get(id)

@@ -108,7 +108,9 @@ class Session:
         self.inbox = Inbox(pid, self.terminate)
         self.activity = Activity(self.coordinator.clock, variables, self.interrupts)
         self.planner = SessionPlanner(self)
-        self.roles = SessionRoles(role, variables, lambda: self.planner.state)
+        self.roles = SessionRoles(
+            role, variables, lambda: self.planner.state, lambda: self.coordinator.state
+        )
         self.portals = Portals()
         self.transactions = Transactions(
             pid,

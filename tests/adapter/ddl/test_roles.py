@@ -99,3 +99,20 @@ async def test_session_of_dropped_role_creates_nothing(env: TestEnvironment) -> 
     assert refused in await env.query("gone", "CREATE TEMP TABLE third (x int)")
     await env.ran("a", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     assert "SELECT 0" in await env.query("a", "SELECT * FROM pg_tables WHERE tableowner = 'gone'")
+
+
+async def test_role_created_anew_and_rolled_back_is_the_former_one(env: TestEnvironment) -> None:
+    await env.ran("a", "CREATE ROLE anew", "CREATE TABLE of_anew (x int)")
+    await env.ran("a", "GRANT SELECT ON of_anew TO anew")
+    await env.ran("b", "SET ROLE anew", "BEGIN", "RESET ROLE", "REVOKE SELECT ON of_anew FROM anew")
+    await env.ran("b", "DROP ROLE anew", "CREATE ROLE anew", "SET ROLE anew")
+    assert "42501" in await env.query("b", "SELECT * FROM of_anew")
+    await env.ran("b", "ROLLBACK")
+    assert await env.query("b", "SELECT current_user") == "anew\nSELECT 1"
+    assert await env.query("b", "SELECT * FROM of_anew") == "SELECT 0"
+    await env.ran("b", "RESET ROLE", "BEGIN", "CREATE ROLE kept", "SET ROLE kept", "COMMIT")
+    assert await env.query("b", "SELECT current_user") == "kept\nSELECT 1"
+    await env.ran("a", "ALTER ROLE kept RENAME TO renamed")
+    assert await env.query("b", "SELECT current_user") == "renamed\nSELECT 1"
+    await env.ran("b", "RESET ROLE")
+    await env.ran("a", "DROP TABLE of_anew", "DROP ROLE anew, renamed")
